@@ -26,8 +26,8 @@ CHECK = {
 }
 
 
-def alone(verb, function):
-    """Give a verb in C with nothing behind it, with the signature of a function."""
+def in_c_alone(verb, function):
+    """Give a verb in C with None behind it, with the signature of a function."""
 
     def left_to_python(*args, **keywords):
         return None
@@ -36,6 +36,35 @@ def alone(verb, function):
     return extension.quick(verb)(left_to_python)
 
 
+def verdict(verb, function):
+    """Give a verb in C: what it accepts, the error or Report of what it refuses, or None."""
+    in_c = in_c_alone(verb, function)
+
+    def call(*args, **keywords):
+        try:
+            return in_c(*args, **keywords)
+        except tma.TmaPreconditionError as error:
+            return error
+
+    return call
+
+
+def alone(verb, function):
+    """Give a verb in C; None where it refuses a call, or leaves it to Python."""
+    in_c = in_c_alone(verb, function)
+
+    def call(*args, **keywords):
+        try:
+            made = in_c(*args, **keywords)
+        except tma.TmaPreconditionError:
+            return None
+        return None if getattr(made, "ok", True) is False else made
+
+    return call
+
+
+VERDICT_IN_C = {kind: verdict(kind, make) for kind, make in MAKE.items()}
+REPORT_IN_C = {kind: verdict(f"check_{kind}", check) for kind, check in CHECK.items()}
 IN_C = {kind: alone(kind, make) for kind, make in MAKE.items()}
 CHECKED_IN_C = {kind: alone(f"check_{kind}", check) for kind, check in CHECK.items()}
 BATCH_OPTIONS = tuple(inspect.signature(make_tma_descriptors).parameters)[1:]

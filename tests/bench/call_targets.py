@@ -36,7 +36,7 @@ BEYOND_OWN_EXPORT = {"compiled": {REPEATED: 0.25, NEW: 0.4}}
 #: Our other calls on a torch tensor, over torch's bare `__dlpack__`; "make with" is any option.
 OTHER_LIMITS = {
     "compiled": {"make_im2col_descriptor": 0.25, "make_tma_descriptors of 256, each": 0.1,
-                 "check, accepted": 1, "make with": 0.3, "refused, raised": 20,
+                 "check, accepted": 1, "make with": 0.3, "refused, raised": 3,
                  "refused, as text": 30, "matrix_descriptor(map).value": 3, "split_inner": 1,
                  "ragged": 1, "im2col_corners": 1},
     "Python": {"check, accepted": 20, "make with": 20},

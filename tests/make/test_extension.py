@@ -27,6 +27,8 @@ from in_c import (
     CHECKED_IN_C,
     IN_C,
     MAKE,
+    REPORT_IN_C,
+    VERDICT_IN_C,
     alone,
     batch_in_c,
     by_python,
@@ -38,6 +40,7 @@ from laws import SHARE, law
 from random_requests import request_at_random
 
 import tma_dlpack as tma
+from tma_dlpack.checks.report import refusal_of
 from tma_dlpack.make import build, extension
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
@@ -60,7 +63,7 @@ def accepted(x: object, box: object = BOX, **given: object):
 
 def hold_against_python(seed: int, count: int) -> None:
     rng = random.Random(seed)
-    maps = rare = 0
+    maps = rare = refused = 0
     while count:
         asked = request_at_random(rng)
         if asked is None:
@@ -72,6 +75,7 @@ def hold_against_python(seed: int, count: int) -> None:
         assert (report is None) == (made is None), (kind, given)
         if made is None:
             assert expected is None or is_odd(x, given), (kind, x.shape, x.dtype, given)
+            refused += hold_refusal_against_python(kind, x, given)
             continue
         maps += 1
         rare += made._target is not None or made._call[5] or made.split_inner is True
@@ -86,6 +90,20 @@ def hold_against_python(seed: int, count: int) -> None:
                 hold_equal(one, expected)
     assert maps > 0.1 * count
     assert rare > 0.05 * maps
+    assert refused > maps
+
+
+def hold_refusal_against_python(kind, x, given) -> bool:
+    """Hold what C refuses against Python, in class and words; False for what it leaves to it."""
+    error, report = VERDICT_IN_C[kind](x, **given), REPORT_IN_C[kind](x, **given)
+    assert (error is None) == (report is None), (kind, given)
+    if error is None:
+        return False
+    expected = build.check(kind, x, with_defaults(kind, given))
+    assert error.violations == report.violations == expected.violations, (kind, given)
+    assert type(error) is type(refusal_of(expected.violations))
+    assert (report.ok, report.advice, str(report)) == (False, (), str(expected))
+    return True
 
 
 def is_odd(x, given) -> bool:

@@ -31,6 +31,9 @@ _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
+#: The mask of the rows of `_UNSUPPORTED`.
+UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
+
 Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
 
@@ -67,6 +70,9 @@ class Report(Drawn):
     advice: tuple[Advice, ...] = ()
     _given: Arguments = field(default_factory=dict, repr=False, compare=False)
     _request_of: RequestOf | None = field(default=None, repr=False, compare=False)
+    _find_violations: Callable[[], tuple[Violation, ...]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @classmethod
     def _accepted(cls, given: Arguments, request_of: RequestOf) -> Report:
@@ -76,20 +82,41 @@ class Report(Drawn):
         keep(report, "violations", ())
         keep(report, "_given", given)
         keep(report, "_request_of", request_of)
+        keep(report, "_find_violations", None)
+        return report
+
+    @classmethod
+    def _refused(
+        cls,
+        given: Arguments,
+        request_of: RequestOf,
+        find_violations: Callable[[], tuple[Violation, ...]],
+    ) -> Report:
+        """Make the report on a call that C refused; its violations are worked out when read."""
+        report = object.__new__(cls)
+        keep = object.__setattr__
+        keep(report, "advice", ())
+        keep(report, "_given", given)
+        keep(report, "_request_of", request_of)
+        keep(report, "_find_violations", find_violations)
         return report
 
     def __getattr__(self, name: str) -> Any:
-        """Work out the advice of an accepted call."""
-        if name != "advice" or self._request_of is None:
+        """Work out the advice of an accepted call, or the violations of a refused one."""
+        found: tuple[Finding, ...]
+        if name == "advice" and self._request_of is not None:
+            found = advise(self._request_of(self._given))
+        elif name == "violations" and self._find_violations is not None:
+            found = self._find_violations()
+        else:
             raise AttributeError(f"a Report has no attribute {name!r}")
-        advice = advise(self._request_of(self._given))
-        object.__setattr__(self, "advice", advice)
-        return advice
+        object.__setattr__(self, name, found)
+        return found
 
     @property
     def ok(self) -> bool:
         """Whether the call is accepted."""
-        return not self.violations
+        return self._find_violations is None and not self.violations
 
     def __bool__(self) -> bool:
         return self.ok

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from inspect import CO_OPTIMIZED
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, words_of
@@ -288,18 +289,29 @@ def name_in_caller(tensor: object) -> str:
     frame = sys._getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith("tma_dlpack."):
         frame = frame.f_back
-    for scope in (frame.f_locals, frame.f_globals):
-        names = [name for name, value in tuple(scope.items()) if value is tensor]
-        if names:
-            return min(names, key=lambda name: name.startswith("_"))
-    return "x"
+    own = frame.f_locals
+    name = _name_in(own, tensor) or _name_in(frame.f_globals, tensor) or "x"
+    # Before Python 3.13 a function's f_locals is a copy, kept with the frame: what the function
+    # deletes would live on. Unless somebody else has it (3: the frame, `own`, and the argument).
+    if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
+        own.clear()
+    return name
+
+
+def _name_in(scope: Mapping[str, object], tensor: object) -> str:
+    names = [name for name, value in tuple(scope.items()) if value is tensor]
+    return min(names, key=lambda name: name.startswith("_"), default="")
 
 
 def in_words_of_caller(violations: tuple[Violation, ...], tensor: object) -> tuple[Violation, ...]:
     """Return violations whose fixes name the tensor as the caller does, instead of x."""
     if tensor is None or not any(_X.search(v.fix) for v in violations):
         return violations
-    name = name_in_caller(tensor)
+    return in_words_of(violations, name_in_caller(tensor))
+
+
+def in_words_of(violations: tuple[Violation, ...], name: str) -> tuple[Violation, ...]:
+    """Return violations whose fixes call the tensor by what `name_in_caller` returned."""
     if name == "x" or not name.isidentifier():
         return violations
 

@@ -2,8 +2,9 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * Nothing is refused or explained here: what is not accepted, and arguments or tensors of an unusual type,
- * are left to the Python function behind each verb. Exceptions of a producer are cleared, because that
+ * A call for one tensor that breaks rules is refused here: the exception or Report gets the call and the
+ * mask, and Python makes the words when they are read. Everything else that is not accepted, and arguments
+ * or tensors of an unusual type, are left to the Python function behind each verb. Exceptions of a producer are cleared, because that
  * function asks the producer again and reports them; only MemoryError, KeyboardInterrupt and the like are
  * passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
@@ -146,13 +147,13 @@ static void close_spare(State *state) {
 
 PyDoc_STRVAR(setup_doc,
              "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array,\n"
-             "      presets, default_target, allowable, no_swizzle, report, /)\n--\n\n"
+             "      presets, default_target, allowable, no_swizzle, report, refusal, /)\n--\n\n"
              "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
              "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
              "dict {name: member} for each; how `__dlpack__` is called: of host tensors, of CUDA\n"
              "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
-             "that may be switched off; the default of `swizzle`; and what makes a Report of the\n"
-             "arguments and the call.");
+             "that may be switched off; the default of `swizzle`; what makes a Report of the arguments\n"
+             "and an accepted call; and what makes one, or an exception, of a refused call.");
 
 /* Whether an attribute of a class is this number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
@@ -207,11 +208,12 @@ static void keep_object(void *slot, PyObject *object) {
 static PyObject *setup(PyObject *module, PyObject *args) {
   State *state = state_of(module);
   PyObject *map_type, *function_type, *enums, *names, *exports, *integer, *array, *presets,
-      *default_target, *allowable, *no_swizzle, *report;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OO!OO:setup", &PyType_Type, &map_type, &PyType_Type,
+      *default_target, *allowable, *no_swizzle, *report, *refusal;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OO!OOO:setup", &PyType_Type, &map_type, &PyType_Type,
                         &function_type, &PyTuple_Type, &enums, &PyTuple_Type, &names, &PyTuple_Type,
                         &exports, &PyType_Type, &integer, &PyType_Type, &array, &PyDict_Type,
-                        &presets, &default_target, &PyDict_Type, &allowable, &no_swizzle, &report))
+                        &presets, &default_target, &PyDict_Type, &allowable, &no_swizzle, &report,
+                        &refusal))
     return NULL;
   if (PyTuple_Size(enums) != ENUMS || PyTuple_Size(names) != ENUMS ||
       PyTuple_Size(exports) != EXPORTS || state->map_type != NULL) {
@@ -238,6 +240,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   keep_object(&state->allowable, allowable);
   keep_object(&state->no_swizzle, no_swizzle);
   keep_object(&state->report, report);
+  keep_object(&state->refusal, refusal);
   keep_object(&state->map_type, map_type);
   Py_RETURN_NONE;
 }
@@ -255,6 +258,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->default_target);
   Py_VISIT(state->allowable);
   Py_VISIT(state->report);
+  Py_VISIT(state->refusal);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_VISIT(state->targets[i].object);
   for (int i = 0; i < ENUMS; ++i) {
     Py_VISIT(state->words[i].type);
@@ -287,6 +291,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->allowable);
   Py_CLEAR(state->no_swizzle);
   Py_CLEAR(state->report);
+  Py_CLEAR(state->refusal);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
   Py_CLEAR(state->libcudacxx);

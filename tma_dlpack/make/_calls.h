@@ -13,6 +13,7 @@
 
 /* A tensor and its call, which was judged. */
 typedef struct {
+  uint64_t failed; /* the rows that refuse it; 0 until it was judged */
   View view;
   TmaDlpackDescribed described;
   TmaDlpackTarget target;
@@ -58,13 +59,18 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* 1 if a map can be made; 0 for "fall back to Python", possibly with an exception that the caller clears. */
+/* 1 if a map can be made; 0 with the rows that refuse it in `failed`, or, where that is 0, to fall back to
+ * Python, possibly with an exception that the caller clears. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
+  call->failed = 0;
   if (!read_tensor(state, tensor, &call->view) || !find_target(exported, options, call)) return 0;
   const char *flaw = tma_dlpack_describe(exported, &options->o, &call->target, &call->described);
-  return TMA_DLPACK_LIKELY(flaw == NULL) &&
-         tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target)) == 0;
+  if (!TMA_DLPACK_LIKELY(flaw == NULL)) return 0;
+  call->failed = tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target));
+  if (TMA_DLPACK_LIKELY(call->failed == 0)) return 1;
+  if (call->described.is_null) call->failed = 0; /* a wrapper of torch.func, say: Python finds out */
+  return 0;
 }
 
 /* Keep the options of an accepted call; the fields are as narrow as the checked ranges. */
@@ -177,23 +183,30 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   return NULL;
 }
 
-/* Make the map of a tensor. NULL for "fall back to Python", or with an exception. */
-static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options) {
-  Judged call;
-  if (!judge_tensor(state, tensor, options, &call)) return NULL;
-  MapStorage *map = map_of_call(state, tensor, options, &call);
+/* Make the map of a tensor. NULL for a call that is refused, for "fall back to Python", or with an
+ * exception. */
+static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
+  if (!judge_tensor(state, tensor, options, call)) return NULL;
+  MapStorage *map = map_of_call(state, tensor, options, call);
   if (map == NULL) return NULL;
-  map->has_bytes = call.encoder != NOT_ENCODED;
-  if (encode(&call.described, call.encoder, call.ordinal, map_bytes(map))) return map;
+  map->has_bytes = call->encoder != NOT_ENCODED;
+  if (encode(&call->described, call->encoder, call->ordinal, map_bytes(map))) return map;
   Py_DECREF(map);
   return NULL;
 }
 
 /* Check a call: what the map would keep, with the tensor's type in place of the tensor, and no bytes. */
-static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options) {
-  Judged call;
-  if (!judge_tensor(state, tensor, options, &call)) return NULL;
-  return map_of_call(state, (PyObject *)Py_TYPE(tensor), options, &call);
+static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
+  if (!judge_tensor(state, tensor, options, call)) return NULL;
+  return map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);
+}
+
+/* A refused call without its options: (layout, address, GPU or ON_HOST, the rows that refuse it). */
+static PyObject *refused_call(const Judged *call) {
+  const TmaDlpackTensor *tensor = &call->view.tensor;
+  return Py_BuildValue("(NKiK)", layout_of(tensor, (int)call->view.flags),
+                       (unsigned long long)(uintptr_t)tensor->data + tensor->byte_offset, call->ordinal,
+                       (unsigned long long)call->failed);
 }
 
 #endif /* TMA_DLPACK_CALLS_H */

@@ -183,51 +183,86 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* The report on an accepted call; NULL for "fall back to Python", or with an exception. It gets the arguments by name,
- * with copies of lists. */
-static PyObject *report_on(const Quick *quick, PyObject *const *args, Py_ssize_t given,
-                           PyObject *keywords, PyObject *tensor, const Options *options) {
-  PyObject *values[MAX_PARAMETERS], *report = NULL;
-  PyObject *call = (PyObject *)checked_call(quick->state, tensor, options);
-  PyObject *named = call == NULL ? NULL : PyDict_New();
-  int built = named != NULL && bind_arguments(quick, args, given, keywords, values);
-  for (int i = 1; built && i < quick->count; ++i) {
-    PyObject *value = values[i];
-    PyObject *copy = PyList_CheckExact(value) ? PyList_GetSlice(value, 0, PyList_Size(value)) : NULL;
-    built = !PyErr_Occurred() &&
-            PyDict_SetItem(named, quick->names[i], copy == NULL ? value : copy) == 0;
-    Py_XDECREF(copy);
-  }
-  if (built) report = PyObject_CallFunctionObjArgs(quick->state->report, named, call, NULL);
-  Py_XDECREF(call);
-  Py_XDECREF(named);
-  return report;
+/* A value that nobody changes later: the value itself, or a copy of a list or set. */
+static PyObject *unchanging(PyObject *value) {
+  if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
+  if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
+  Py_INCREF(value);
+  return value;
 }
 
-/* What the verb makes; NULL for "fall back to Python", or with an exception. */
-static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
-                          PyObject *keywords) {
+/* The arguments after the tensor by name. NULL where they do not bind, or with an exception. */
+static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
+                                   PyObject *keywords) {
+  PyObject *values[MAX_PARAMETERS];
+  PyObject *named = bind_arguments(quick, args, given, keywords, values) ? PyDict_New() : NULL;
+  for (int i = 1; named != NULL && i < quick->count; ++i) {
+    PyObject *value = unchanging(values[i]);
+    if (value == NULL || PyDict_SetItem(named, quick->names[i], value) < 0) Py_CLEAR(named);
+    Py_XDECREF(value);
+  }
+  return named;
+}
+
+/* The report on an accepted call. NULL with an exception. */
+static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
+  return PyObject_CallFunctionObjArgs(quick->state->report, named, call, NULL);
+}
+
+/* The report on a refused call, or the exception. NULL with an exception. */
+static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call) {
+  PyObject *result = NULL, *refused = refused_call(call);
+  PyObject *kind = PyLong_FromLong(quick->verb->of_tensor->kind);
+  if (refused != NULL && kind != NULL)
+    result = PyObject_CallFunctionObjArgs(quick->state->refusal, kind,
+                                          quick->verb->is_check ? Py_True : Py_False, tensor, named,
+                                          refused, NULL);
+  Py_XDECREF(kind);
+  Py_XDECREF(refused);
+  return result;
+}
+
+/* What the verb makes. NULL for "fall back to Python", or with an exception, which is to be raised where
+ * `is_refused` is set. */
+static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
+                          int *is_refused) {
   const Verb *verb = quick->verb;
   if (quick->state == NULL || !is_ready(quick->state)) return NULL;
+  if (verb->of_tensor == NULL) {
+    PyObject *values[MAX_PARAMETERS];
+    return bind_arguments(quick, args, given, keywords, values)
+               ? map_of_arguments(quick->state, values, verb->argument_count, verb->kind)
+               : NULL;
+  }
+  Judged call;
+  Options options;
+  PyObject *tensor = NULL, *made = NULL;
   if (is_kept_call(&quick->kept, args, given, keywords)) {
+    tensor = args[0];
     quick->kept.in_use = 1;
-    PyObject *map = (PyObject *)map_of_tensor(quick->state, args[0], &quick->kept.options);
+    made = (PyObject *)map_of_tensor(quick->state, tensor, &quick->kept.options, &call);
     quick->kept.in_use = 0;
-    return map;
+  } else if (!read_call(quick, args, given, keywords, &tensor, &options)) {
+    return NULL;
+  } else if (verb->is_check) {
+    made = (PyObject *)checked_call(quick->state, tensor, &options, &call);
+  } else {
+    made = (PyObject *)map_of_tensor(quick->state, tensor, &options, &call);
+    if (made != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
   }
-  if (verb->of_tensor != NULL) {
-    Options options;
-    PyObject *tensor = NULL;
-    if (!read_call(quick, args, given, keywords, &tensor, &options)) return NULL;
-    if (verb->is_check) return report_on(quick, args, given, keywords, tensor, &options);
-    PyObject *map = (PyObject *)map_of_tensor(quick->state, tensor, &options);
-    if (map != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
-    return map;
-  }
-  PyObject *values[MAX_PARAMETERS];
-  return bind_arguments(quick, args, given, keywords, values)
-             ? map_of_arguments(quick->state, values, verb->argument_count, verb->kind)
-             : NULL;
+  if (made == NULL && (call.failed == 0 || PyErr_Occurred())) return NULL;
+  if (made != NULL && !verb->is_check) return made;
+
+  PyObject *named = arguments_by_name(quick, args, given, keywords), *result = NULL;
+  if (named != NULL)
+    result = made != NULL ? report_on(quick, named, made) : refusal_of(quick, tensor, named, &call);
+  Py_XDECREF(named);
+  Py_XDECREF(made);
+  if (result == NULL || verb->is_check) return result;
+  PyErr_SetObject((PyObject *)Py_TYPE(result), result);
+  Py_DECREF(result);
+  *is_refused = 1;
+  return NULL;
 }
 
 static PyObject *call_function(const Quick *quick, PyObject *const *args, Py_ssize_t given,
@@ -253,8 +288,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
                                   PyObject *keywords) {
   Quick *quick = (Quick *)self;
   Py_ssize_t given = (Py_ssize_t)(count & ~COUNT_FLAG);
-  PyObject *made = try_in_c(quick, args, given, keywords);
-  if (made != NULL) return made;
+  int is_refused = 0;
+  PyObject *made = try_in_c(quick, args, given, keywords, &is_refused);
+  if (made != NULL || is_refused) return made;
   return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 

@@ -61,6 +61,7 @@ typedef struct {
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
   PyObject *report;     /* what makes the Report of an accepted call */
+  PyObject *refusal;    /* what makes that of a refused call, or the exception */
   KnownTarget targets[KNOWN_TARGETS];
   unsigned target_count; /* that were read; the last ones are in `targets` */
   Words words[ENUMS];

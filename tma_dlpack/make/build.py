@@ -9,6 +9,7 @@ from typing import Any, Literal, SupportsIndex, get_args
 from tma_dlpack import driver
 from tma_dlpack.checks.parse import read_call, read_driver_call
 from tma_dlpack.checks.report import (
+    UNSUPPORTED_ROWS,
     Report,
     RequestOf,
     check_request,
@@ -16,10 +17,10 @@ from tma_dlpack.checks.report import (
     refusal_of,
 )
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.words import in_words_of_caller
-from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
+from tma_dlpack.checks.words import in_words_of, in_words_of_caller, name_in_caller
+from tma_dlpack.dlpack import Device, Layout, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
@@ -91,6 +92,43 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
     except TmaPreconditionError as error:
         return partial(_request, kind, None, 0, error.violations), None, error
     return partial(_request, kind, view, address, ()), capsule, None
+
+
+def refused(
+    kind_number: int,
+    is_check: bool,
+    tensor: object,
+    given: dict[str, Any],
+    call: tuple[Layout, int, int, int],
+) -> Report | TmaPreconditionError:
+    """Return the report on a call that C refused, or its error; see `extension._refusal`."""
+    kind, failed = KINDS[kind_number], call[3]
+    request_of = partial(_request_in_c, kind, call[:3], name_of(type(tensor)))
+    find = partial(_violations_in_c, request_of, given, name_in_caller(tensor))
+    if is_check:
+        return Report._refused(given, request_of, find)
+    if failed & UNSUPPORTED_ROWS:  # which decides of what class the error is
+        return refusal_of(find())
+    return TmaPreconditionError._deferred(find)
+
+
+def _request_in_c(
+    kind: MapKind, call: tuple[Any, ...], producer: str, given: Mapping[str, Any]
+) -> Request:
+    """Return the request of a call whose tensor C has read."""
+    layout, address, ordinal = call
+    view = TensorView(0, *judge(layout), producer)
+    named = given["target"]
+    if named is None:
+        named = driver.device_target(ordinal) if ordinal >= 0 else DEFAULT_TARGET
+    target, unreadable = _named_target(named)
+    return read_call(kind, view, address, given, target, False, unreadable)
+
+
+def _violations_in_c(
+    request_of: RequestOf, given: Mapping[str, Any], name: str
+) -> tuple[Violation, ...]:
+    return in_words_of(find_violations(request_of(given)), name)
 
 
 def _request(

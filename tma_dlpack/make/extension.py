@@ -77,6 +77,23 @@ def _make_report() -> Callable[..., Report]:
     return Report._accepted
 
 
+def _refusal(
+    kind: int, is_check: bool, tensor: object, given: dict[str, Any], call: tuple[Any, ...]
+) -> Report | Exception:
+    """Give the Report on a call that C refused, or the exception; both without their words.
+
+    `call` is the layout, the address, the GPU and the rows that refuse it; the tensor is not kept.
+    """
+    return _make_refusal()(kind, is_check, tensor, given, call)
+
+
+@functools.cache
+def _make_refusal() -> Callable[..., Report | Exception]:
+    from tma_dlpack.make import build
+
+    return build.refused
+
+
 if TYPE_CHECKING or not COMPILED:
 
     def accept_many(tensors: tuple[object, ...], address: int, *options: Any) -> Maps | None:
@@ -118,6 +135,7 @@ else:
         ALLOWABLE_ROWS,
         NO_SWIZZLE,
         _accepted_report,
+        _refusal,
     )
     _accept.setup(*SETUP)
     TensorMap._accept_address = _accept.accept_address

@@ -148,7 +148,42 @@ class TmaPreconditionError(TmaError, ValueError):
         if isinstance(violations, Violation):
             violations = (violations,)
         self.violations = tuple(violations)
-        super().__init__("\n".join(map(str, self.violations)))
+
+    @classmethod
+    def _deferred(
+        cls, find_violations: Callable[[], tuple[Violation, ...]]
+    ) -> TmaPreconditionError:
+        """Make the error of a call whose violations are worked out when somebody reads them."""
+        error = cls.__new__(cls)
+        error.__dict__["_find_violations"] = find_violations
+        return error
+
+    def __getattr__(self, name: str) -> Any:
+        """Work out the violations."""
+        known = self.__dict__  # which several threads may read at once
+        find_violations = known.get("_find_violations")
+        if name != "violations" or (find_violations is None and name not in known):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if find_violations is not None:
+            known["violations"] = find_violations()
+            known.pop("_find_violations", None)
+        return known["violations"]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The message, as every exception has it."""
+        known: tuple[Any, ...] | None = self.__dict__.get("_args")
+        return ("\n".join(map(str, self.violations)),) if known is None else known
+
+    @args.setter
+    def args(self, changed: tuple[Any, ...]) -> None:
+        self.__dict__["_args"] = tuple(changed)
+
+    def __str__(self) -> str:
+        return str(self.args[0] if len(self.args) == 1 else self.args)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.args))})"
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Violation, ...]]]:
         return type(self), (self.violations,)

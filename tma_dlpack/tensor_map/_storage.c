@@ -119,20 +119,6 @@ static int describe_call(const MapStorage *map, TmaDlpackDescribed *c) {
 
 /* ---- as Python objects (storage.Call names them) ------------------------------------------------- */
 
-static PyObject *none(void) {
-  Py_INCREF(Py_None);
-  return Py_None;
-}
-
-static PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
-  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
-  for (int64_t i = 0; tuple != NULL && i < count; ++i) {
-    PyObject *number = PyLong_FromLongLong(values[i] / unit);
-    if (number == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) < 0) Py_CLEAR(tuple);
-  }
-  return tuple;
-}
-
 /* The fields of EncodeArguments, enums as numbers. In these formats "N" steals the reference, and NULL
  * makes the result NULL. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
@@ -155,14 +141,6 @@ static PyObject *storage_numbers(PyObject *self, void *unused) {
   if (!describe_call(map, &c)) return NULL;
   tma_dlpack_extend(&c);
   return numbers_of(&c);
-}
-
-static PyObject *layout_of(const Call *n) {
-  if (n->is_bare) return none();
-  return Py_BuildValue("(iiiiiiNN)", (int)n->device.device_type, (int)n->device.device_id,
-                       n->dtype.code, n->dtype.bits, n->dtype.lanes, n->flags,
-                       tuple_of(n->shape, n->rank, 1),
-                       n->has_strides ? tuple_of(n->strides, n->rank, 1) : none());
 }
 
 /* What shape, strides and offset make of the layout; None without them. */
@@ -197,7 +175,9 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   if (!map->has_call) return none();
   const TmaDlpackTarget target = {call->major, call->minor, 0};
   if (!describe_call(map, &c)) return NULL;
-  return Py_BuildValue("(NLNNiKiiiN)", numbers_of(&c), (long long)c.inner_stride, layout_of(call),
+  const TmaDlpackTensor tensor = tensor_of(map);
+  return Py_BuildValue("(NLNNiKiiiN)", numbers_of(&c), (long long)c.inner_stride,
+                       call->is_bare ? none() : layout_of(&tensor, call->flags),
                        call->is_bare ? none() : described_of(map),
                        tma_dlpack_rules_of(call->is_bare ? TMA_DLPACK_IM2COL : call->kind,
                                            call->is_bare || call->driver_rules, &target),

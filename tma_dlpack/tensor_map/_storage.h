@@ -95,4 +95,27 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
+/* ---- as Python objects --------------------------------------------------------------------------- */
+
+static inline PyObject *none(void) {
+  Py_INCREF(Py_None);
+  return Py_None;
+}
+
+static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (int64_t i = 0; tuple != NULL && i < count; ++i) {
+    PyObject *number = PyLong_FromLongLong(values[i] / unit);
+    if (number == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+/* The fields of dlpack.Layout. */
+static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
+  return Py_BuildValue("(iiiiiiNN)", (int)t->device.device_type, (int)t->device.device_id, t->dtype.code,
+                       t->dtype.bits, t->dtype.lanes, flags, tuple_of(t->shape, t->ndim, 1),
+                       t->strides == NULL ? none() : tuple_of(t->strides, t->ndim, 1));
+}
+
 #endif /* TMA_DLPACK_STORAGE_H */
