@@ -165,6 +165,65 @@ def _lint(options: argparse.Namespace) -> int:
 
 
 @command(
+    "explain a GPU core dump: why a TMA program died, or where it hangs",
+    option("core", "the dump", nargs="*", metavar="CORE"),
+    option("--after", "with a program: dump it after this many seconds", type=float,
+           metavar="SECONDS"),
+    option("--pid", "dump a live process, by cuda-gdb", type=int, metavar="PID"),
+    output.to_file("--keep", "keep the dump"),
+    option("--global", "let the dump hold global memory, and the maps in it", action="store_true"),
+    output.html("report"),
+    output.out("write the report to FILE"),
+    JSON,
+    examples=(
+        "postmortem dead.core",
+        "postmortem dead.core --json --html dead.html",
+        "postmortem --after 5 -o report.txt -- python train.py",
+    ),
+    status="0 nothing wrong found; 1 a fault or a hang is found; 2 no dump was read, or wrong use",
+    more="With a program: dumps are switched on in it, and one is read after a fault, after "
+    "SECONDS, or at Ctrl-C. Its output is untouched; the report goes to standard error, or to -o.",
+    after_dashes="PROGRAM ARGS...",
+)  # fmt: skip
+def _postmortem(options: argparse.Namespace) -> int:
+    from tma_dlpack.debug import postmortem as post
+    from tma_dlpack.debug.postmortem import program
+    from tma_dlpack.tables.errors import TmaUnsupportedError
+
+    sources = [bool(options.core), options.pid is not None, bool(options.program)]
+    if sum(sources) != 1 or len(options.core) > 1:
+        raise UsageError(
+            "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
+            "core.1234"
+        )
+    kept = {"keep": options.keep, "with_global": vars(options)["global"]}
+    if not options.program:
+        try:
+            if options.core:
+                found = post.postmortem(options.core[0])
+            else:
+                found = program.of_process(options.pid, post.read, **kept)
+        except TmaUnsupportedError as error:  # nothing was read: 2, not 1
+            output.failure(sys.stderr, options.json, str(error))
+            return EXIT_NOTHING
+    else:
+        ended = program.run(options.program, post.read, after=options.after, **kept)
+        for note in ended.notes:
+            output.failure(sys.stderr, options.json, note)
+        if ended.found is None:
+            why = f"the program ended with status {ended.status}, and no GPU core dump was made"
+            empty = '{"faults": [], "barriers": [], "maps": [], "kernels": []}'
+            output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
+            return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK
+        found = ended.found
+    report = found.to_json() if options.json else str(found)
+    output.write(options.out or (sys.stderr if options.program else output.STDOUT), f"{report}\n")
+    if options.html:
+        output.write_page(options.html, "postmortem", found._repr_html_())
+    return EXIT_OK if found.ok else EXIT_REFUSED
+
+
+@command(
     "list every rule: what it requires, why, and who refuses",
     lambda: (
         option(

@@ -215,6 +215,13 @@ _NO_ERROR = (
 )
 
 
+_POST_MORTEM = (
+    "a GPU core dump names the instruction, its line and the cause, of any program without a "
+    "rebuild: `python -m tma_dlpack postmortem -- PROGRAM` (of one that hangs: --after SECONDS, or "
+    "Ctrl-C)"
+)
+
+
 def _facts(read: PrintedArguments) -> dict[str, str]:
     """Return what a map says about causes; what begins with "ruled out" excludes one."""
     facts = {"zeros": "ruled out (this map is not zeros)"}
@@ -271,6 +278,8 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
         notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
     if "hang" in symptoms:
         notes.append(_NO_ERROR)
+    if notes:
+        notes.append(_POST_MORTEM)
     return notes
 
 

@@ -38,13 +38,14 @@ class Word:
     @classmethod
     def decode(cls, word: int) -> Word:
         """Take 64 bits apart; pending bytes are negative where copies came unannounced."""
+        count = -(word >> 1) % (1 << 20)
         pending = -(word >> 21) % (1 << 21)
         return cls(
-            count=-(word >> 1) % (1 << 20),
+            count=count,
             arrivals=-(word >> 43) % (1 << 20),
             bytes=pending - (1 << 21) if pending >> 20 else pending,
             phase=word >> 63,
-            is_initialised=word not in _NEVER,
+            is_initialised=count != 0,
         )
 
     @classmethod

@@ -129,8 +129,6 @@ def _im2col_start(use: Use) -> str:
     if use.coordinates is None or use.op.rank != m.rank:
         return ""
     lower, upper = m.pixel_box_lower_corner, m.pixel_box_upper_corner
-    if lower is None or upper is None:
-        return ""
     for place, size, low, high in zip(
         use.coordinates[1:-1], m.global_dim[1:-1], lower, upper, strict=False
     ):

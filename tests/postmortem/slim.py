@@ -1,0 +1,31 @@
+"""A dump without what the reader never looks at: for an example that is small as it is."""
+
+from __future__ import annotations
+
+import struct
+
+from tma_dlpack.debug.postmortem.dump import IMAGE, Dump
+
+KEPT_TABLES = range(0x80000009, 0x80000017)
+MEMORY = (0x80000003, 0x80000004, 0x80000005, 0x80000012, 0x80000013)
+
+
+def slim(content: bytes) -> bytes:
+    """Return the dump with the same sections, but the driver's own cubins and others empty."""
+    elf = Dump(memoryview(content), "dump").elf
+    names = struct.unpack_from("<H", content, 62)[0]
+    images = elf.of_type(IMAGE)
+    kept = {names, int(images[-1])} | {
+        n
+        for n, kind in enumerate(elf.sections["type"].tolist())
+        if kind in KEPT_TABLES or kind in MEMORY
+    }
+    body = bytearray(content[:64])
+    headers = elf.sections.copy()
+    for n in range(len(headers)):
+        data = bytes(elf.content(n)) if n in kept else b""
+        headers["offset"][n], headers["size"][n] = len(body), len(data)
+        body += data
+    headers["offset"][0] = headers["size"][0] = 0
+    struct.pack_into("<Q", body, 40, len(body))
+    return bytes(body) + headers.tobytes()

@@ -1,0 +1,256 @@
+"""Run a program with GPU core dumps switched on, or ask cuda-gdb for one of a live process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tma_dlpack.debug.postmortem.dump import Dump
+from tma_dlpack.debug.postmortem.results import PostMortem
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
+
+#: What a dump leaves out: without global memory it is small, and holds nobody's data.
+_SKIPPED: Final = "skip_nonrelocated_elf_images,skip_global_memory,skip_local_memory"
+_SKIPPED_WITH_GLOBAL: Final = "skip_nonrelocated_elf_images"
+_OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
+_LOOK_SECONDS, _QUIET_SECONDS, _MOST_SECONDS = 0.05, 15.0, 300.0
+_GDB_SECONDS = 300.0
+
+Reader = Callable[[Dump], PostMortem]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended: its exit status, what its dumps say, and remarks."""
+
+    status: int
+    found: PostMortem | None
+    notes: tuple[str, ...]
+
+
+def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
+    """Return the variables that switch dumps on; ``%p`` is the process id, filled in by CUDA."""
+    return {
+        "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
+        "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
+        "CUDA_COREDUMP_FILE": str(folder / "core.%p"),
+        "CUDA_COREDUMP_PIPE": str(folder / "pipe.%p"),
+        "CUDA_COREDUMP_GENERATION_FLAGS": _SKIPPED_WITH_GLOBAL if with_global else _SKIPPED,
+    }
+
+
+def run(
+    words: Sequence[str],
+    read: Reader,
+    *,
+    after: float | None = None,
+    keep: Path | None = None,
+    with_global: bool = False,
+) -> Ended:
+    """Run a program; read its dumps after a fault, `after` seconds, or Ctrl-C.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The program and its arguments.
+    read : function
+        What reads a dump.
+    after : float, optional
+        Seconds after which a program that has not ended hangs.
+    keep : Path, optional
+        Where to keep the dump; of several, each with its process id appended.
+    with_global : bool
+        Whether the dump holds global memory, and the maps in it.
+    """
+    other = os.environ.get(_OTHER_TOOL)
+    if other:
+        raise TmaUnsupportedError(
+            f"{_OTHER_TOOL} is {other}: the driver makes no dump beside another developer tool "
+            "(trace, nsys, ncu, compute-sanitizer); unset it, or run without that tool"
+        )
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        interrupted: list[int] = []
+        with _interrupts(interrupted):
+            try:
+                child = subprocess.Popen(
+                    words, env={**os.environ, **environment(folder, with_global)}
+                )
+            except OSError as error:
+                missing = isinstance(error, FileNotFoundError)
+                status = _NOT_FOUND if missing else _NOT_EXECUTABLE
+                return Ended(status, None, (f"{words[0]}: {error.strerror}",))
+            signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
+            notes = _wait(child, folder, after, interrupted)
+        status = child.returncode
+        found, more = _read_all(folder, read, keep)
+        return Ended(128 - status if status < 0 else status, found, (*notes, *more))
+
+
+@contextmanager
+def _interrupts(interrupted: list[int]) -> Iterator[None]:
+    """Keep Ctrl-C from the program, which a dump then ends; pass other signals on to nobody."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child inherits that
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _say(text: str) -> None:
+    print(f"tma_dlpack postmortem: {text}", file=sys.stderr, flush=True)
+
+
+def _wait(
+    child: subprocess.Popen[bytes], folder: Path, after: float | None, interrupted: list[int]
+) -> tuple[str, ...]:
+    """Wait for the end of the program, made by a dump where it hangs."""
+    start = time.monotonic()
+    while child.poll() is None:
+        if interrupted or (after is not None and time.monotonic() - start >= after):
+            why = "Ctrl-C" if interrupted else f"no end after {after:g} seconds"
+            return _dump_now(child, folder, why, interrupted)
+        if _dumps(folder):  # a fault: the program ends when the dump is whole, or is a worker's
+            _wait_for_dumps(child, folder, interrupted)
+            _end(child)
+            return ()
+        time.sleep(_LOOK_SECONDS)
+    return ()
+
+
+def _dumps(folder: Path) -> list[Path]:
+    return sorted(folder.glob("core.*"))
+
+
+def _dump_now(
+    child: subprocess.Popen[bytes], folder: Path, why: str, interrupted: list[int]
+) -> tuple[str, ...]:
+    """Ask every process for a dump, and wait until the files are whole."""
+    asked = 0
+    for pipe in sorted(folder.glob("pipe.*")):
+        with suppress(OSError):  # its process has ended
+            end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(end, b"\n")
+            os.close(end)
+            asked += 1
+    if not asked:
+        _end(child)
+        return (f"{why}; no process has a CUDA context, so there is nothing to dump",)
+    _say(f"{why}: dumping {counted(asked, 'process')}")
+    interrupted.clear()
+    _wait_for_dumps(child, folder, interrupted)
+    _end(child)
+    return ()
+
+
+def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: list[int]) -> None:
+    """Wait until the program has ended, or its dumps have not grown for a while."""
+    begun = grown = shown = time.monotonic()
+    size = -1
+    while child.poll() is None and not interrupted:
+        now = time.monotonic()
+        total = sum(path.stat().st_size for path in _dumps(folder))
+        if total != size:
+            size, grown = total, now
+        if now - shown > 2:
+            _say(f"{size / 1e6:.1f} MB written")
+            shown = now
+        if now - grown > _QUIET_SECONDS or now - begun > _MOST_SECONDS:
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a program that its dump did not end."""
+    for end in (child.terminate, child.kill):
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(3)
+            return
+        end()
+    child.wait()
+
+
+def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem | None, list[str]]:
+    found: list[PostMortem] = []
+    notes: list[str] = []
+    dumps = _dumps(folder)
+    for path in dumps:
+        kept = path
+        if keep is not None:
+            suffix = path.suffix if len(dumps) > 1 else ""
+            kept = Path(shutil.move(path, keep.with_name(keep.name + suffix)))
+        try:
+            found.append(replace(read(Dump.open(kept)), path=kept.name))
+        except TmaError as error:
+            notes.append(str(error).partition("\n")[0])
+    return merged(found), notes
+
+
+def merged(found: Sequence[PostMortem]) -> PostMortem | None:
+    """Return several dumps' findings as one; None of none."""
+    if len(found) < 2:
+        return found[0] if found else None
+    return PostMortem(
+        path=", ".join(one.path for one in found),
+        target=found[0].target,
+        kernels=tuple(kernel for one in found for kernel in one.kernels),
+        faults=tuple(fault for one in found for fault in one.faults),
+        barriers=tuple(barrier for one in found for barrier in one.barriers),
+        maps=tuple(one_map for one in found for one_map in one.maps),
+        notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
+    )
+
+
+def of_process(
+    pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
+) -> PostMortem:
+    """Dump a live process by cuda-gdb, and read it; the process goes on."""
+    debugger = shutil.which("cuda-gdb") or shutil.which("cuda-gdb", path="/usr/local/cuda/bin")
+    if debugger is None:
+        raise TmaUnsupportedError(
+            "--pid needs cuda-gdb, of the CUDA toolkit; without it, run the program by "
+            "python -m tma_dlpack postmortem -- PROGRAM"
+        )
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:
+        path = Path(name) / f"core.{pid}"
+        flags = _SKIPPED_WITH_GLOBAL if with_global else _SKIPPED
+        dump = f"generate-core-file --no-cpu --cuda-flags {flags} --cuda-core-file {path}"
+        words = [debugger, "-q", "-batch", "-p", str(pid), "-ex", dump, "-ex", "detach"]
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, timeout=_GDB_SECONDS, errors="replace"
+            )
+        except subprocess.TimeoutExpired:
+            raise TmaUnsupportedError(
+                f"cuda-gdb has not answered in {_GDB_SECONDS:g} seconds"
+            ) from None
+        if not path.exists():
+            raise TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
+        if keep is not None:
+            path = Path(shutil.move(path, keep))
+        return replace(read(Dump.open(path)), path=path.name)
+
+
+def _why_not(pid: int, talk: str) -> str:
+    """Word why cuda-gdb made no dump."""
+    if "No such process" in talk:
+        return f"there is no process {pid}"
+    if "ptrace" in talk or "not permitted" in talk:
+        return (
+            f"cuda-gdb may not attach to process {pid} (ptrace): run as its user, with "
+            "/proc/sys/kernel/yama/ptrace_scope 0, in a container with --cap-add=SYS_PTRACE"
+        )
+    lines = [line for line in talk.splitlines() if line.strip()]
+    return f"cuda-gdb made no dump of process {pid}; it said: {' | '.join(lines[-3:])}"
