@@ -178,12 +178,18 @@ class Values:
                 self.writes[name] = self.writes.get(name, 0) + 1
         self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
         self._inits: dict[str, Value] = {}
+        #: What registers of several writes hold until the next label, while the code is read.
+        self._current: dict[str, Value] = {}
         #: A register that a loop counts: its value before the loop, the step, and the step's line.
         self.counters: dict[Symbol, tuple[Value, Value, int]] = {}
         self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
-        for code, names in zip(self.function.code, targets, strict=True):
+        starts = {*self.function.labels.values()}
+        for place, (code, names) in enumerate(zip(self.function.code, targets, strict=True)):
+            if place in starts:
+                self._current.clear()
             if names:
                 self._read(code, names)
+        self._current.clear()
 
     def conditions(self, code: Instruction) -> tuple[Condition, ...]:
         """Return what holds where a guarded instruction is executed."""
@@ -205,8 +211,9 @@ class Values:
 
     def operand(self, text: str) -> Value:
         """Return the value of a register, a number or a name."""
-        if text in self.of:
-            return self.of[text]
+        known = self.of.get(text) or self._current.get(text)
+        if known is not None:
+            return known
         number = _number(text)
         if number is not None:
             return (), number
@@ -282,6 +289,9 @@ class Values:
     def _read_one_of_several(self, code: Instruction, name: str, words: list[str]) -> None:
         """Note what a register of several writes points into; see `x = 0; @p mov x, 1` as p."""
         value = self._computed(code.opcode, words)
+        self._current.pop(name, None)
+        if value is not None and not code.guard and not registers(value[0]):
+            self._current[name] = value
         if self.writes[name] == 2 and value is not None and not value[0]:
             first = self._firsts.setdefault(name, value[1])
             if code.guard in self.predicates and {first, value[1]} == {0, 1}:
