@@ -73,8 +73,9 @@ def test_every_kernel_of_the_file_is_in_a_table():
     assert {name for name in written if name != "__cluster_dims__"} <= names
 
 
-def test_every_rule_has_a_kernel_with_it():
-    assert {rule for rule, _ in EXPECTED.values()} == {*RULES}
+def test_every_rule_that_needs_no_map_has_a_kernel_with_it():
+    """MAP_MISMATCH has its own file, test_launched.py."""
+    assert {rule for rule, _ in EXPECTED.values()} == {*RULES} - {"MAP_MISMATCH"}
 
 
 def test_a_finding_names_the_lines_of_the_source():

@@ -134,12 +134,14 @@ def _program_of(options: argparse.Namespace, name: str) -> list[str]:
     option("files", "PTX; a .cu (by nvcc); a cubin, object or library (by cuobjdump)", nargs="+",
            metavar="FILE"),
     option("--strict", "exit with 1 on warnings too", action="store_true"),
+    option("--map", "a trace's JSON: compare copies with the maps of its launches", metavar="FILE"),
     option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
     JSON,
     examples=(
         "lint kernel.ptx",
         "lint kernel.ptx --strict --json",
         "lint kernel.ptx --sarif",
+        "lint kernel.ptx --map trace.json",
     ),
     status=
         "0 no error (with --strict: no warning either); 1 found; 2 a file was not read, or wrong "
@@ -150,7 +152,7 @@ def _program_of(options: argparse.Namespace, name: str) -> list[str]:
 def _lint(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import lint
 
-    reports, failures = lint.run(options.files, options.program)
+    reports, failures = lint.run(options.files, options.map, options.program)
     if options.json or options.sarif:
         output.write(output.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
     else:

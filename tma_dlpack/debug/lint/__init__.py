@@ -1,7 +1,8 @@
 """`lint`: mistakes around TMA that PTX shows, without a GPU.
 
 `ptx` reads the PTX, `values` follows the registers, `flow` the paths of a thread; `events` says
-what the rules look at, `rules` has the rules, `single` those that need no path; `report` is what
+what the rules look at, `rules` has the rules, `single` those that need no path, `launched` those
+that need the maps of a launch; `report` is what
 is returned, and `inputs` makes PTX of a .cu or a cubin. A rule that follows a path is a row of
 `_PAIRS` in `rules`.
 """
@@ -11,10 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tma_dlpack.debug.lint import inputs, ptx, report, rules, single
 from tma_dlpack.debug.lint.events import Events, summaries
 from tma_dlpack.debug.lint.flow import Flow, TooLargeError
+from tma_dlpack.debug.lint.launched import LaunchedMaps
+from tma_dlpack.debug.lint.launched import mistakes as launched_mistakes
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.values import Values
 from tma_dlpack.tables.public import untraced
@@ -23,7 +27,9 @@ __all__ = ["LintFinding", "LintReport", "lint", "run"]
 
 
 @untraced
-def lint(source: str | os.PathLike[str], *, nvcc_flags: Sequence[str] = ()) -> LintReport:
+def lint(
+    source: str | os.PathLike[str], *, maps: Any = None, nvcc_flags: Sequence[str] = ()
+) -> LintReport:
     """Return the mistakes around TMA that PTX shows.
 
     An error is proved by the PTX: the addresses overlap, and no path has the fence or the wait. A
@@ -34,6 +40,9 @@ def lint(source: str | os.PathLike[str], *, nvcc_flags: Sequence[str] = ()) -> L
     source : str or path
         PTX as text; or the path of PTX, of a .cu (which needs nvcc), or of a cubin, fatbin, object
         or library that holds PTX (which needs cuobjdump).
+    maps : path, Trace or sequence of TensorMap, optional
+        What ``trace --json`` wrote: instructions are compared with the maps that their kernels
+        took. Of a sequence, the n-th map is the kernel's n-th parameter of 128 bytes.
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
 
@@ -75,6 +84,7 @@ def lint(source: str | os.PathLike[str], *, nvcc_flags: Sequence[str] = ()) -> L
     >>> tma.lint(kernel.replace("bar.sync", "fence.proxy.async; bar.sync")).ok
     True
     """
+    launched = maps if isinstance(maps, LaunchedMaps | None) else LaunchedMaps(maps)
     given = inputs.read(source, nvcc_flags)
     module = ptx.parse(given.text)
     callees = summaries(module.functions)
@@ -85,6 +95,8 @@ def lint(source: str | os.PathLike[str], *, nvcc_flags: Sequence[str] = ()) -> L
             values = Values(module, function)
             events = Events(Flow(values), callees)
             found = [*rules.paths(events), *single.mistakes(events)]
+            if launched is not None:
+                found += launched_mistakes(events, launched)
         except TooLargeError:
             notes.append(f"{function.name}: too many paths; not checked")
             continue
@@ -97,13 +109,14 @@ def lint(source: str | os.PathLike[str], *, nvcc_flags: Sequence[str] = ()) -> L
 
 
 def run(
-    sources: Iterable[str], nvcc_flags: Sequence[str] = ()
+    sources: Iterable[str], maps: Any = None, nvcc_flags: Sequence[str] = ()
 ) -> tuple[list[LintReport], list[str]]:
     """Lint several files; return their reports, and what could not be read."""
+    launched = None if maps is None else LaunchedMaps(maps)
     reports, failures = [], []
     for source in sources:
         try:
-            reports.append(lint(Path(source), nvcc_flags=nvcc_flags))
+            reports.append(lint(Path(source), maps=launched, nvcc_flags=nvcc_flags))
         except (OSError, ValueError, RuntimeError) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
             failures.append(f"{source}: {words}")

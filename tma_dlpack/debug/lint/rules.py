@@ -61,6 +61,11 @@ RULES = {
             f"{PTX_ISA}, cp.async.bulk.wait_group",
         ),
         LintRule(
+            "MAP_MISMATCH",
+            "copies, expected bytes and matrix descriptors agree with the maps of the launch",
+            "measured: error 715, or a wait that ends never or too early",
+        ),
+        LintRule(
             "CLUSTER",
             "multicast and remote barriers need a cluster, and their instructions an "
             "architecture that has them",
