@@ -18,6 +18,7 @@ from tma_dlpack.debug.lint.events import Access, Events, event_of
 from tma_dlpack.debug.lint.ptx import Function, Instruction
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.lint.values import Value, Values
+from tma_dlpack.debug.names import demangled
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.limits import MAP_BYTES
@@ -65,14 +66,13 @@ class LaunchedMaps:
             names = _OF_128_BYTES.findall(function.header)
             numbers = [function.parameters.index(name) for name in names]
             return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
-        return self._by_kernel.get(function.name) or self._by_kernel.get(_named(function.name), {})
+        name = function.name if function.name in self._by_kernel else _readable(function.name)
+        return self._by_kernel.get(name, {})
 
 
-def _named(mangled: str) -> str:
+def _readable(name: str) -> str:
     """Return the name that a trace shows."""
-    from tma_dlpack.debug.trace.traced import _readable
-
-    return _readable(mangled)
+    return demangled([name]).get(name, name)
 
 
 def mistakes(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:

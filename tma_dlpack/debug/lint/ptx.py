@@ -22,7 +22,7 @@ Place = tuple[tuple[str, int], ...]
 class Instruction:
     """One instruction: ``@[!]guard opcode operands``, with its line in the PTX and its place."""
 
-    __slots__ = ("guard", "line", "negated", "opcode", "operands", "place")
+    __slots__ = ("guard", "line", "negated", "opcode", "operands", "place", "writes")
 
     def __init__(
         self, guard: str, negated: bool, opcode: str, operands: str, line: int, place: Place
@@ -33,6 +33,7 @@ class Instruction:
         self.operands = operands
         self.line = line
         self.place = place
+        self.writes: list[str] | None = None  # what `values.written` found
 
     def split(self) -> list[str]:
         """Return the operands; a vector or an address in brackets is one."""

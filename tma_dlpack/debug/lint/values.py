@@ -29,7 +29,7 @@ _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 #: What symbols hold in one thread: what was computed, and counters of loops in their first turn.
 Known = dict["Symbol", Value]
 
-_MOST_TERMS = 12
+_MOST_TERMS, _MOST_DEPTH = 12, 64
 _HUGE = 1 << 64
 #: Registers that differ between the threads of a block, and their bound.
 _OF_THREAD = {"%tid.x": 1023, "%laneid": 31, "%warpid": 31, "%tid.y": 1023, "%tid.z": 63}
@@ -45,6 +45,7 @@ class Symbol:
     high: int | None = None
     registers: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    depth: int = 0
 
     def at(self, thread: int, known: Known) -> Value:
         """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
@@ -135,7 +136,7 @@ def origins(value: Value) -> frozenset[str]:
 
 def registers(terms: Iterable[Term]) -> frozenset[str]:
     """Return the registers whose next write changes the value."""
-    return frozenset().union(*(symbol.registers for symbol, _ in terms))
+    return frozenset(name for symbol, _ in terms for name in symbol.registers)
 
 
 def contradicts(a: Condition, b: Condition) -> bool:
@@ -254,10 +255,13 @@ class Values:
         found = self._symbols.get(key)
         if found is None:
             inner = [symbol for terms, _ in arguments for symbol, _ in terms]
+            depth = 1 + max((symbol.depth for symbol in inner), default=0)
+            deep = depth > _MOST_DEPTH
             found = Symbol(
-                next(self._numbers), op, arguments, high,
+                next(self._numbers), "unknown" if deep else op, () if deep else arguments, high,
                 frozenset().union(*(symbol.registers for symbol in inner)),
                 frozenset().union(*(symbol.origins for symbol in inner)),
+                0 if deep else depth,
             )  # fmt: skip
             self._symbols[key] = found
         return found
@@ -466,6 +470,12 @@ _WRITES_NOTHING = (
 
 def written(code: Instruction) -> list[str]:
     """Return the registers that an instruction writes; those of wgmma hold no addresses."""
+    if code.writes is None:
+        code.writes = _written(code)
+    return code.writes
+
+
+def _written(code: Instruction) -> list[str]:
     if code.opcode.startswith(_WRITES_NOTHING):
         return []
     operands = code.operands
