@@ -29,10 +29,10 @@ from bench.peers import (
     with_new_shapes,
 )
 from bench.timing import CLOCKS, Row, Timing, time_rows
-from tma_dlpack import driver, matrix_descriptor, ragged, split_inner
+from tma_dlpack import driver, matrix_descriptor, ragged, split_inner, suggest
 from tma_dlpack.make import build, extension
 from tma_dlpack.make.batch import make_tma_descriptors
-from tma_dlpack.make.conv import im2col_corners
+from tma_dlpack.make.conv import im2col_corners, make_conv_descriptor
 from tma_dlpack.make.driver_words import driver_encode_tiled
 from tma_dlpack.make.im2col import make_im2col_descriptor
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
@@ -157,6 +157,8 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
         "matrix_descriptor": matrix_descriptor,
         "ragged": ragged,
         "split_inner": split_inner,
+        "suggest": suggest,
+        "conv": make_conv_descriptor,
         "images": x[:512].reshape(8, 16, 16, 256),
     }
 
@@ -189,8 +191,11 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
     yield row("make and bytes(map)", f"bytes({MAKE})")
     if subject.is_cuda:
         yield row("make and ptr", f"{MAKE}.ptr")
+    yield row("suggest", "suggest(x, (128, 64))")
     column = "im2col(images, (-1, -1), (-1, -1), 64, 128, swizzle='bytes128')"
     yield row("make_im2col_descriptor", column)
+    words = "channels_per_pixel=64, pixels_per_column=128, swizzle='bytes128'"
+    yield row("make_conv_descriptor", f"conv(images, 3, padding=1, {words})")
 
 
 def _bare_calls() -> Iterator[Row]:

@@ -75,6 +75,8 @@ def test_our_other_calls_are_all_there(bench):
         "make and tx_bytes, torch cpu",
         "refused by two rules, torch cpu",
         "im2col_corners, torch cpu",
+        "make_conv_descriptor, torch cpu",
+        "suggest, torch cpu",
         "make_tma_descriptors of 256, each, torch cpu",
         "with_address(tensor), torch cpu",
         "with_address(int)",
