@@ -424,3 +424,19 @@ def test_decode_and_explain_read_standard_input(monkeypatch, capsys):
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(dump)))
             assert main(words) == 0
             assert shown in capsys.readouterr().out
+
+
+def test_wide_tiles_and_slices_have_flags_and_come_back_as_flags(capsys):
+    words = ["--shape=64,128", "--dtype=fp16", "--box=8,128", "--swizzle=bytes128"]
+    assert main(["check", *words]) == 1
+    capsys.readouterr()
+    assert main(["check", *words, "--split-inner", "--ragged", "0"]) == 0
+    assert main(["draw", *words, "--split-inner"]) == 0
+    capsys.readouterr()
+    assert main(["check", *words[:2], "--box=8,100", words[3], "--split-inner"]) == 1
+    assert capsys.readouterr().out.endswith(
+        "  python -m tma_dlpack check --shape=64,128 --dtype=fp16 --box=8,128 --swizzle=bytes128 "
+        "--split-inner\n"
+    )
+    assert main(["explore", *words, "--split-inner", "--out=-"]) == 0
+    assert "split_inner=yes" in capsys.readouterr().out

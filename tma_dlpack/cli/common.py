@@ -88,6 +88,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
 #: The arguments that only im2col maps have, and those of every map, in the order of `fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_ENUMS, "rules", "target")
+_ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
@@ -151,6 +152,13 @@ REQUEST = (
     _enum("--l2", "l2_fetch_size"),
     _enum("--oobfill", "oobfill"),
     option(
+        "--split-inner",
+        "one copy fills a tile wider than the swizzle",
+        action="store_true",
+        default=None,
+    ),
+    option("--ragged", "one map for slices of any length along this dimension", type=integer),
+    option(
         "--rules",
         "libcu++ (the default; of im2col: documented) or driver",
         values=("libcu++", "documented", "driver"),
@@ -203,8 +211,9 @@ def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     arguments = {name: getattr(options, name) for name in (*names, *_OF_EVERY_MAP)}
     if options.rules is None:
         arguments["rules"] = RULE_SETS[kind][0]
-    if options.allow is not None:
-        arguments["allow"] = options.allow
+    for name in _ONLY_IF_GIVEN:
+        if getattr(options, name) is not None:
+            arguments[name] = getattr(options, name)
     return kind, arguments
 
 
@@ -220,9 +229,10 @@ def _kind(options: argparse.Namespace) -> MapKind:
     )
 
 
-#: The flag of an argument, where it is not the argument's name.
+#: The flag of each argument.
 _FLAGS: dict[str, str] = {
-    option.settings["dest"]: option.names[-1] for option in REQUEST if "dest" in option.settings
+    entry.settings.get("dest", entry.names[-1][2:].replace("-", "_")): entry.names[-1]
+    for entry in (*tensor(), *REQUEST)
 }
 
 
@@ -231,28 +241,34 @@ def as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
 
     Arguments that have no flag are written as in Python, after the flags.
     """
-    words = [f"--{name}={options_word(getattr(options, name))}" for name in ("shape", "dtype")]
-    if options.strides is not None:
-        words.append(f"--strides={options_word(options.strides)}")
-    if options.address != 1 << 32:
-        words.append(f"--address={options.address:#x}")
-    defaults = {"rules": ("libcu++", "documented"), "target": ("sm_90",), "allow": ((),)}
-    known = {*_FLAGS, "elem_strides", "data_type", "rules", "target", "allow"}
-    rest = []
-    for name, value in arguments.items():
-        if value is None or value in defaults.get(name, ("none",)) or _is_default(name, value):
+    tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    words, rest = [], []
+    for name, value in {**tensor_too, **given}.items():
+        flag = _FLAGS.get(name)
+        if value is None or value in _LEFT_OUT.get(name, ()) or _is_default(name, value):
             continue
-        if name in known:
-            flag = _FLAGS.get(name, f"--{name.replace('_', '-')}")
-            words.append(f"{flag}={options_word(value)}")
-        else:
+        if flag is None:
             rest.append(f"{name}={value!r}")
-    in_python = f"   (and in Python {', '.join(rest)})" if rest else ""
-    return " ".join(words) + in_python
+        elif value is True:
+            words.append(flag)
+        else:
+            words.append(f"{flag}={options_word(value)}")
+    return " ".join(words) + (f"   (in Python: {', '.join(rest)})" if rest else "")
+
+
+#: Values that are not worth typing.
+_LEFT_OUT: dict[str, tuple[object, ...]] = {
+    "address": (1 << 32,),
+    "rules": ("libcu++", "documented"),
+    "target": ("sm_90",),
+    "allow": ((),),
+    "split_inner": (False,),
+}
 
 
 def _is_default(name: str, value: object) -> bool:
-    return isinstance(value, IntEnum) and value.name == "none" and name in _ENUMS
+    return name in _ENUMS and options_word(value) == "none"
 
 
 def options_word(value: object) -> str:
@@ -278,6 +294,7 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
     given["dtype"] = options.dtype and str(dtype_of(options.dtype))
     given |= {name: _member(enum, given[name]) for name, enum in _ENUMS.items()}
+    given["split_inner"] = "yes" if options.split_inner else None
     if not options.box_sizes:
         del given["swizzle"]  # the page chooses it with the box
     return {name: value for name, value in given.items() if value is not None}
