@@ -62,7 +62,8 @@ def test_a_report_reads_as_text():
         "(16, 4)",
         "  rule: BOX_INNER_16B",
         "elem_strides[0] is 9; it must be 1..8",
-        "  fix: use 1 and step the tensor itself, x[::9], or use 8, the largest step",
+        "  fix: use 8, the largest step; or step the tensor itself: pass x[::9] with box_sizes="
+        "(2, 3) and elem_strides=(1, 1)",
         "  rule: ELEM_STRIDES_RANGE",
     ]
 

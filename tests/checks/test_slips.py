@@ -10,8 +10,7 @@ import tma_dlpack as tma
 
 TALL = np.zeros((4096, 64), np.float16)
 SQUARE = np.zeros((64, 64), np.float16)
-ALLOW = "; or pass allow=('BOX_IN_SHAPE',) to skip this rule of libcu++"
-LIFTED = "; or pass rules='driver': the driver itself accepts this"
+ALLOW = "pass allow=('BOX_IN_SHAPE',): the driver itself accepts this"
 
 # -- the order of a box ---------------------------------------------------------------------------
 
@@ -20,7 +19,8 @@ def test_a_box_in_the_drivers_order_is_asked_back_before_any_allow():
     (violation,) = tma.check_tma_descriptor(TALL, (64, 128)).violations
     assert violation.found == "box_sizes[1] is 128"
     assert violation.fix == (
-        f"box_sizes is row-major: did you mean (128, 64)? If not, use 64{ALLOW}{LIFTED}"
+        f"box_sizes is row-major: did you mean (128, 64)? If not, {ALLOW}; or use 64 (copies 64 "
+        "instead of 128 columns: the kernel must expect 8192 bytes)"
     )
     assert tma.check_tma_descriptor(TALL, (128, 64)).ok
 
@@ -162,7 +162,10 @@ def test_an_innermost_stride_in_bytes_is_named():
     (violation,) = tma.check_tma_descriptor(
         SQUARE, (16, 64), shape=(64, 64), strides=(128, 2)
     ).violations
-    assert violation.fix == ("strides are in elements, not in bytes: did you mean strides=(64, 1)?")
+    assert violation.fix == (
+        "strides are in elements, not in bytes: did you mean strides=(64, 1)? If not, pass strides "
+        "whose last entry is 1, such as strides=(128, 1)"
+    )
 
 
 # -- the tensor's own name ------------------------------------------------------------------------
@@ -171,8 +174,8 @@ def test_an_innermost_stride_in_bytes_is_named():
 def test_a_fix_names_the_tensor_as_the_caller_does():
     weights = np.zeros((64, 64), np.float16).T
     wanted = (
-        "dimension 0 is the contiguous one: pass weights.transpose(1, 0), and box_sizes in that "
-        "order; or copy it: weights = numpy.ascontiguousarray(weights)"
+        "dimension 0 is the contiguous one: pass weights.transpose(1, 0) with box_sizes=(64, 8); "
+        "or copy it: weights = numpy.ascontiguousarray(weights)"
     )
     assert tma.check_tma_descriptor(weights, (8, 64)).violations[0].fix == wanted
     with pytest.raises(tma.TmaPreconditionError) as raised:
@@ -183,6 +186,22 @@ def test_a_fix_names_the_tensor_as_the_caller_does():
 def test_a_tensor_without_a_name_is_x():
     fix = tma.check_tma_descriptor(np.zeros((64, 64), np.float16).T, (8, 64)).violations[0].fix
     assert "pass x.transpose(1, 0)" in fix
+
+
+def test_a_tensor_without_a_name_is_not_called_as_another_one_is():
+    x = np.zeros((64, 64), np.float16)
+    fix = tma.check_tma_descriptor(np.zeros((64, 64), np.float16).T, (8, 64)).violations[0].fix
+    assert "pass tensor.transpose(1, 0)" in fix
+    assert x.shape == (64, 64)
+
+
+def test_a_fix_assigns_no_name_that_the_caller_has():
+    weights, y = np.ones((4, 1733), np.float16), "taken"
+    code = tma.check_tma_descriptor(weights, (4, 64)).violations[0].fix.partition(": ")[2]
+    assert (
+        code == "padded = numpy.empty((4, 1736), weights.dtype)[..., :1733]; padded[...] = weights"
+    )
+    assert y == "taken"
 
 
 def test_a_tensor_named_y_is_padded_into_another():

@@ -15,7 +15,8 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.report import faults_of, find_violations
+from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.draw.chunks import bounding_box

@@ -26,7 +26,7 @@ import tma_dlpack
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.judge import ABI, judge
 from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.report import mask_of, rows_of
+from tma_dlpack.checks.repairs import mask_of, rows_of
 from tma_dlpack.checks.request import describe
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import as_tensor_view

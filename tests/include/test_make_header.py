@@ -7,7 +7,7 @@ import pytest
 from make_header import Described, encoded, judged
 
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import rows_of
+from tma_dlpack.checks.repairs import rows_of
 from tma_dlpack.checks.request import describe
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.tables.arguments import KINDS

@@ -187,13 +187,13 @@ def test_the_driver_encodes_a_wide_map_on_sm_90_and_advice_says_what_for():
     assert "WIDE_ON_SM_90" in [a.rule for a in tm.advice]
 
 
-def test_the_refusal_of_a_wide_map_on_sm_90_offers_the_drivers_rules():
+def test_the_refusal_of_a_wide_map_on_sm_90_offers_what_can_use_it():
     x = PRODUCERS["numpy"](SHAPES[4])
     report = tma.check_im2col_wide_descriptor(x, -1, -1, 64, 64)
     assert [v.rule for v in report.violations] == ["WIDE_CAPABILITY"]
     assert report.violations[0].fix == (
-        "use make_im2col_descriptor: sm_90 has no instruction for such a map; or pass "
-        "rules='driver': the driver itself accepts this"
+        "use make_im2col_descriptor, because sm_90 has no instruction for such a map, or make it "
+        "for a GPU that has: target='sm_100'"
     )
     assert report.changes() == {"rules": "driver"}
 

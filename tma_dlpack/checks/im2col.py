@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 
-from tma_dlpack.checks import words
-from tma_dlpack.checks.box import inner_fix, inner_found, nearest, whole_units
+from tma_dlpack.checks import ways, words
+from tma_dlpack.checks.box import inner_found, unit_fix, unit_ways
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
@@ -16,13 +16,15 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     WIDE,
     Change,
-    Repair,
 )
+from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX_BYTES
+
+_CAUSES = {"lower": "padding", "upper": "(kernel_size - 1) * dilation - padding"}
 
 
 def _corner_count(which: str) -> Rule:
@@ -61,16 +63,17 @@ def _corner_range(which: str) -> Rule:
         holds=f"-corner_end <= {which}[s] < corner_end",
         found=lambda r, i: f"{words.corner_entry(r, which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
-        fix=lambda r, i: _corner_fix(r, which, i),
+        fix=f"use a convolution with a smaller {_CAUSES[which]}",
+        ways=lambda r, i: [_clamped_corner(r, which, i)],
         documented=True,
-        repair=_corner_range_repair(which),
     )
 
 
-def _corner_fix(r: Request, which: str, i: int) -> str:
-    closest = nearest(r.corner(which)[i], r.corner_range)
-    cause = "padding" if which == "lower" else "(kernel_size - 1) * dilation - padding"
-    return f"use {closest}, the nearest that fits, or a convolution with a smaller {cause}"
+def _clamped_corner(r: Request, which: str, i: int) -> Iterator[Way]:
+    values = list(r.corner(which))
+    values[i] = _nearest(values[i], r.corner_range)
+    text = f"use {values[i]}, the nearest that fits, or a convolution with a smaller "
+    yield Way(text + _CAUSES[which], _with_corner(r, which, values))
 
 
 def _corner_must(r: Request, i: int) -> str:
@@ -84,6 +87,10 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
         count: int = getattr(r.arguments, name)
         return count
 
+    def _count_ways(r: Request) -> Iterator[Way]:
+        more = f", and several copies for more {what}" if value(r) > limit else ""
+        return (w._replace(text=w.text + more) for w in ways.counts(r, name))
+
     return Rule(
         id=rule_id,
         step=77,
@@ -93,13 +100,9 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
         holds=f"1 <= {field} <= {end}",
         found=lambda r: f"{name} is {value(r)}",
         must=f"be 1..{limit}",
-        fix=lambda r: (
-            f"use {limit}, and several copies for more {what}"
-            if value(r) > limit
-            else "use at least 1"
-        ),
+        fix=f"use at most {limit}, and several copies for more {what}",
+        ways=lambda r: [_count_ways(r)],
         documented=True,
-        repair=_clamp_count(name, limit),
     )
 
 
@@ -132,63 +135,46 @@ def _bounding_box_must(r: Request, i: int) -> str:
 def _bounding_box_fix(r: Request, i: int) -> str:
     if _only_wraps(r, i):
         return words.parts_fix(r, r.facts.first_spatial + i)
-    kernel = "use a kernel no larger than the padded image"
-    if r.is_driver_call:
-        return f"{kernel}; tma.im2col_corners() gives both corners"
-    change = _open_bounding_box(r, i)
+    return f"{_KERNEL}: tma.im2col_corners(kernel_size, padding, dilation) gives both corners"
+
+
+_KERNEL = "use a kernel no larger than the padded image"
+
+
+def _bounding_box_ways(r: Request, i: int) -> Iterator[Tries]:
+    if _only_wraps(r, i):
+        yield ways.parts(r, r.facts.first_spatial + i)
+    elif not r.is_driver_call:
+        yield _open_bounding_box(r, i)
+
+
+def _open_bounding_box(r: Request, i: int) -> Iterator[Way]:
+    """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
+    size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
+    upper[i] = _nearest(lower[i] + 1 - size, r.corner_range)
+    lower[i] = _nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
+    change = _with_corner(r, "upper", upper)
+    if tuple(lower) != r.corner("lower"):
+        change |= _with_corner(r, "lower", lower)
     corners = ", ".join(f"{name}={value}" for name, value in change.items())
-    return (
-        f"{kernel}: tma.im2col_corners(kernel_size, padding, dilation) gives both corners; the "
-        f"nearest that fit are {corners}"
-    )
+    yield Way(f"{_bounding_box_fix(r, i)}; the nearest that fit are {corners}", change)
 
 
-def _column_fix(r: Request) -> str:
-    pixels = _shrink_column(r)["pixels_per_column"]
-    return f"use at most {counted(pixels, 'pixel')} per column, or fewer channels per pixel"
-
-
-# -- repairs ---------------------------------------------------------------------------------------
-
-
-def _shrink_column(r: Request) -> Change:
-    """Choose as many pixels as fit into 228 KB."""
-    share = Fraction(in_bytes(r.facts.box_bits)) / r.arguments.pixels_per_column
-    return {"pixels_per_column": max(1, int(MAX_BOX_BYTES // share))}
-
-
-def _with_corner(r: Request, which: str, values: tuple[int, ...]) -> Change:
+def _with_corner(r: Request, which: str, values: Sequence[int]) -> Change:
     if r.kind == "im2col_wide":
         return {f"{which}_corner_width": values[0]}
     return {f"pixel_box_{which}_corner": reverse(values)}
 
 
-def _corner_range_repair(which: str) -> Repair:
-    """Clamp entry i to the range for the rank."""
-
-    def repair(r: Request, i: int) -> Change:
-        values = list(r.corner(which))
-        values[i] = nearest(values[i], r.corner_range)
-        return _with_corner(r, which, tuple(values))
-
-    return repair
+def _nearest(value: int, valid: range) -> int:
+    return max(valid[0], min(value, valid[-1]))
 
 
-def _open_bounding_box(r: Request, i: int) -> Change:
-    """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
-    size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
-    upper[i] = nearest(lower[i] + 1 - size, r.corner_range)
-    lower[i] = nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
-    change = _with_corner(r, "upper", tuple(upper))
-    if tuple(lower) != r.corner("lower"):
-        change |= _with_corner(r, "lower", tuple(lower))
-    return change
-
-
-def _clamp_count(argument: str, limit: int) -> Repair:
-    """Clamp a count to 1..limit."""
-    valid = range(1, limit + 1)
-    return lambda r: {argument: nearest(getattr(r.arguments, argument), valid)}
+def _column_ways(r: Request) -> Iterator[Way]:
+    for way in ways.counts(r, "pixels_per_column"):
+        pixels = counted(way.change["pixels_per_column"], "pixel")
+        text = f"use at most {pixels} per column, or fewer channels per pixel"
+        yield way._replace(text=text)
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -213,10 +199,10 @@ IM2COL_RULES: tuple[Rule, ...] = (
         found=_bounding_box_found,
         must=_bounding_box_must,
         fix=_bounding_box_fix,
+        ways=_bounding_box_ways,
         documented=True,
         source=MEASURED,
         differs="the driver adds in 32-bit signed integers, which wrap",
-        repair=_open_bounding_box,
     ),
     Rule(
         id="WIDE_DIMS",
@@ -231,6 +217,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         found=lambda r, i: words.extent_found(r, r.facts.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.facts.first_spatial + i),
+        ways=lambda r, i: [ways.parts(r, r.facts.first_spatial + i)],
         source=MEASURED,
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
@@ -246,10 +233,10 @@ IM2COL_RULES: tuple[Rule, ...] = (
         holds="not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes",
-        fix=inner_fix,
+        fix=unit_fix,
+        ways=unit_ways,
         source=MEASURED,
         differs="not in the im2col document",
-        repair=whole_units,
     ),
     Rule(
         id="COLUMN_BYTES",
@@ -261,9 +248,9 @@ IM2COL_RULES: tuple[Rule, ...] = (
         holds="not has_model or box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: f"a column takes {counted(in_bytes(r.facts.box_bits), 'byte')}",
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
-        fix=_column_fix,
+        fix="use fewer pixels per column, or fewer channels per pixel",
+        ways=lambda r: [_column_ways(r)],
         source=MEASURED,
         differs="not in the im2col document",
-        repair=_shrink_column,
     ),
 )

@@ -263,3 +263,64 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
         target=target,
         unreadable=tuple(read.unreadable),
     )
+
+
+# -- another call ----------------------------------------------------------------------------------
+
+
+#: Arguments that are lists of the driver's, or one entry of them.
+_DRIVER_NAMES = {
+    "box_sizes": "box_dim",
+    "elem_strides": "element_strides",
+    "pixel_box_lower_corner": "pixel_box_lower_corner",
+    "pixel_box_upper_corner": "pixel_box_upper_corner",
+    "lower_corner_width": "pixel_box_lower_corner",
+    "upper_corner_width": "pixel_box_upper_corner",
+}
+#: Arguments that change neither extents nor strides.
+_SAME_LAYOUT = {*_DRIVER_NAMES, "channels_per_pixel", "pixels_per_column", "swizzle", "allow"}
+
+
+def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = None) -> Request:
+    """Return a request with other arguments, or of another tensor, that need not be read.
+
+    `change` has row-major keyword arguments, which are valid values; a `view` has its address.
+    """
+    arguments: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for name, value in change.items():
+        if name in OPTION_NAMES:
+            arguments[OPTION_NAMES[name]] = value
+            fields["has_swizzle"] = r.has_swizzle or name == "swizzle"
+        elif name in _DRIVER_NAMES:
+            if value is None:  # elem_strides, of 1
+                value = (1,) * (r.rank if view is None else len(view.shape))
+            arguments[_DRIVER_NAMES[name]] = value[::-1] if type(value) is tuple else (value,)
+        elif name == "allow":
+            fields["allowed"] = frozenset(value)
+        elif name == "rules":
+            fields["rules"] = set_of_rules(r.kind, value, r.target)
+        elif name == "target":
+            fields["target"] = Target.of(value)
+        elif name == "data_type":
+            fields["asked_type"] = value
+        elif name in ("split_inner", "ragged"):
+            fields[name] = value
+        elif name not in ("strides", "offset"):  # which `view` has
+            arguments[name] = value
+    a = r.arguments._replace(**arguments)
+    if view is not None:
+        fields["view"], fields["address"] = view.at(0), view.address
+        fields["rank"] = len(view.shape)
+        fields["innermost_stride"] = view.strides[-1] if view.strides else 1
+    seen = fields.get("view", r.view)
+    if seen is not None and (view is not None or not _SAME_LAYOUT.issuperset(change)):
+        data_type = _type_of(seen, fields.get("asked_type", r.asked_type))
+        fields["type_is_known"] = data_type is not None
+        dims, strides_bytes = _layout_of(seen, data_type, a.interleave)
+        a = a._replace(
+            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
+            global_dim=dims,  # type: ignore[arg-type]
+            global_strides=strides_bytes,  # type: ignore[arg-type]
+        )
+    return dataclasses.replace(r, arguments=a, **fields)

@@ -1,23 +1,19 @@
-"""The `Report` of a check, the search for arguments that are accepted, and the rules' engine."""
+"""The `Report` of a check, and what a refusal raises."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from tma_dlpack.checks import ALLOWABLE, RULES, words
+from tma_dlpack.checks import RULES, words
 from tma_dlpack.checks.advice import advise
-from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.request import Request, set_of_rules
-from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.repairs import changes_of, violations_of
+from tma_dlpack.checks.request import Request
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,
     Finding,
-    Rule,
     TmaPreconditionError,
     TmaTargetError,
     TmaUnsupportedError,
@@ -26,9 +22,7 @@ from tma_dlpack.tables.errors import (
 )
 from tma_dlpack.tables.public import Drawn, opaque, public
 
-MAX_REPAIRS = 40  # each changes at least one argument
 _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
-_ROW = {rule.id: number for number, rule in enumerate(RULES)}
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 #: The mask of the rows of `_UNSUPPORTED`.
@@ -198,15 +192,13 @@ class Report(Drawn):
         """
         if self._request_of is None:
             return None
-        request = self._request_of(self._given)
-        if any(v.argument not in request.proposals for v in request.unreadable):
-            return None  # what the argument means is not clear, or the tensor itself was refused
-        for start in _starts(self._given):
-            started = self._request_of({**self._given, **start}) if start else request
-            changes = _repaired(self._given, start, started, self._request_of)
-            if changes is not None:
-                return _needed(self._given, changes, self._request_of)
-        return None
+        meant: dict[str, Any] = {}
+        while (request := self._request_of({**self._given, **meant})).unreadable:
+            if any(v.argument not in request.proposals for v in request.unreadable):
+                return None  # the argument is not clear, or the tensor itself was refused
+            meant |= request.proposals
+        changes = changes_of({**self._given, **meant}, self._request_of)
+        return None if changes is None else meant | changes
 
     @opaque
     def __str__(self) -> str:
@@ -227,154 +219,16 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
     return Report(violations, () if violations else advise(request), given, request_of)
 
 
-def _starts(given: Arguments) -> Iterator[Change]:
-    """Give the changes to start repairing from: none, rules switched off, the driver's rules."""
-    yield {}
-    if "allow" in given:
-        for count in range(1, len(ALLOWABLE) + 1):
-            for allowed in itertools.combinations(ALLOWABLE, count):
-                yield {"allow": allowed}
-    yield {"rules": "driver"}
-
-
-def _repaired(
-    given: Arguments, changes: Change, request: Request, request_of: RequestOf
-) -> Change | None:
-    """Repair one fault after the other until nothing is refused; None if that fails."""
-    for _ in range(MAX_REPAIRS):
-        faults = faults_of(request)
-        if not faults and not request.unreadable:
-            return changes
-        for change in _changes(request, faults):
-            changed = request_of({**given, **changes, **change})
-            if changed != request:
-                changes, request = {**changes, **change}, changed
-                break
-        else:
-            return None
-    return None
-
-
-def _needed(given: Arguments, changes: Change, request_of: RequestOf) -> Change:
-    """Drop every change that is not needed for the call to be accepted."""
-    for name in changes:
-        fewer = {other: value for other, value in changes.items() if other != name}
-        request = request_of({**given, **fewer})
-        if not request.unreadable and not faults_of(request):
-            return _needed(given, fewer, request_of)
-    return changes
-
-
-def _changes(request: Request, faults: list[Fault]) -> Iterator[Change]:
-    """Give changes that may repair a request, in the order in which its faults are reported."""
-    for violation in request.unreadable:
-        if violation.argument in request.proposals:
-            yield {violation.argument: request.proposals[violation.argument]}
-    for fault in faults:
-        yield fault.changes()
-
-
-# -- the engine ------------------------------------------------------------------------------------
-
-
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
     """Return the error of violations: a `TmaTargetError` if the target lacks a feature."""
     lacks = violations[0].rule in _UNSUPPORTED
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)
 
 
-class Fault(NamedTuple):
-    """A rule that does not hold of a request."""
-
-    rule: Rule
-    request: Request
-    entry: tuple[int, ...]  # one of a rule with `each`, none of the others
-
-    def changes(self) -> Change:
-        """Return keyword arguments that would satisfy the rule; none if only another tensor can."""
-        return {} if self.rule.repair is None else self.rule.repair(self.request, *self.entry)
-
-
 def find_violations(request: Request) -> tuple[Violation, ...]:
     """Check a request against its set of rules.
 
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
-    whose prerequisites failed are skipped.
+    whose prerequisites failed are skipped, and what the fix of an earlier violation mends too.
     """
-    faults = faults_of(request)
-    if not faults:
-        return request.unreadable
-    lifted = "; or pass rules='driver': the driver itself accepts this"
-    more = lifted if _driver_accepts(request, faults) else ""
-    return request.unreadable + tuple(_violation(fault, more) for fault in faults)
-
-
-def faults_of(request: Request) -> list[Fault]:
-    """Return the rules that do not hold, in libcu++'s order."""
-    if request.unreadable and (request.is_driver_call or request.view is None):
-        return []
-    rows = rows_of(request.kind, request.rules, request.is_driver_call)
-    failed = judge(request.facts, rows & ~mask_of(request.allowed))
-    return _reported(request, failed) if failed else []
-
-
-def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
-    """Order failures, without those of rules whose prerequisites failed or could not be read."""
-    unreadable = {v.argument for v in request.unreadable}
-    ids = {RULES[row].id for row, _ in failed}
-    found: list[tuple[int, int, int, Fault]] = []
-    for row, entry in failed:
-        rule = RULES[row]
-        if not ids.isdisjoint(rule.after):
-            continue
-        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here):
-            continue
-        if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
-            continue
-        nth = -entry if rule.outermost_first else entry
-        fault = Fault(rule, request, () if entry < 0 else (entry,))
-        found.append((rule.step, nth, row, fault))
-    return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
-
-
-@cache
-def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
-    """Return the mask of the rows that are asked of a call."""
-    return sum(
-        1 << number
-        for number, rule in enumerate(RULES)
-        if kind in rule.kinds and rules in rule.sets and not (rule.make_only and is_driver_call)
-    )
-
-
-@cache
-def mask_of(ids: frozenset[str]) -> int:
-    """Return the mask of rows by their ids."""
-    return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
-
-
-@cache
-def ids_of(mask: int) -> frozenset[str]:
-    """Return the ids of the rows of a mask."""
-    return frozenset(rule.id for number, rule in enumerate(RULES) if mask >> number & 1)
-
-
-def _driver_accepts(request: Request, faults: list[Fault]) -> bool:
-    """Whether a refused call would be accepted with ``rules="driver"``."""
-    if request.is_driver_call or request.unreadable:
-        return False
-    drivers_rules = set_of_rules(request.kind, "driver", request.target)
-    if any(drivers_rules in fault.rule.sets for fault in faults):
-        return False  # the driver has the same rule
-    return not faults_of(request.under("driver"))
-
-
-def _violation(fault: Fault, more_to_fix: str) -> Violation:
-    rule, request = fault.rule, fault.request
-    on = rule.on if isinstance(rule.on, str) else rule.on(request)
-    found, limit, fix = rule.words(request, *fault.entry)
-    if rule.id in ALLOWABLE and request.has_rule(rule.id):
-        fix += f"; or pass allow=({rule.id!r},) to skip this rule of libcu++"
-    source = rule.sources(request.kind)
-    argument = words.argument(request, on)
-    return Violation(rule.id, argument, found, limit, fix + more_to_fix, source)
+    return request.unreadable + violations_of(request)

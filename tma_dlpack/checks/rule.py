@@ -1,8 +1,7 @@
-"""What many rules share: names, ways to repair a call, and the struct that predicates read."""
+"""What many rules share: names, and the struct that predicates read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tma_dlpack.tables.arguments import MapKind
@@ -28,16 +27,8 @@ BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-#: What `Report.fixed` passes instead, so that a rule holds: keyword arguments of the call,
-#: row-major; empty if no change of arguments helps. Another rule may still be broken:
-#: `Report.fixed` goes on until none is, and checks what it returns.
+#: Keyword arguments to pass instead, row-major.
 Change = dict[str, Any]
-Repair = Callable[..., Change]  # of the request, and of the entry where the rule has `each`
-
-
-def constant(**change: Any) -> Repair:
-    """Set arguments to values that the rule always accepts."""
-    return lambda r: change
 
 
 #: Every field: its name, how many entries it has (0 for a number), the arguments that it is from

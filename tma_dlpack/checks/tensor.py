@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
-from tma_dlpack.checks import words
+from tma_dlpack.checks import ways, words
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -13,12 +15,10 @@ from tma_dlpack.checks.rule import (
     MEASURED,
     TILED,
     WIDE,
-    Change,
-    constant,
 )
+from tma_dlpack.checks.ways import Tries
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES, PACKED_TYPES, data_type_of, overrides_of
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill
+from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import (
     MAX_RANK,
@@ -37,11 +37,22 @@ def _rank_fix(r: Request) -> str:
     if r.rank > MAX_RANK:
         return (
             "merge dimensions that are contiguous with x.reshape(...), or index the outer ones and "
-            "make one map per slice"
+            "make one map per slice, with one entry of each argument per dimension"
         )
     if r.kind == "tiled":
-        return "give it a dimension: x.reshape(1)"
-    return "add dimensions of size 1 with x[None]: im2col reads N, [D,] [H,] W, C"
+        return "a single element needs no copy: pass it to the kernel as an argument"
+    return (
+        "add dimensions of size 1 with x[None], and corners with one entry per spatial dimension: "
+        "im2col reads N, [D,] [H,] W, C"
+    )
+
+
+def _rank_ways(r: Request) -> Iterator[Tries]:
+    if r.rank > MAX_RANK:
+        yield ways.merged(r, MAX_RANK)
+        yield ways.indexed(r, MAX_RANK)
+    elif r.kind != "tiled":
+        yield ways.outer_ones(r, MIN_RANK_IM2COL, "{}: im2col reads N, [D,] [H,] W, C")
 
 
 def _stride_must(r: Request, i: int) -> str:
@@ -49,51 +60,81 @@ def _stride_must(r: Request, i: int) -> str:
     return f"be 0, or at least the {inside} that the next inner dimension spans"
 
 
-def _packed_extent_fix(r: Request) -> str:
+def _packed_extent_ways(r: Request) -> Iterator[Tries]:
+    if r.view is not None:
+        bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
+        yield ways.widened(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
+        yield ways.data_types(r)
+
+
+def _less_aligned(r: Request) -> Iterator[Tries]:
+    """Yield the options that need only 16 bytes of alignment."""
+    if r.facts.alignment_bytes > 16:
+        yield (w for w in ways.members(r, "interleave_layout") if w.change["interleave_layout"])
+        yield ways.data_types(r)
+
+
+def _address_ways(r: Request) -> Iterator[Tries]:
+    yield from _less_aligned(r)
+    if r.view is not None and not r.is_own_layout:
+        offset = words.nearest_offset(r)
+        if offset is not None:
+            yield ways.moved(r, offset)
+    start = f"start the view at a multiple of {r.facts.alignment_bytes} bytes, or "
+    yield (w._replace(text=start + w.text) for w in ways.copies(r))
+
+
+def _innermost_ways(r: Request) -> Iterator[Tries]:
+    """Yield the tensor with its contiguous dimension last, or a copy."""
     if r.view is None:
-        return f"use a multiple of {r.type_row.packed_unit} values"
-    bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
-    return words.pad_extent_fix(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
+        return
+    if not r.is_own_layout:
+        text = "strides are in elements, not in bytes: did you mean {}?"
+        if meant := words.strides_in_elements(r):
+            yield ways.described(r, meant, text)
+        given = (*r.view.strides[:-1], 1)
+        yield ways.described(r, given, "pass strides whose last entry is 1, such as {}")
+        return
+    strides = r.view.strides
+    contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
+    if contiguous and r.kind != "tiled" and r.rank >= 3 and strides[1] == 1:
+        order = (0, *range(2, r.rank), 1)
+        text = "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves "
+        yield ways.permuted(r, order, text + "no data")
+        return
+    elif contiguous:
+        last = contiguous[-1]
+        order = (*(d for d in range(r.rank) if d != last), last)
+        yield ways.permuted(r, order, f"dimension {last} is the contiguous one: pass {{}}")
+    else:
+        note = "elem_strides cannot step the last dimension; "
+        yield (w._replace(text=note + w.text) for w in ways.copies(r))
+        return
+    yield ways.copies(r)
 
 
-def _other_type(r: Request) -> Change:
-    """Take the same values unpadded, else the tensor's own type, else an integer of its size."""
-    if r.view is None:
-        return {}
-    unpadded = _unpadded(r)
-    if unpadded is not None:
-        return {"data_type": unpadded}
-    own = data_type_of(r.view.dtype)
-    missing = own in PACKED_TYPES and r.target.is_sm_9x
-    if own is not None and own is not r.data_type and not missing:
-        return {"data_type": None}
-    choices = (t for t in overrides_of(r.view.dtype) if t not in PACKED_TYPES)
-    return next(({"data_type": t} for t in choices if t is not r.data_type), {})
+def _unique_ways(r: Request) -> Iterator[Tries]:
+    yield ways.allow(r, "STRIDE_UNIQUE")
+    if not ways.is_own(r):
+        return
+    assert r.view is not None
+    order = words.nesting_order(r.view)
+    if order[-1] == r.rank - 1:
+        yield ways.permuted(r, order, "order the dimensions by stride: pass {}")
+    yield ways.copies(r)
 
 
-def _unpadded(r: Request) -> TensorMapDataType | None:
-    """Return the packed type of the same bits that needs less alignment and takes any row."""
-    if r.view is None or r.data_type is None or r.target.is_sm_9x or not r.type_row.is_packed:
-        return None
-    return next(
-        (
-            t
-            for t in overrides_of(r.view.dtype)
-            if DATA_TYPES[t].element_bits == r.facts.element_bits
-            and DATA_TYPES[t].smem_chunk_bytes < r.type_row.smem_chunk_bytes
-        ),
-        None,
-    )
-
-
-def _less_aligned(r: Request) -> Change:
-    """Choose options that need only 16 bytes of alignment, if the tensor has those."""
-    places_bytes = (r.address, *r.arguments.global_strides)
-    if r.facts.alignment_bytes == 16 or any(n % 16 for n in places_bytes):
-        return {}
-    if r.arguments.interleave is TmaInterleaveLayout.bytes32:
-        return {"interleave_layout": TmaInterleaveLayout.bytes16}
-    return _other_type(r)
+def _aligned_ways(r: Request) -> Iterator[Tries]:
+    yield from _less_aligned(r)
+    if last := list(ways.channels_last(r)):
+        yield last
+        return
+    if r.view is not None and not r.is_own_layout:
+        unit = r.facts.alignment_bytes * 8 // r.view.dtype.itemsize_bits or 1
+        strides = (*(-(-n // unit) * unit for n in r.view.strides[:-1]), r.view.strides[-1])
+        text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
+        yield ways.described(r, strides, text)
+    yield ways.copies(r)
 
 
 _stride_rule = partial(
@@ -122,7 +163,11 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
         fix="use a Hopper or newer GPU, or make the map for one: target='sm_90'",
         libcudacxx="__check_device",
-        repair=constant(target=None),
+        ways=lambda r: [
+            ways.targets(
+                "sm_90", "use a Hopper or newer GPU, or make the map for one: target='sm_90'"
+            )
+        ],
     ),
     Rule(
         id="WIDE_CAPABILITY",
@@ -138,6 +183,13 @@ TENSOR_RULES: tuple[Rule, ...] = (
         found=lambda r: f"the target of an im2col-wide map is {r.target}",
         must="be for compute capability 10.0 or later",
         fix=lambda r: f"use make_im2col_descriptor: {r.target} has no instruction for such a map",
+        ways=lambda r: [
+            ways.targets(
+                "sm_100",
+                f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
+                "map, or make it for a GPU that has: target='sm_100'",
+            )
+        ],
         documented=True,
         differs="driver 580.159.04 encodes it on sm_90 nevertheless",
     ),
@@ -158,6 +210,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=_rank_fix,
         libcudacxx="__get_tensor_map_rank",
         documented=True,
+        ways=_rank_ways,
     ),
     Rule(
         id="RANK_INTERLEAVED",
@@ -179,7 +232,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_tensor_map_rank",
         documented=True,
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
-        repair=constant(interleave_layout=TmaInterleaveLayout.none),
+        ways=lambda r: [
+            ways.members(r, "interleave_layout"),
+            ways.outer_ones(r, MIN_RANK_INTERLEAVED, "{}"),
+        ],
     ),
     # 3. address
     Rule(
@@ -207,10 +263,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
             f"a multiple of {r.facts.alignment_bytes}"
         ),
         must=lambda r: f"be a multiple of {r.facts.alignment_bytes} bytes",
-        fix=words.alignment_fix,
+        fix=lambda r: f"use an address that is a multiple of {r.facts.alignment_bytes}",
         libcudacxx="__get_tensor_address",
         documented=True,
-        repair=_less_aligned,
+        ways=_address_ways,
     ),
     # 5. sizes
     Rule(
@@ -228,10 +284,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
             f"of {r.facts.element_bits} bits"
         ),
         must=lambda r: f"be a multiple of {r.type_row.packed_unit} values",
-        fix=_packed_extent_fix,
+        fix=lambda r: f"use a multiple of {r.type_row.packed_unit} values",
         libcudacxx="__get_tensor_sizes",
         documented=True,
-        repair=_other_type,
+        ways=_packed_extent_ways,
     ),
     Rule(
         id="DIM_RANGE",
@@ -249,6 +305,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
             if r.arguments.global_dim[i] < 1
             else words.parts_fix(r, i)
         ),
+        ways=lambda r, i: [ways.parts(r, i)] if r.arguments.global_dim[i] > 1 else [],
         libcudacxx="__get_tensor_sizes",
         documented=True,
         differs="the programming guide's text says greater than one; everything else, at least one",
@@ -267,7 +324,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
             f"{counted(r.innermost_stride, 'element')}"
         ),
         must="be 1: the last dimension must be contiguous",
-        fix=words.transpose_fix,
+        fix="pass strides whose last entry is 1",
+        ways=_innermost_ways,
         libcudacxx="__get_tensor_strides",
         differs="releases before 3.5 ignored it, and described other elements",
     ),
@@ -279,7 +337,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         sets=frozenset({"libcu++", "documented"}),
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
         must=_stride_must,
-        fix=lambda r, i: words.nesting_fix(r),
+        fix="order the dimensions by stride, each at least as large as the one inside it spans",
+        ways=lambda r, i: _unique_ways(r),
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
     ),
     _stride_rule(
@@ -288,16 +347,17 @@ TENSOR_RULES: tuple[Rule, ...] = (
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         holds="stride_bits[d - 1] % (8 * alignment_bytes) == 0",
         must=lambda r, i: f"be a multiple of {r.facts.alignment_bytes} bytes",
-        fix=lambda r, i: words.padding_fix(r),
+        fix=lambda r, i: f"use strides that are multiples of {r.facts.alignment_bytes} bytes",
         documented=True,
-        repair=lambda r, i: _less_aligned(r),
+        ways=lambda r, i: _aligned_ways(r),
     ),
     _stride_rule(
         id="STRIDE_RANGE",
         why="the map stores a stride in 36 bits, in units of 16 bytes",
         holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
         must="be less than 2^40 bytes, and not negative",
-        fix=words.index_fix,
+        fix="index this dimension instead, and make one map per slice",
+        ways=lambda r, i: [ways.one_at_a_time(r, i)],
         documented=True,
     ),
     # 10. what only the driver requires
@@ -327,10 +387,22 @@ def _packed_found(r: Request) -> str:
     return f"{found} on {r.target}"
 
 
-def _override_fix(r: Request) -> str:
-    assert r.view is not None
-    choices = ", ".join(t.name for t in overrides_of(r.view.dtype))
-    return f"omit data_type, or choose one of {choices}" if choices else words.carry_fix(r)
+def _packed_ways(r: Request) -> Iterator[Tries]:
+    """Yield the bytes that carry packed values, or a target that has the type."""
+    later = "or build for sm_100 or later (target='sm_100')"
+    yield (
+        w._replace(text=f"{w.text}, {later}")
+        for w in chain(ways.carriers(r), ways.viewed(r, 8, "pass {}"))
+    )
+    yield ways.targets("sm_100", "build for sm_100 or later (target='sm_100')")
+
+
+def _carried_ways(r: Request) -> Iterator[Tries]:
+    """Yield the types that carry the bits of a type that maps do not have."""
+    yield chain(
+        ways.carriers(r) if r.target.is_sm_9x else ways.data_types(r),
+        ways.viewed(r, 8, "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as {}"),
+    )
 
 
 _nan_rule = partial(
@@ -343,7 +415,9 @@ _nan_rule = partial(
     must="be none for data types that are not floating-point",
     fix=lambda r: f"use {words.argument(r, 'oobfill')}='none', which fills with zeros",
     documented=True,
-    repair=constant(oobfill=TmaOobFill.none),
+    ways=lambda r: [
+        (w._replace(text=f"{w.text}, which fills with zeros") for w in ways.members(r, "oobfill"))
+    ],
 )
 
 DATA_TYPE_RULES: tuple[Rule, ...] = (
@@ -358,9 +432,9 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         holds="not is_packed or not is_sm_9x",
         found=_packed_found,
         must="be a type of whole bytes on compute capability 9.x",
-        fix=words.packed_fix,
+        fix="pass a type of whole bytes, or build for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
-        repair=_other_type,
+        ways=_packed_ways,
     ),
     # 4. data type
     Rule(
@@ -373,9 +447,9 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
         must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
-        fix=words.carry_fix,
+        fix="pass a view or a copy as a type of 1, 2, 4 or 8 bytes",
         libcudacxx="__get_tensor_map_data_type",
-        repair=_other_type,
+        ways=_carried_ways,
     ),
     Rule(
         id="DATA_TYPE_OVERRIDE",
@@ -389,9 +463,12 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
             f"tensor of {r.view.dtype if r.view else 'unknown type'}"
         ),
         must="have the element size of the tensor",
-        fix=_override_fix,
+        fix=lambda r: (
+            "omit data_type, or choose one of "
+            + ", ".join(t.name for t in overrides_of(r.view.dtype))
+        ),
         source="tma_dlpack: data_type does not change the size of an element",
-        repair=_other_type,
+        ways=lambda r: [ways.data_types(r)],
     ),
     _nan_rule(
         id="OOB_NAN",

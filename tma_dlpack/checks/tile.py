@@ -6,10 +6,11 @@ as they are given; the dimensions are added to what was accepted (`Request.encod
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
-from tma_dlpack.checks import words
-from tma_dlpack.checks.box import be_in_shape, entries, nearest, valid_entry, with_entry, with_inner
+from tma_dlpack.checks import ways, words
+from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -17,24 +18,21 @@ from tma_dlpack.checks.rule import (
     LIBCU,
     TILED,
     WIDE,
-    Change,
-    constant,
 )
+from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
+from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Rule
-from tma_dlpack.tables.limits import MAX_BOX, MAX_ELEM_STRIDE, MAX_RANK, RAGGED_STRIDE_END
+from tma_dlpack.tables.limits import MAX_ELEM_STRIDE, MAX_RANK, RAGGED_STRIDE_END
 
 
 def _swizzles_of_type(r: Request) -> str:
     return " or ".join(s.name for s in TmaSwizzle if r.type_row.swizzles >> s & 1)
 
 
-def _full_swizzle(r: Request) -> Change:
-    """Choose bytes128, which padded types and im2col-wide maps allow."""
-    if r.arguments.interleave is TmaInterleaveLayout.bytes32:
-        return {"swizzle": TmaSwizzle.bytes128, "interleave_layout": TmaInterleaveLayout.none}
-    return {"swizzle": TmaSwizzle.bytes128}
+def _swizzle_ways(r: Request) -> Iterator[Tries]:
+    """Yield the other swizzles: bytes128 first, which all types and kinds of map allow."""
+    yield ways.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
 
 
 _swizzle_rule = partial(
@@ -43,7 +41,7 @@ _swizzle_rule = partial(
     found=lambda r: f"swizzle is {r.arguments.swizzle.name}",
     fix="use swizzle='bytes128'",
     documented=True,
-    repair=_full_swizzle,
+    ways=_swizzle_ways,
 )
 
 TILE_RULES: tuple[Rule, ...] = (
@@ -60,7 +58,10 @@ TILE_RULES: tuple[Rule, ...] = (
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
-        repair=constant(swizzle=TmaSwizzle.bytes128),
+        ways=lambda r: [
+            *_swizzle_ways(r),
+            ways.targets("sm_100", "make the map for sm_100 or later: target='sm_100'"),
+        ],
     ),
     # 7. interleave and swizzle
     _swizzle_rule(
@@ -74,7 +75,7 @@ TILE_RULES: tuple[Rule, ...] = (
         fix="use swizzle='bytes32'",
         libcudacxx="__check_swizzle",
         differs="driver 580.159.04 accepts others",
-        repair=constant(swizzle=TmaSwizzle.bytes32),
+        ways=lambda r: [ways.members(r, "swizzle"), ways.members(r, "interleave_layout")],
     ),
     Rule(
         id="PACKED_INTERLEAVE",
@@ -90,7 +91,7 @@ TILE_RULES: tuple[Rule, ...] = (
         must="be none for 16U6_ALIGN16B",
         fix=lambda r: f"use {words.argument(r, 'interleave_layout')}='none'",
         documented=True,
-        repair=constant(interleave_layout=TmaInterleaveLayout.none),
+        ways=lambda r: [ways.members(r, "interleave_layout"), ways.data_types(r)],
     ),
     _swizzle_rule(
         id="PACKED_SWIZZLE",
@@ -123,29 +124,15 @@ def _step_found(r: Request, i: int) -> str:
     return f"{words.entry(r, 'elem_strides', i)} is {r.arguments.element_strides[i]}"
 
 
-def _step_fix(r: Request, i: int) -> str:
-    if r.arguments.element_strides[i] < 1:
-        return "use 1 to take every element"
-    if r.kind != "tiled" or r.is_driver_call or i == 0 or not r.is_own_layout:
-        return "use 1 to take every element, or 8, the largest step"
-    colons = ":, " * (r.rank - 1 - i)
-    step = r.arguments.element_strides[i]
-    return f"use 1 and step the tensor itself, x[{colons}::{step}], or use 8, the largest step"
-
-
-def _clamp_elem_stride(r: Request, i: int) -> Change:
-    """Clamp entry i to 1..8, and to the shape if a rule requires it."""
-    steps = r.arguments.element_strides
-    valid = valid_entry(r, i, MAX_ELEM_STRIDE, "ELEM_STRIDES_IN_SHAPE")
-    return {"elem_strides": with_entry(steps, i, nearest(steps[i], valid))}
+def _step_ways(r: Request, i: int) -> Iterator[Tries]:
+    yield ways.elem_strides(r, i)
+    yield ways.stepped(r, i)
 
 
 _step_rule = partial(
     Rule, on="elem_strides", after=("RANK", "ELEM_STRIDES_RANK"), libcudacxx="__get_elem_strides"
 )
-_each_step_rule = partial(
-    _step_rule, step=91, each="d", found=_step_found, repair=_clamp_elem_stride
-)
+_each_step_rule = partial(_step_rule, step=91, each="d", found=_step_found)
 
 ELEM_STRIDE_RULES: tuple[Rule, ...] = (
     # 9. element strides
@@ -159,14 +146,18 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
-        repair=entries("elem_strides"),
+        ways=lambda r: [
+            ways.per_dimension(r, "elem_strides"),
+            [Way("omit elem_strides, for strides of 1", {"elem_strides": None})],
+        ],
     ),
     _each_step_rule(
         id="ELEM_STRIDES_RANGE",
         why="the map stores stride - 1 in 3 bits",
         holds="d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE",
         must=f"be 1..{MAX_ELEM_STRIDE}",
-        fix=_step_fix,
+        fix=f"use 1 to take every element, or {MAX_ELEM_STRIDE}, the largest step",
+        ways=_step_ways,
         documented=True,
         differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
         "driver does not",
@@ -181,14 +172,13 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
         must=be_in_shape,
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
+        ways=lambda r, i: [
+            ways.allow(r, "ELEM_STRIDES_IN_SHAPE"),
+            ways.elem_strides(r, i),
+        ],
         differs="the driver accepts more",
     ),
 )
-
-
-def _up(r: Request, extent: int) -> int:
-    span: int = r.facts.span_values
-    return max(1, -(-extent // span)) * span
 
 
 def _span_must(r: Request) -> str:
@@ -199,50 +189,32 @@ def _span_must(r: Request) -> str:
     )
 
 
-def _narrower(r: Request) -> str:
-    """Name the widest narrower swizzle whose spans divide tensor and tile; "" for none."""
-    assert r.view is not None
-    for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes32):
-        span = r.span_values_of(swizzle)
-        sizes = (r.view.shape[-1], *r.arguments.box_dim[:1])
-        if swizzle < r.arguments.swizzle <= TmaSwizzle.bytes128 and not any(
-            n % span for n in sizes
-        ):
-            return f"; or pass swizzle={swizzle.name!r}, whose spans divide it"
-    return ""
-
-
 def _extent_breaks(r: Request) -> bool:
     return bool(r.arguments.global_dim[0] % r.facts.span_values)
 
 
-def _extent_fix(r: Request) -> str:
-    assert r.view is not None
-    extent, box = r.view.shape[-1], r.arguments.box_dim[::-1]
-    pad = f"pad the last dimension from {extent} to {_up(r, extent)} elements"
-    if not box:  # which has a violation of its own
-        return pad
-    one = (*box[:-1], min(box[-1], r.facts.span_values))
-    swizzle = r.arguments.swizzle.name
-    return (
-        f"{pad}, or copy one span at a time: box_sizes={one}, swizzle={swizzle!r}, without "
-        f"split_inner{_narrower(r)}"
+def _whole_span_ways(r: Request) -> Iterator[Tries]:
+    """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
+    span, swizzle = r.facts.span_values, r.arguments.swizzle
+    if _extent_breaks(r):
+        yield ways.widened(r, span)
+        one = ways.with_box_entry(r, 0, min(r.arguments.inner_box, span))
+        text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
+        yield [Way(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
+    else:
+        yield ways.box_entries(r, 0, f"use a multiple of {span}: {{}}")
+    yield (
+        Way(f"pass swizzle={narrower.name!r}, whose spans divide it", {"swizzle": narrower})
+        for narrower in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
+        if narrower < swizzle
     )
 
 
-def _box_fix(r: Request) -> str:
-    size, span = r.arguments.inner_box, r.facts.span_values
-    down, up = max(span, size // span * span), _up(r, size)
-    whole = f"{down} or {up}" if down != up else f"{up}"
-    return f"use a multiple of {span}: {whole}{_narrower(r)}"
-
-
-def _whole_spans(r: Request) -> Change:
-    """Choose the nearest tile of whole spans for split_inner= that the tensor holds."""
-    extent, span, size = r.arguments.global_dim[0], r.facts.span_values, r.arguments.inner_box
-    spans = range(1, max(1, int(extent) // span if r.has_rule("BOX_IN_SHAPE") else MAX_BOX) + 1)
-    return with_inner(r, span * nearest(-(-size // span), spans))
-
+_SPLIT_BY = {
+    TmaSwizzle.bytes128: "pass swizzle='bytes128'",
+    TmaSwizzle.none: "pass swizzle='none' for columns of 16 bytes, the core matrices of an "
+    "unswizzled operand",
+}
 
 _row = partial(
     Rule,
@@ -270,6 +242,9 @@ RECIPE_RULES: tuple[Rule, ...] = (
         must="come with an explicit swizzle",
         fix="pass swizzle='bytes128', or swizzle='none' for columns of 16 bytes, the core matrices "
         "of an unswizzled operand",
+        ways=lambda r: [
+            [Way(text, {"swizzle": swizzle}, is_guess=True)] for swizzle, text in _SPLIT_BY.items()
+        ],
     ),
     _row(
         id="SPLIT_INTERLEAVE",
@@ -280,7 +255,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
         fix="omit interleave_layout",
-        repair=constant(interleave_layout=TmaInterleaveLayout.none),
+        ways=lambda r: [ways.members(r, "interleave_layout")],
     ),
     _rank_row(
         id="SPLIT_RANK",
@@ -292,7 +267,11 @@ RECIPE_RULES: tuple[Rule, ...] = (
             f"have 1 to {MAX_RANK - 1 - 2 * r.facts.is_ragged}: the split adds one, and a map has "
             f"{MAX_RANK} at most"
         ),
-        fix="merge dimensions of a contiguous tensor, x.flatten(0, 1), or take a slice, x[0]",
+        fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
+        ways=lambda r: [
+            ways.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+            ways.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+        ],
     ),
     _row(
         id="SPLIT_DTYPE",
@@ -304,6 +283,10 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"the map's type is {r.type_row.data_type.name}",
         must="be used for elements of whole bytes",
         fix="view the storage as bytes, x.view(uint8), and split that",
+        ways=lambda r: [
+            ways.carriers(r),
+            ways.viewed(r, 8, "view the storage as bytes, {}, and split that"),
+        ],
     ),
     _row(
         id="SPLIT_SPAN",
@@ -320,8 +303,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
             else f"the last entry of box_sizes is {counted(r.arguments.inner_box, 'element')}"
         ),
         must=_span_must,
-        fix=lambda r: _extent_fix(r) if _extent_breaks(r) else _box_fix(r),
-        repair=lambda r: {} if _extent_breaks(r) else _whole_spans(r),
+        fix=lambda r: f"use a multiple of {r.facts.span_values}",
+        ways=_whole_span_ways,
     ),
     _row(
         id="SPLIT_STEP",
@@ -334,7 +317,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: _step_found(r, 0),
         must="be 1 with split_inner",
         fix="use 1 to take every element",
-        repair=lambda r: {"elem_strides": (*r.arguments.element_strides[:0:-1], 1)},
+        ways=lambda r: [ways.elem_strides(r, 0)],
     ),
     _rank_row(
         id="RAGGED_RANK",
@@ -343,7 +326,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
         "needs two of them",
-        fix="merge dimensions of a contiguous tensor: x.flatten(0, 1) in torch, else x.reshape",
+        fix="merge dimensions of a contiguous tensor with x.reshape(...), or pass a tensor of rows",
+        ways=lambda r: [ways.merged(r, MAX_RANK - 2), ways.indexed(r, MAX_RANK - 2)],
     ),
     _row(
         id="RAGGED_DIM",
@@ -360,7 +344,9 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
-        repair=constant(ragged=0),
+        ways=lambda r: [
+            [Way("pass ragged=0, the dimension of the rows", {"ragged": 0})],
+        ],
     ),
     _row(
         id="RAGGED_STRIDE",

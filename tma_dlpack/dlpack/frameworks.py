@@ -40,6 +40,7 @@ class Words(NamedTuple):
     permute: str = "x with its dimensions in the order ({order})"
     view_as: str = "a view of it as {dtype}"
     pad: str = "allocate rows of {padded} elements, and pass the first {extent} of each"
+    widen: str = "copy it to rows of {padded} elements"
     aligned_copy: str = ""  # to a multiple of 32 bytes, where `copy` aligns to 16 only
     widest_bits: int = 64  # of the integers that `view_as` can have
 
@@ -260,6 +261,7 @@ def _like_numpy(module: str, aligned_copy: str = "") -> Words:
         permute="x.transpose({order})",
         view_as=f"x.view({module}.{{dtype}})",
         pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
+        widen=f"y = {module}.zeros({{padded_shape}}, x.dtype); y[..., :{{extent}}] = x",
         aligned_copy=aligned_copy,
     )
 
@@ -275,6 +277,7 @@ TORCH = Framework(
         permute="x.permute({order})",
         view_as="x.view(torch.{dtype})",
         pad="y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)",  # its dtype and device
+        widen="y = x.new_zeros({padded_shape}); y[..., :{extent}] = x",
     ),
     native=Native(
         tensor="torch.Tensor",
@@ -308,6 +311,7 @@ FRAMEWORKS = (
             permute="x.transpose({order})",
             view_as="x.view(jax.numpy.{dtype})",
             pad="y = jax.numpy.pad(x, {widths})",
+            widen="y = jax.numpy.pad(x, {widths})",
             widest_bits=32,
         ),
         stream=1,  # the legacy stream, on which the device waits; JAX would read -1 as a handle

@@ -17,7 +17,7 @@ from tma_dlpack.checks.report import (
     refusal_of,
 )
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.words import in_words_of, in_words_of_caller, name_in_caller
+from tma_dlpack.checks.words import Names, in_words_of, in_words_of_caller, names_in_caller
 from tma_dlpack.dlpack import Device, Layout, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
@@ -104,7 +104,7 @@ def refused(
     """Return the report on a call that C refused, or its error; see `extension._refusal`."""
     kind, failed = KINDS[kind_number], call[3]
     request_of = partial(_request_in_c, kind, call[:3], name_of(type(tensor)))
-    find = partial(_violations_in_c, request_of, given, name_in_caller(tensor))
+    find = partial(_violations_in_c, request_of, given, names_in_caller(tensor))
     if is_check:
         return Report._refused(given, request_of, find)
     if failed & UNSUPPORTED_ROWS:  # which decides of what class the error is
@@ -126,9 +126,9 @@ def _request_in_c(
 
 
 def _violations_in_c(
-    request_of: RequestOf, given: Mapping[str, Any], name: str
+    request_of: RequestOf, given: Mapping[str, Any], names: Names
 ) -> tuple[Violation, ...]:
-    return in_words_of(find_violations(request_of(given)), name)
+    return in_words_of(find_violations(request_of(given)), names)
 
 
 def _request(

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -267,8 +267,9 @@ class Rule:
         What was found; the limit, read after "it must"; what to do.
     limit : str
         The whole limit, where it is not "it must ...".
-    repair : callable (request[, entry]) -> dict, or None
-        Keyword arguments that would satisfy the rule; None if only another tensor can.
+    ways : callable (request[, entry]) -> iterable, or None
+        What to do about it, the best first: `checks.ways` says what a way is. Those that are
+        accepted replace `fix`.
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request.
     make_only : bool
@@ -308,7 +309,7 @@ class Rule:
     must: Text = ""
     limit: str = ""
     fix: Text
-    repair: Callable[..., dict[str, Any]] | None = None
+    ways: Callable[..., Iterable[Any]] | None = None
     asks: str = ""
     make_only: bool = False
     libcudacxx: str = ""

@@ -107,7 +107,7 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
-    from tma_dlpack.checks.report import ids_of
+    from tma_dlpack.checks.repairs import ids_of
     from tma_dlpack.checks.request import Request
 
     assert tensor_map._call is not None

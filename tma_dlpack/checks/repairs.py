@@ -1,0 +1,309 @@
+"""The engine: what a call breaks, in libcu++'s order, and what mends it, asked of the judge.
+
+A fault has the ways of its row (`ways.py`). Each is tried: the request that it leads to is judged.
+What is proposed leads to an accepted call, or to one that breaks only what is reported already; a
+way that needs another step has that step in the same sentence. `Report.fixed` takes the first
+answer that changes arguments alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from tma_dlpack.checks import ALLOWABLE, RULES, words
+from tma_dlpack.checks.judge import READS, judge
+from tma_dlpack.checks.parse import changed
+from tma_dlpack.checks.request import Request, set_of_rules
+from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.ways import Tries
+from tma_dlpack.geometry import tx_bytes
+from tma_dlpack.tables.errors import Rule, Violation
+
+MAX_STEPS = 4  # of one sentence
+MAX_REPAIRS = 40  # of one call
+_ROW = {rule.id: number for number, rule in enumerate(RULES)}
+
+Key = tuple[str, tuple[int, ...]]
+
+
+# -- what does not hold ----------------------------------------------------------------------------
+
+
+class Fault(NamedTuple):
+    """A rule that does not hold of a request."""
+
+    rule: Rule
+    request: Request
+    entry: tuple[int, ...]  # one of a rule with `each`, none of the others
+
+    @property
+    def key(self) -> Key:
+        """Rule and entry."""
+        return self.rule.id, self.entry
+
+    @property
+    def argument(self) -> str:
+        """The argument that the rule is about, as rows name it."""
+        return self.rule.on if isinstance(self.rule.on, str) else self.rule.on(self.request)
+
+    def alternatives(self) -> Iterator[Tries]:
+        """Yield what the row proposes, the best first."""
+        if self.rule.ways is not None:
+            yield from self.rule.ways(self.request, *self.entry)
+
+
+def faults_of(request: Request) -> list[Fault]:
+    """Return the rules that do not hold, in libcu++'s order."""
+    if request.unreadable and (request.is_driver_call or request.view is None):
+        return []
+    rows = rows_of(request.kind, request.rules, request.is_driver_call)
+    failed = judge(request.facts, rows & ~mask_of(request.allowed))
+    return _reported(request, failed) if failed else []
+
+
+def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
+    """Order failures, without those of rules whose prerequisites failed or could not be read."""
+    unreadable = {v.argument for v in request.unreadable}
+    ids = {RULES[row].id for row, _ in failed}
+    found: list[tuple[int, int, int, Fault]] = []
+    for row, entry in failed:
+        rule = RULES[row]
+        if not ids.isdisjoint(rule.after):
+            continue
+        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here):
+            continue
+        if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
+            continue
+        nth = -entry if rule.outermost_first else entry
+        fault = Fault(rule, request, () if entry < 0 else (entry,))
+        found.append((rule.step, nth, row, fault))
+    return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
+
+
+@cache
+def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
+    """Return the mask of the rows that are asked of a call."""
+    return sum(
+        1 << number
+        for number, rule in enumerate(RULES)
+        if kind in rule.kinds and rules in rule.sets and not (rule.make_only and is_driver_call)
+    )
+
+
+@cache
+def mask_of(ids: frozenset[str]) -> int:
+    """Return the mask of rows by their ids."""
+    return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
+
+
+@cache
+def ids_of(mask: int) -> frozenset[str]:
+    """Return the ids of the rows of a mask."""
+    return frozenset(rule.id for number, rule in enumerate(RULES) if mask >> number & 1)
+
+
+# -- what mends it ---------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """What a way leads to."""
+
+    text: str
+    change: Change
+    is_other_tensor: bool
+    request: Request
+    left: list[Fault]  # what it still breaks
+    is_guess: bool = False
+
+
+def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
+    """Return the ways to mend a fault after which nothing else is broken that was not before.
+
+    Those that leave more than the first does are not proposed. Where no way is enough alone, the
+    first one goes on with what mends the rest.
+    """
+    known = {f.key for f in faults}
+    found, unfinished = [], None
+    for tries in fault.alternatives():
+        answer = _first(fault, tries, known)
+        if answer is None:
+            continue
+        if _breaks_only(answer, known):
+            found.append(answer)
+        elif unfinished is None:
+            unfinished = answer
+    if found:
+        least = {f.rule.id for f in found[0].left}
+        return [a for a in found if {f.rule.id for f in a.left} <= least]
+    whole = None if unfinished is None else _continued(unfinished, known)
+    return [] if whole is None else [whole]
+
+
+def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
+    if answer.is_other_tensor:  # whose entries may be others
+        ids = {rule_id for rule_id, _ in known}
+        return all(f.rule.id in ids for f in answer.left)
+    return all(f.key in known for f in answer.left)
+
+
+def _first(fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
+    """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
+    enough = some = None
+    for way in tries:
+        request = changed(fault.request, way.change, way.view)
+        left = faults_of(request)
+        is_other = way.view is not None
+        answer = Answer(way.text, way.change, is_other, request, left, way.is_guess)
+        if any(f.rule.id == fault.rule.id and (way.view or f.key == fault.key) for f in left):
+            continue
+        if not left:
+            return answer
+        if not _breaks_only(answer, known):
+            some = some or answer
+            continue
+        if not any(_is_same(f, fault) for f in left):
+            return answer
+        enough = enough or answer
+    return enough or some
+
+
+def _is_same(one: Fault, other: Fault) -> bool:
+    """Whether two faults are about one entry of one argument."""
+    entries = [f.entry or (0,) for f in (one, other)]
+    return one.argument == other.argument and entries[0] == entries[1]
+
+
+def _continued(answer: Answer, known: Collection[Key]) -> Answer | None:
+    """Mend what a way breaks anew; None if that takes too long, or nothing does."""
+    texts, change, is_other = [answer.text], dict(answer.change), answer.is_other_tensor
+    for _ in range(MAX_STEPS):
+        if _breaks_only(answer, known):
+            text = ", and ".join(texts)
+            return Answer(text, change, is_other, answer.request, answer.left)
+        new = next(f for f in answer.left if f.key not in known)
+        tried = (_first(new, tries, known) for tries in new.alternatives())
+        step = next((a for a in tried if a is not None and not a.is_guess), None)
+        if step is None:
+            return None
+        answer, is_other = step, is_other or step.is_other_tensor
+        texts.append(step.text)
+        change |= step.change
+    return None
+
+
+DRIVERS_RULES: Change = {"rules": "driver"}
+
+
+def changes_of(given: Change, request_of: Callable[[Change], Request]) -> Change | None:
+    """Return arguments that are accepted instead; None if the tensor itself must change.
+
+    Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
+    """
+    request = request_of(given)
+    change = _search(request, given, request_of)
+    if change is None and not _lifts_hardware(request):
+        by_driver = _search(request_of({**given, **DRIVERS_RULES}), given, request_of)
+        change = None if by_driver is None else DRIVERS_RULES | by_driver
+    return None if change is None else _needed(change, given, request_of)
+
+
+def _lifts_hardware(request: Request) -> bool:
+    """Whether the driver accepts a map that nothing on the target can use."""
+    by_driver = set_of_rules(request.kind, "driver", request.target)
+    return any(f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request))
+
+
+def _search(
+    request: Request, given: Change, request_of: Callable[[Change], Request]
+) -> Change | None:
+    def may_follow(answer: Answer | None) -> bool:
+        return not (answer is None or answer.is_other_tensor or answer.is_guess)
+
+    change: Change = {}
+    for _ in range(MAX_REPAIRS):
+        faults = faults_of(request)
+        if not faults:
+            return change
+        found = (a for f in faults for a in answers(f, faults))
+        answer = next(filter(may_follow, found), None)
+        if answer is None:  # no few steps are enough: take one
+            tried = (_first(f, tries, set()) for f in faults for tries in f.alternatives())
+            answer = next(filter(may_follow, tried), None)
+        if answer is None:
+            return None
+        change |= answer.change
+        request = answer.request
+        if "target" in answer.change:  # of which depends what `rules` means
+            request = request_of({**given, **change})
+    return None
+
+
+def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
+    """Drop what is not needed for the call to be accepted."""
+    for name in change if len(change) > 1 else ():
+        fewer = {other: value for other, value in change.items() if other != name}
+        if not faults_of(request_of({**given, **fewer})):
+            return _needed(fewer, given, request_of)
+    return change
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def violations_of(request: Request) -> tuple[Violation, ...]:
+    """Return what a request breaks, without what the fix of an earlier violation mends too."""
+    faults, mended = faults_of(request), set[Key]()
+    lifted = _lifted(request, faults)
+    found = []
+    for fault in faults:
+        if fault.key in mended:
+            continue
+        ways = answers(fault, faults)
+        if first := next((a for a in ways if not a.is_guess), None):
+            left = {f.key for f in first.left}
+            gone = [f for f in faults if f.key not in left]
+            mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
+        found.append(_violation(fault, ways, lifted))
+    return tuple(found)
+
+
+def _violation(fault: Fault, ways: list[Answer], lifted: str) -> Violation:
+    rule, request = fault.rule, fault.request
+    found, limit, fix = rule.words(request, *fault.entry)
+    texts = ["" if a.change.keys() == {"allow"} and lifted else _text(request, a) for a in ways]
+    if lifted:  # in the place of the row's own allow=
+        texts = [text or lifted for text in texts] or [fix]
+        texts += [lifted] * (lifted not in texts)
+    fix = "; or ".join(texts).replace("?; or ", "? If not, ") or fix
+    argument = words.argument(request, fault.argument)
+    return Violation(rule.id, argument, found, limit, fix, rule.sources(request.kind))
+
+
+def _text(request: Request, answer: Answer) -> str:
+    """Return the words of an answer, with the tile that a kernel then has to expect."""
+    old, new = request.arguments, answer.request.arguments
+    is_whole = not answer.left and not answer.is_other_tensor and not request.unreadable
+    if not is_whole or answer.is_guess or not request.type_is_known:
+        return answer.text
+    return answer.text + words.other_tile(
+        old, new, lambda: tx_bytes(answer.request.encode_arguments())
+    )
+
+
+def _lifted(request: Request, faults: list[Fault]) -> str:
+    """Return the options with which the driver's own rules are all that is asked; "" for none."""
+    if not faults or request.is_driver_call or request.unreadable:
+        return ""
+    ids = {f.rule.id for f in faults}
+    allowable = ids <= set(ALLOWABLE)
+    change = DRIVERS_RULES
+    if allowable:
+        change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
+    elif _lifts_hardware(request):
+        return ""
+    if faults_of(changed(request, change)):
+        return ""
+    name, value = next(iter(change.items()))
+    return f"pass {name}={value!r}: the driver itself accepts this"
