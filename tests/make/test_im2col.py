@@ -195,7 +195,7 @@ def test_the_refusal_of_a_wide_map_on_sm_90_offers_what_can_use_it():
         "use make_im2col_descriptor, because sm_90 has no instruction for such a map, or make it "
         "for a GPU that has: target='sm_100'"
     )
-    assert report.changes() == {"rules": "driver"}
+    assert report.changes() == {"target": "sm_100"}
 
 
 def test_corners_take_numpy_integers_and_any_ordered_sequence():

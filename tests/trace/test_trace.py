@@ -488,7 +488,8 @@ map 2: cuTensorMapEncodeTiled, once: refused with CUDA_ERROR_INVALID_VALUE (1); 
     swizzle=bytes128, l2_promotion=none, oob_fill=none
   made by ./program
   box_dim[1] is 512; it must be 1..256
-    fix: use 256, and several copies for a larger tile (copies 256 instead of 512 rows: the kernel must expect 32768 bytes)
+    fix: use 256, and several copies for a larger tile (copies 256 \
+instead of 512 rows: the kernel must expect 32768 bytes)
     rule: BOX_RANGE
 
 note: not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's

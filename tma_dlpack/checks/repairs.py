@@ -206,7 +206,9 @@ def changes_of(given: Change, request_of: Callable[[Change], Request]) -> Change
     if change is None and not _lifts_hardware(request):
         by_driver = _search(request_of({**given, **DRIVERS_RULES}), given, request_of)
         change = None if by_driver is None else DRIVERS_RULES | by_driver
-    return None if change is None else _needed(change, given, request_of)
+    if change is None or _refused({**given, **change}, request_of):
+        return None  # the call has no such argument: of a convolution that is another one
+    return _needed(change, given, request_of)
 
 
 def _lifts_hardware(request: Request) -> bool:
@@ -240,11 +242,16 @@ def _search(
     return None
 
 
+def _refused(given: Change, request_of: Callable[[Change], Request]) -> bool:
+    request = request_of(given)
+    return bool(request.unreadable or faults_of(request))
+
+
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
     """Drop what is not needed for the call to be accepted."""
     for name in change if len(change) > 1 else ():
         fewer = {other: value for other, value in change.items() if other != name}
-        if not faults_of(request_of({**given, **fewer})):
+        if not _refused({**given, **fewer}, request_of):
             return _needed(fewer, given, request_of)
     return change
 

@@ -1,5 +1,5 @@
 // The judge with words: what a request breaks, and what to change, found by trying.
-// As checks/report.py and checks/repairs.py do in Python, but no repair is written down.
+// As checks/repairs.py does in Python, but here no way is written down.
 "use strict";
 
 const tmaCheck = (() => {
@@ -277,7 +277,7 @@ const tmaCheck = (() => {
     return {
       box_sizes: inRange(1, K.MAX_BOX * (isInner && a.is_split ? unit : 1), isInner ? unit : 1),
       elem_strides: inRange(1, K.MAX_ELEM_STRIDE),
-      channels_per_pixel: inRange(1, K.MAX_BOX, unit),
+      channels_per_pixel: inRange(1, K.MAX_BOX, R.describeRead(a).has_model ? unit : 1),
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(
