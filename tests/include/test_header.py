@@ -85,7 +85,7 @@ def refused(statements, tmp_path, option=SM_90A):
         f"__global__ void kernel{n}(const __grid_constant__ Map map, unsigned long long* out, "
         "Map* to, const __grid_constant__ RankedMap<2> ranked, "
         "const __grid_constant__ RankedMap<3> three) "
-        f"{{ __shared__ Barrier full; {statement} }}"
+        f"{{ [[maybe_unused]] __shared__ Barrier full; {statement} }}"
         for n, statement in enumerate(statements)
     ]
     lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;", *kernels]
@@ -137,6 +137,9 @@ NOT_COMPILED = {
     "store(three, out, 0);": "as many coordinates as",
     "reduce<Reduction::add>(three, out, 0, 0);": "as many coordinates as",
     "prefetch_tile(three, 0, 0, 0, 0);": "as many coordinates as",
+    "load(out, map, &full, 0, 0, 0, 0, OffsetsW{0});": "and other copies take none",
+    "load_im2col(out, map, &full, 0, 0, 0);": "an im2col load takes OffsetsW, OffsetsWH or",
+    "load_im2col(out, map, &full, 0, 0, 0, OffsetsWH{0, 0});": "takes OffsetsW, OffsetsWH or",
     "PipelineState<0> state; *out = state.stage();": "a ring has at least one stage",
     "RankedMap<6> none; *out = sizeof(none);": "a map has 1 to 5 dimensions",
     "expect_tx(&full, 16);": "call arrive_expect_tx()",

@@ -65,8 +65,8 @@ def test_every_verb_has_one_row_and_one_anchor(reference, verbs):
 def test_every_overload_of_a_verb_stands_in_its_entry(verbs):
     signatures = {verb.name: verb.signatures for verb in verbs}
     assert signatures["wait"] == ["void wait(Barrier* barrier, unsigned parity)"]
-    assert len(signatures["load"]) == len(signatures["reduce"]) == 2  # with a policy, and without
-    assert len(signatures["load_im2col"]) == len(signatures["tensor_map"]) == 3
+    assert len(signatures["load_bulk"]) == 2  # with a policy, and without
+    assert len(signatures["tensor_map"]) == 3
     assert signatures["evict_first"] == ["CachePolicy evict_first()"]
     assert signatures["replace_global_dim"] == [
         "template <unsigned dimension> void replace_global_dim(Map* map, unsigned value)"

@@ -338,6 +338,10 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #else
 #define TMA_DLPACK_HAS_PAIRS 0
 #endif
+// A verb that this target lacks.
+#define TMA_DLPACK_LACKS_VERB(VERB, REASON) \
+  template <class... Given>                 \
+  [[deprecated(REASON)]] __device__ void VERB(Given...) = delete;
 #define TMA_DLPACK_NEEDS_SUFFIX "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
 #define TMA_DLPACK_NEEDS_SM100 "this target lacks it: compile for sm_100 or later"
 #define TMA_DLPACK_NEEDS_PAIRS "this target lacks it: compile for sm_100a, 100f, 103a or 110a"
@@ -759,44 +763,86 @@ TMA_DLPACK_POLICY(evict_normal)
 namespace detail
 {
 
-// Coordinates and offsets as the instructions take them, the unused ones 0.
-struct At
+// A copy, as the instructions take it; what is unused is 0.
+struct Copy
 {
-  int c[5];
-  unsigned short offset[3];
+  const Map* map;
+  unsigned smem, barrier;
+  unsigned short block_mask;
+  int c[5] = {};
+  unsigned short offset[3] = {};
+  unsigned long long policy = 0;
+  unsigned rank = 0;
+
+  __device__ void take(CachePolicy given) { policy = given.bits; }
+  __device__ void take(Coordinate given) { c[rank++] = given.value; }
+  __device__ void take(OffsetsW tap) { offset[0] = tap.w; }
+  __device__ void take(OffsetsWH tap) { offset[0] = tap.w, offset[1] = tap.h; }
+  __device__ void take(OffsetsWHD tap) { offset[0] = tap.w, offset[1] = tap.h, offset[2] = tap.d; }
+  __device__ void take(HaloW tap) { offset[0] = tap.halo, offset[1] = tap.w; }
 };
 
-// The barrier at this place in the block of even rank.
-__device__ inline unsigned pair_barrier(const Barrier* barrier)
-{
-  unsigned there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(there)
-               : "r"(shared_address(barrier)), "r"(cluster_rank() & ~1u));
-  return there;
-}
-
-template <class... Coords>
-__device__ inline At at(Coords... coords)
-{
-  static_assert(1 <= sizeof...(Coords) && sizeof...(Coords) <= 5,
-                "pass one coordinate for each dimension of the map, innermost first: 1 to 5");
-  static_assert((is_coordinate<Coords> && ...), TMA_DLPACK_COORDINATE);
-  return At{{static_cast<int>(coords)...}, {}};
-}
-
+// What a verb is given after its map and barrier: a policy for L2, coordinates, offsets.
+template <class T>
+inline constexpr unsigned taps = 0;
+template <>
+inline constexpr unsigned taps<OffsetsW> = 1;
+template <>
+inline constexpr unsigned taps<OffsetsWH> = 2;
+template <>
+inline constexpr unsigned taps<OffsetsWHD> = 3;
+template <>
+inline constexpr unsigned taps<HaloW> = 4;
+template <class T>
+inline constexpr bool is_policy = false;
+template <>
+inline constexpr bool is_policy<CachePolicy> = true;
+template <class... Given>
+inline constexpr unsigned rank_given = (0 + ... + is_coordinate<Given>);
 template <class M>
 inline constexpr unsigned rank_of = 0;  // not known
 template <unsigned rank>
 inline constexpr unsigned rank_of<RankedMap<rank>> = rank;
 
-// The map of a copy with so many coordinates.
-template <unsigned coords, class M>
-__device__ inline const Map* map_of(const M& map)
+enum class Mode
 {
-  static_assert(rank_of<M> == 0 || rank_of<M> == coords,
+  tile,
+  im2col,       // the walk goes along W, H and D
+  im2col_w,     // along W alone
+  im2col_w128,  // the same, 128 pixels
+  store_im2col,
+  from  // a tile, at an address instead of the map's
+};
+
+enum class To
+{
+  block,
+  blocks,  // of a mask
+  pair,    // cta_group::2
+  pairs
+};
+
+template <Mode mode, class M, class... Given>
+__device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
+                            unsigned short block_mask, Given... given)
+{
+  constexpr unsigned rank = rank_given<Given...>, offsets = (0 + ... + taps<Given>);
+  static_assert(((is_coordinate<Given> || is_policy<Given> || taps<Given> != 0) && ...),
+                TMA_DLPACK_COORDINATE);
+  static_assert(1 <= rank && rank <= 5,
+                "pass one coordinate for each dimension of the map, innermost first: 1 to 5");
+  static_assert(rank_of<M> == 0 || rank_of<M> == rank,
                 "pass as many coordinates as the map's rank, which the compiler knows");
-  return &map;
+  static_assert(mode == Mode::tile || mode == Mode::from || rank >= 3,
+                "an im2col map has 3 to 5 dimensions");
+  static_assert(offsets == (mode == Mode::im2col                                      ? rank - 2
+                            : mode == Mode::im2col_w || mode == Mode::im2col_w128 ? 4
+                                                                                      : 0),
+                "after the coordinates an im2col load takes OffsetsW, OffsetsWH or OffsetsWHD, by its "
+                "spatial dimensions, an im2col-wide one HaloW, and other copies take none");
+  Copy all{&map, shared_address(smem), barrier, block_mask};
+  (all.take(given), ...);
+  return all;
 }
 
 #define TMA_DLPACK_COORDS_1 "{%3}"
@@ -806,11 +852,11 @@ __device__ inline const Map* map_of(const M& map)
 #define TMA_DLPACK_COORDS_5 "{%3, %4, %5, %6, %7}"
 
 // Every instruction gets every operand, and names those that it has.
-#define TMA_DLPACK_OPERANDS                                                                      \
-  ::"r"(smem), "l"(map), "r"(barrier), "r"(at.c[0]), "r"(at.c[1]), "r"(at.c[2]), "r"(at.c[3]),   \
-    "r"(at.c[4]), "h"(at.offset[0]), "h"(at.offset[1]), "h"(at.offset[2]), "h"(block_mask),      \
-    "l"(policy)                                                                                  \
-    : "memory"
+#define TMA_DLPACK_COPY(PTX)                                                                     \
+  asm volatile(PTX ::"r"(all.smem), "l"(all.map), "r"(all.barrier), "r"(all.c[0]), "r"(all.c[1]), \
+               "r"(all.c[2]), "r"(all.c[3]), "r"(all.c[4]), "h"(all.offset[0]),                  \
+               "h"(all.offset[1]), "h"(all.offset[2]), "h"(all.block_mask), "l"(all.policy)      \
+               : "memory")
 
 // Into this block's shared memory: for ::cluster ptxas calls a function on sm_120 and sm_121, and
 // ::cta needs PTX ISA 8.6 (CUDA 12.7).
@@ -820,141 +866,140 @@ __device__ inline const Map* map_of(const M& map)
 #define TMA_DLPACK_THIS_BLOCK "shared::cluster"
 #endif
 
-#define TMA_DLPACK_LOAD(RANK, SPACE, MODE, OFFSETS, SUFFIX, TAIL)                                \
-  asm volatile("cp.async.bulk.tensor." #RANK "d." SPACE ".global." MODE                          \
-               ".mbarrier::complete_tx::bytes" SUFFIX " [%0], [%1, " TMA_DLPACK_COORDS_##RANK    \
-               "], [%2]" OFFSETS TAIL ";" TMA_DLPACK_OPERANDS)
+#define TMA_DLPACK_LOAD(RANK, SPACE, MODE, SUFFIX, OFFSETS, TAIL)                                \
+  TMA_DLPACK_COPY("cp.async.bulk.tensor." #RANK "d." SPACE ".global." MODE                       \
+                  ".mbarrier::complete_tx::bytes" SUFFIX " [%0], [%1, " TMA_DLPACK_COORDS_##RANK \
+                  "], [%2]" OFFSETS TAIL ";")
 
-#define TMA_DLPACK_LOADS(RANK, MODE, OFFSETS)                                                    \
-  if constexpr (pair && multicast && hint)                                                       \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS,                                      \
-                    ".multicast::cluster.cta_group::2.L2::cache_hint", ", %11, %12");            \
-  else if constexpr (pair && multicast)                                                          \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster.cta_group::2",  \
-                    ", %11");                                                                    \
-  else if constexpr (pair && hint)                                                               \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".cta_group::2.L2::cache_hint",      \
-                    ", %12");                                                                    \
-  else if constexpr (pair)                                                                       \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".cta_group::2", "");                \
-  else if constexpr (multicast && hint)                                                               \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster.L2::cache_hint", \
-                    ", %11, %12");                                                               \
-  else if constexpr (multicast)                                                                  \
-    TMA_DLPACK_LOAD(RANK, "shared::cluster", MODE, OFFSETS, ".multicast::cluster", ", %11");     \
-  else if constexpr (hint)                                                                       \
-    TMA_DLPACK_LOAD(RANK, TMA_DLPACK_THIS_BLOCK, MODE, OFFSETS, ".L2::cache_hint", ", %12");     \
-  else                                                                                           \
-    TMA_DLPACK_LOAD(RANK, TMA_DLPACK_THIS_BLOCK, MODE, OFFSETS, "", "")
+// With a policy or without.
+#define TMA_DLPACK_LOADS(RANK, SPACE, MODE, SUFFIX, OFFSETS, TAIL)                               \
+  {                                                                                              \
+    if constexpr (hint)                                                                          \
+      TMA_DLPACK_LOAD(RANK, SPACE, MODE, SUFFIX ".L2::cache_hint", OFFSETS, TAIL ", %12");       \
+    else                                                                                         \
+      TMA_DLPACK_LOAD(RANK, SPACE, MODE, SUFFIX, OFFSETS, TAIL);                                 \
+  }
 
-template <unsigned rank, bool multicast, bool hint, bool pair = false>
-__device__ inline void load(unsigned smem, const Map* map, unsigned barrier, At at,
-                            unsigned short block_mask, unsigned long long policy)
+#define TMA_DLPACK_LOAD_TO(RANK, MODE, OFFSETS)                                                        \
+  if constexpr (to == To::block)                                                                       \
+    TMA_DLPACK_LOADS(RANK, TMA_DLPACK_THIS_BLOCK, MODE, "", OFFSETS, "")                               \
+  else if constexpr (to == To::blocks)                                                                 \
+    TMA_DLPACK_LOADS(RANK, "shared::cluster", MODE, ".multicast::cluster", OFFSETS, ", %11")           \
+  else if constexpr (to == To::pair)                                                                   \
+    TMA_DLPACK_LOADS(RANK, "shared::cluster", MODE, ".cta_group::2", OFFSETS, "")                      \
+  else                                                                                                 \
+    TMA_DLPACK_LOADS(RANK, "shared::cluster", MODE, ".multicast::cluster.cta_group::2", OFFSETS, ", %11")
+
+#define TMA_DLPACK_IF(MODE, RANK) if constexpr (mode == Mode::MODE && rank == RANK)
+
+template <Mode mode, To to, class M, class... Given>
+__device__ inline void load(void* smem, const M& map, unsigned barrier, unsigned short block_mask,
+                            Given... given)
 {
-  if constexpr (rank == 1) { TMA_DLPACK_LOADS(1, "tile", ""); }
-  if constexpr (rank == 2) { TMA_DLPACK_LOADS(2, "tile", ""); }
-  if constexpr (rank == 3) { TMA_DLPACK_LOADS(3, "tile", ""); }
-  if constexpr (rank == 4) { TMA_DLPACK_LOADS(4, "tile", ""); }
-  if constexpr (rank == 5) { TMA_DLPACK_LOADS(5, "tile", ""); }
+  constexpr unsigned rank = rank_given<Given...>;
+  constexpr bool hint = (is_policy<Given> || ...);
+  const Copy all = copy<mode>(smem, map, barrier, block_mask, given...);
+  TMA_DLPACK_IF(tile, 1) { TMA_DLPACK_LOAD_TO(1, "tile", "") }
+  TMA_DLPACK_IF(tile, 2) { TMA_DLPACK_LOAD_TO(2, "tile", "") }
+  TMA_DLPACK_IF(tile, 3) { TMA_DLPACK_LOAD_TO(3, "tile", "") }
+  TMA_DLPACK_IF(tile, 4) { TMA_DLPACK_LOAD_TO(4, "tile", "") }
+  TMA_DLPACK_IF(tile, 5) { TMA_DLPACK_LOAD_TO(5, "tile", "") }
+  TMA_DLPACK_IF(im2col, 3) { TMA_DLPACK_LOAD_TO(3, "im2col", ", {%8}") }
+  TMA_DLPACK_IF(im2col, 4) { TMA_DLPACK_LOAD_TO(4, "im2col", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col, 5) { TMA_DLPACK_LOAD_TO(5, "im2col", ", {%8, %9, %10}") }
+  TMA_DLPACK_IF(im2col_w, 3) { TMA_DLPACK_LOAD_TO(3, "im2col::w", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col_w, 4) { TMA_DLPACK_LOAD_TO(4, "im2col::w", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col_w, 5) { TMA_DLPACK_LOAD_TO(5, "im2col::w", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col_w128, 3) { TMA_DLPACK_LOAD_TO(3, "im2col::w::128", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col_w128, 4) { TMA_DLPACK_LOAD_TO(4, "im2col::w::128", ", {%8, %9}") }
+  TMA_DLPACK_IF(im2col_w128, 5) { TMA_DLPACK_LOAD_TO(5, "im2col::w::128", ", {%8, %9}") }
 }
 
-enum class Walk  // of an im2col map
-{
-  all,    // W, H and D
-  w,      // W alone: sm_100
-  w_128   // the same, 128 pixels: sm_100a
-};
+#define TMA_DLPACK_PREFETCH(RANK)                                                                  \
+  TMA_DLPACK_IF(tile, RANK)                                                                        \
+  {                                                                                                \
+    if constexpr ((is_policy<Given> || ...))                                                       \
+      TMA_DLPACK_COPY("cp.async.bulk.prefetch.tensor." #RANK "d.L2.global.tile.L2::cache_hint [%1, " \
+                      TMA_DLPACK_COORDS_##RANK "], %12;");                                         \
+    else                                                                                           \
+      TMA_DLPACK_COPY("cp.async.bulk.prefetch.tensor." #RANK "d.L2.global.tile [%1, "              \
+                      TMA_DLPACK_COORDS_##RANK "];");                                              \
+  }
 
-template <Walk walk, unsigned rank, bool multicast>
-__device__ inline void load_im2col(unsigned smem, const Map* map, unsigned barrier, At at,
-                                   unsigned short block_mask)
+template <Mode mode, class M, class... Given>
+__device__ inline void prefetch(const M& map, Given... given)
 {
-  constexpr bool hint = false, pair = false;
-  constexpr unsigned long long policy = 0;
-  if constexpr (walk == Walk::all && rank == 3) { TMA_DLPACK_LOADS(3, "im2col", ", {%8}"); }
-  if constexpr (walk == Walk::all && rank == 4) { TMA_DLPACK_LOADS(4, "im2col", ", {%8, %9}"); }
-  if constexpr (walk == Walk::all && rank == 5) { TMA_DLPACK_LOADS(5, "im2col", ", {%8, %9, %10}"); }
-  if constexpr (walk == Walk::w && rank == 3) { TMA_DLPACK_LOADS(3, "im2col::w", ", {%8, %9}"); }
-  if constexpr (walk == Walk::w && rank == 4) { TMA_DLPACK_LOADS(4, "im2col::w", ", {%8, %9}"); }
-  if constexpr (walk == Walk::w && rank == 5) { TMA_DLPACK_LOADS(5, "im2col::w", ", {%8, %9}"); }
-  if constexpr (walk == Walk::w_128 && rank == 3) { TMA_DLPACK_LOADS(3, "im2col::w::128", ", {%8, %9}"); }
-  if constexpr (walk == Walk::w_128 && rank == 4) { TMA_DLPACK_LOADS(4, "im2col::w::128", ", {%8, %9}"); }
-  if constexpr (walk == Walk::w_128 && rank == 5) { TMA_DLPACK_LOADS(5, "im2col::w::128", ", {%8, %9}"); }
+  constexpr unsigned rank = rank_given<Given...>;
+  Copy all = copy<mode>(nullptr, map, 0, 0, given...);
+  all.smem = 0;
+  TMA_DLPACK_PREFETCH(1)
+  TMA_DLPACK_PREFETCH(2)
+  TMA_DLPACK_PREFETCH(3)
+  TMA_DLPACK_PREFETCH(4)
+  TMA_DLPACK_PREFETCH(5)
 }
 
-#define TMA_DLPACK_PREFETCH(RANK, SUFFIX, TAIL)                                                  \
-  asm volatile("cp.async.bulk.prefetch.tensor." #RANK "d.L2.global.tile" SUFFIX " [%1, "         \
-               TMA_DLPACK_COORDS_##RANK "]" TAIL ";" TMA_DLPACK_OPERANDS)
+// The address stands in the place of a policy.
+#define TMA_DLPACK_FROM(RANK)                                                                    \
+  TMA_DLPACK_IF(from, RANK)                                                                      \
+  {                                                                                              \
+    TMA_DLPACK_COPY("cp.async.bulk.tensor." #RANK "d.shared::cta.global.tile"                    \
+                    ".mbarrier::complete_tx::bytes.override::global_address [%0], [%1, %12, "    \
+                    TMA_DLPACK_COORDS_##RANK "], [%2];");                                        \
+  }
 
-template <unsigned rank, bool hint>
-__device__ inline void prefetch_tile(const Map* map, At at, unsigned long long policy)
+template <Mode mode, class M, class... Given>
+__device__ inline void load_from(void* smem, const M& map, const void* global_address,
+                                 unsigned barrier, Given... given)
 {
-  constexpr unsigned smem = 0, barrier = 0;
-  constexpr unsigned short block_mask = 0;
-  if constexpr (!hint && rank == 1) TMA_DLPACK_PREFETCH(1, "", "");
-  if constexpr (!hint && rank == 2) TMA_DLPACK_PREFETCH(2, "", "");
-  if constexpr (!hint && rank == 3) TMA_DLPACK_PREFETCH(3, "", "");
-  if constexpr (!hint && rank == 4) TMA_DLPACK_PREFETCH(4, "", "");
-  if constexpr (!hint && rank == 5) TMA_DLPACK_PREFETCH(5, "", "");
-  if constexpr (hint && rank == 1) TMA_DLPACK_PREFETCH(1, ".L2::cache_hint", ", %12");
-  if constexpr (hint && rank == 2) TMA_DLPACK_PREFETCH(2, ".L2::cache_hint", ", %12");
-  if constexpr (hint && rank == 3) TMA_DLPACK_PREFETCH(3, ".L2::cache_hint", ", %12");
-  if constexpr (hint && rank == 4) TMA_DLPACK_PREFETCH(4, ".L2::cache_hint", ", %12");
-  if constexpr (hint && rank == 5) TMA_DLPACK_PREFETCH(5, ".L2::cache_hint", ", %12");
-}
-
-// The address in the place of a policy.
-#define TMA_DLPACK_OVERRIDE(RANK)                                                                \
-  asm volatile("cp.async.bulk.tensor." #RANK "d." TMA_DLPACK_THIS_BLOCK ".global.tile"           \
-               ".mbarrier::complete_tx::bytes.override::global_address [%0], [%1, %12, "         \
-               TMA_DLPACK_COORDS_##RANK "], [%2];" TMA_DLPACK_OPERANDS)
-
-template <unsigned rank>
-__device__ inline void load_from(unsigned smem, const Map* map, unsigned barrier, At at,
-                                 unsigned long long policy)
-{
-  constexpr unsigned short block_mask = 0;
-  if constexpr (rank == 1) TMA_DLPACK_OVERRIDE(1);
-  if constexpr (rank == 2) TMA_DLPACK_OVERRIDE(2);
-  if constexpr (rank == 3) TMA_DLPACK_OVERRIDE(3);
-  if constexpr (rank == 4) TMA_DLPACK_OVERRIDE(4);
-  if constexpr (rank == 5) TMA_DLPACK_OVERRIDE(5);
+  constexpr unsigned rank = rank_given<Given...>;
+  Copy all = copy<mode>(smem, map, barrier, 0, given...);
+  all.policy = __cvta_generic_to_global(global_address);
+  TMA_DLPACK_FROM(1)
+  TMA_DLPACK_FROM(2)
+  TMA_DLPACK_FROM(3)
+  TMA_DLPACK_FROM(4)
+  TMA_DLPACK_FROM(5)
 }
 
 #define TMA_DLPACK_STORE(PTX, RANK, OP, SUFFIX, TAIL)                                            \
-  asm volatile(PTX ".async.bulk.tensor." #RANK "d.global.shared::cta" OP ".bulk_group" SUFFIX    \
-               " [%1, " TMA_DLPACK_COORDS_##RANK "], [%0]" TAIL ";" TMA_DLPACK_OPERANDS)
+  TMA_DLPACK_COPY(PTX ".async.bulk.tensor." #RANK "d.global.shared::cta" OP ".bulk_group" SUFFIX \
+                      " [%1, " TMA_DLPACK_COORDS_##RANK "], [%0]" TAIL ";")
 
-#define TMA_DLPACK_STORES(PTX, RANK, OP)                          \
-  if constexpr (hint)                                             \
-    TMA_DLPACK_STORE(PTX, RANK, OP, ".L2::cache_hint", ", %12");  \
-  else                                                            \
-    TMA_DLPACK_STORE(PTX, RANK, OP, "", "")
-
-#define TMA_DLPACK_STORE_RANKS(PTX, OP)                                                         \
-  {                                                                                             \
-    if constexpr (!im2col && rank == 1) { TMA_DLPACK_STORES(PTX, 1, OP ".tile"); }              \
-    if constexpr (!im2col && rank == 2) { TMA_DLPACK_STORES(PTX, 2, OP ".tile"); }              \
-    if constexpr (!im2col && rank == 3) { TMA_DLPACK_STORES(PTX, 3, OP ".tile"); }              \
-    if constexpr (!im2col && rank == 4) { TMA_DLPACK_STORES(PTX, 4, OP ".tile"); }              \
-    if constexpr (!im2col && rank == 5) { TMA_DLPACK_STORES(PTX, 5, OP ".tile"); }              \
-    if constexpr (im2col && rank == 3) { TMA_DLPACK_STORES(PTX, 3, OP ".im2col_no_offs"); }     \
-    if constexpr (im2col && rank == 4) { TMA_DLPACK_STORES(PTX, 4, OP ".im2col_no_offs"); }     \
-    if constexpr (im2col && rank == 5) { TMA_DLPACK_STORES(PTX, 5, OP ".im2col_no_offs"); }     \
+#define TMA_DLPACK_STORES(MODE, PTX, RANK, OP)                             \
+  TMA_DLPACK_IF(MODE, RANK)                                                \
+  {                                                                        \
+    if constexpr ((is_policy<Given> || ...))                               \
+      TMA_DLPACK_STORE(PTX, RANK, OP, ".L2::cache_hint", ", %12");         \
+    else                                                                   \
+      TMA_DLPACK_STORE(PTX, RANK, OP, "", "");                             \
   }
 
-constexpr unsigned barrier = 0;        // what a store has no use for
-constexpr unsigned short block_mask = 0;
+#define TMA_DLPACK_STORE_RANKS(PTX, OP)                          \
+  {                                                              \
+    TMA_DLPACK_STORES(tile, PTX, 1, OP ".tile")                  \
+    TMA_DLPACK_STORES(tile, PTX, 2, OP ".tile")                  \
+    TMA_DLPACK_STORES(tile, PTX, 3, OP ".tile")                  \
+    TMA_DLPACK_STORES(tile, PTX, 4, OP ".tile")                  \
+    TMA_DLPACK_STORES(tile, PTX, 5, OP ".tile")                  \
+    TMA_DLPACK_STORES(store_im2col, PTX, 3, OP ".im2col_no_offs") \
+    TMA_DLPACK_STORES(store_im2col, PTX, 4, OP ".im2col_no_offs") \
+    TMA_DLPACK_STORES(store_im2col, PTX, 5, OP ".im2col_no_offs") \
+  }
 
-template <unsigned rank, bool im2col, bool hint>
-__device__ inline void store(const Map* map, unsigned smem, At at, unsigned long long policy)
+template <Mode mode, class M, class... Given>
+__device__ inline void store(const M& map, const void* smem, Given... given)
 {
+  constexpr unsigned rank = rank_given<Given...>;
+  const Copy all = copy<mode>(smem, map, 0, 0, given...);
   TMA_DLPACK_STORE_RANKS("cp", "")
 }
 
-template <Reduction op, unsigned rank, bool im2col, bool hint>
-__device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned long long policy)
+template <Reduction op, Mode mode, class M, class... Given>
+__device__ inline void reduce(const M& map, const void* smem, Given... given)
 {
+  constexpr unsigned rank = rank_given<Given...>;
+  const Copy all = copy<mode>(smem, map, 0, 0, given...);
   if constexpr (op == Reduction::add) TMA_DLPACK_STORE_RANKS("cp.reduce", ".add")
   if constexpr (op == Reduction::min) TMA_DLPACK_STORE_RANKS("cp.reduce", ".min")
   if constexpr (op == Reduction::max) TMA_DLPACK_STORE_RANKS("cp.reduce", ".max")
@@ -968,36 +1013,26 @@ __device__ inline void reduce(const Map* map, unsigned smem, At at, unsigned lon
 #undef TMA_DLPACK_STORE_RANKS
 #undef TMA_DLPACK_STORES
 #undef TMA_DLPACK_STORE
+#undef TMA_DLPACK_FROM
 #undef TMA_DLPACK_PREFETCH
-#undef TMA_DLPACK_OVERRIDE
+#undef TMA_DLPACK_IF
+#undef TMA_DLPACK_LOAD_TO
 #undef TMA_DLPACK_LOADS
 #undef TMA_DLPACK_LOAD
-#undef TMA_DLPACK_OPERANDS
+#undef TMA_DLPACK_COPY
 
 }  // namespace detail
 
 // ---- loads ----
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
-// thread, after its arrive_expect_tx.
+// thread, after its arrive_expect_tx. A policy for L2 may stand before the coordinates, as in every copy.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
 __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords... coords)
 {
-  detail::load<sizeof...(Coords), 0, 0>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
-                 detail::at(coords...), 0, 0);
-}
-
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void load(void* smem, const M& map, Barrier* barrier, CachePolicy policy,
-                            Coords... coords)
-{
-  detail::load<sizeof...(Coords), 0, 1>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
-                 detail::at(coords...), 0, policy.bits);
+  detail::load<detail::Mode::tile, detail::To::block>(smem, map, shared_address(barrier), 0, coords...);
 }
 
 // Load one tile into every block of the cluster whose bit in block_mask is set, at this place in its
@@ -1008,255 +1043,54 @@ template <class M, class... Coords>
 __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
                                       unsigned short block_mask, Coords... coords)
 {
-  detail::load<sizeof...(Coords), 1, 0>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
-                 detail::at(coords...), block_mask, 0);
+  detail::load<detail::Mode::tile, detail::To::blocks>(smem, map, shared_address(barrier), block_mask,
+                                                       coords...);
 }
 
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
-                                      unsigned short block_mask, CachePolicy policy,
-                                      Coords... coords)
-{
-  detail::load<sizeof...(Coords), 1, 1>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
-                 detail::at(coords...), block_mask, policy.bits);
-}
-
-// Bring the tile at these coordinates into L2, where a later load finds it. Any thread; nothing waits.
+// Bring the tile at these coordinates into L2, where a later load finds it. Nothing waits for it.
 //   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
 //   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
 __device__ inline void prefetch_tile(const M& map, Coords... coords)
 {
-  detail::prefetch_tile<sizeof...(Coords), false>(detail::map_of<sizeof...(Coords)>(map),
-                                                  detail::at(coords...), 0);
+  detail::prefetch<detail::Mode::tile>(map, coords...);
 }
 
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void prefetch_tile(const M& map, CachePolicy policy, Coords... coords)
-{
-  detail::prefetch_tile<sizeof...(Coords), true>(detail::map_of<sizeof...(Coords)>(map),
-                                                 detail::at(coords...), policy.bits);
-}
-
-// Load by an im2col map: coordinates (channel, w, [h, [d,]] image).
+// Load by an im2col map: coordinates (channel, w, [h, [d,]] image), then OffsetsW, OffsetsWH or
+// OffsetsWHD of the filter tap.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
 //   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
-template <class M>
-__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                   Coordinate w, Coordinate n, OffsetsW tap)
+template <class M, class... Coords>
+__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coords... coords)
 {
-  detail::load_im2col<detail::Walk::all, 3, false>(
-    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, n.value}, {tap.w}}, 0);
-}
-
-template <class M>
-__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                   Coordinate w, Coordinate h, Coordinate n, OffsetsWH tap)
-{
-  detail::load_im2col<detail::Walk::all, 4, false>(
-    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, n.value}, {tap.w, tap.h}}, 0);
-}
-
-template <class M>
-__device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                   Coordinate w, Coordinate h, Coordinate d, Coordinate n,
-                                   OffsetsWHD tap)
-{
-  detail::load_im2col<detail::Walk::all, 5, false>(
-    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.w, tap.h, tap.d}}, 0);
+  detail::load<detail::Mode::im2col, detail::To::block>(smem, map, shared_address(barrier), 0,
+                                                        coords...);
 }
 
 // The same into every block of the cluster whose bit in block_mask is set.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
-template <class M>
+template <class M, class... Coords>
 __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
-                                             unsigned short block_mask, Coordinate c, Coordinate w,
-                                             Coordinate n, OffsetsW tap)
+                                             unsigned short block_mask, Coords... coords)
 {
-  detail::load_im2col<detail::Walk::all, 3, true>(
-    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, n.value}, {tap.w}}, block_mask);
+  detail::load<detail::Mode::im2col, detail::To::blocks>(smem, map, shared_address(barrier), block_mask,
+                                                         coords...);
 }
 
-template <class M>
-__device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
-                                             unsigned short block_mask, Coordinate c, Coordinate w,
-                                             Coordinate h, Coordinate n, OffsetsWH tap)
-{
-  detail::load_im2col<detail::Walk::all, 4, true>(
-    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, n.value}, {tap.w, tap.h}}, block_mask);
-}
+// State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
+// checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
+//   no instruction | one thread | sm_90 | 0.3 | nothing
+//   e.g. indexed_from_start(tile, map);
+__device__ inline void indexed_from_start(const void*, const Map&) {}
 
-template <class M>
-__device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
-                                             unsigned short block_mask, Coordinate c, Coordinate w,
-                                             Coordinate h, Coordinate d, Coordinate n,
-                                             OffsetsWHD tap)
-{
-  detail::load_im2col<detail::Walk::all, 5, true>(
-    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.w, tap.h, tap.d}}, block_mask);
-}
+// ---- loads of sm_100 and later: compiled for their targets, documented, not run ----
 
-// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone. sm_100 and later;
-// documented, not run.
-//   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
-//   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
-template <class M>
-__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                     Coordinate w, Coordinate n, HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w, 3, false>(
-    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, n.value}, {tap.halo, tap.w}}, 0);
-}
 
-template <class M>
-__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                     Coordinate w, Coordinate h, Coordinate n, HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w, 4, false>(
-    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, n.value}, {tap.halo, tap.w}}, 0);
-}
-
-template <class M>
-__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                     Coordinate w, Coordinate h, Coordinate d, Coordinate n,
-                                     HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w, 5, false>(
-    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.halo, tap.w}}, 0);
-}
-#else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_im2col_w(void*, const Map&, Barrier*, Given...) = delete;
-#endif
-
-// The same by a map of mode w128. sm_100a, 100f, 103a, 110a; documented, not run.
-//   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
-//   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
-#if TMA_DLPACK_HAS_PAIRS
-template <class M>
-__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                        Coordinate w, Coordinate n, HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w_128, 3, false>(
-    shared_address(smem), detail::map_of<3>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, n.value}, {tap.halo, tap.w}}, 0);
-}
-
-template <class M>
-__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                        Coordinate w, Coordinate h, Coordinate n, HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w_128, 4, false>(
-    shared_address(smem), detail::map_of<4>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, n.value}, {tap.halo, tap.w}}, 0);
-}
-
-template <class M>
-__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coordinate c,
-                                        Coordinate w, Coordinate h, Coordinate d, Coordinate n,
-                                        HaloW tap)
-{
-  detail::load_im2col<detail::Walk::w_128, 5, false>(
-    shared_address(smem), detail::map_of<5>(map), shared_address(barrier),
-    detail::At{{c.value, w.value, h.value, d.value, n.value}, {tap.halo, tap.w}}, 0);
-}
-#else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_im2col_w128(void*, const Map&, Barrier*, Given...) = delete;
-#endif
-
-// Load a tile for a pair of blocks that share one tcgen05.mma (cta_group::2): into this block's memory, but
-// the bytes count on the barrier of the pair's block of even rank. sm_100a, 100f, 103a, 110a; documented,
-// not run.
-//   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
-//   e.g. load_cta_group2(tile, map, &full, column, row);
-#if TMA_DLPACK_HAS_PAIRS
-template <class M, class... Coords>
-__device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier, Coords... coords)
-{
-  detail::load<sizeof...(Coords), 0, 0, true>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
-                 detail::at(coords...), 0, 0);
-}
-
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier,
-                                       CachePolicy policy, Coords... coords)
-{
-  detail::load<sizeof...(Coords), 0, 1, true>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
-                 detail::at(coords...), 0, policy.bits);
-}
-
-// The same into every block of the cluster whose bit in block_mask is set: each pair's even block counts
-// the bytes of both.
-//   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
-//   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
-template <class M, class... Coords>
-__device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
-                                                 unsigned short block_mask, Coords... coords)
-{
-  detail::load<sizeof...(Coords), 1, 0, true>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
-                 detail::at(coords...), block_mask, 0);
-}
-
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
-                                                 unsigned short block_mask, CachePolicy policy,
-                                                 Coords... coords)
-{
-  detail::load<sizeof...(Coords), 1, 1, true>(shared_address(smem),
-                 detail::map_of<sizeof...(Coords)>(map), detail::pair_barrier(barrier),
-                 detail::at(coords...), block_mask, policy.bits);
-}
-#else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_cta_group2(void*, const Map&, Barrier*, Given...) = delete;
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_multicast_cta_group2(void*, const Map&, Barrier*, unsigned short, Given...) = delete;
-#endif
-
-// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape.
-// Rubin, with CUDA 13.4 or later; documented, not run.
-//   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
-//   e.g. load_from(tile, map, weights[expert], &full, column, row);
-#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
-                                __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304)
-template <class M, class... Coords>
-__device__ inline void load_from(void* smem, const M& map, const void* global_address,
-                                 Barrier* barrier, Coords... coords)
-{
-  detail::load_from<sizeof...(Coords)>(
-    shared_address(smem), detail::map_of<sizeof...(Coords)>(map), shared_address(barrier),
-    detail::at(coords...), __cvta_generic_to_global(global_address));
-}
-#else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM107) void load_from(void*, const Map&, const void*, Barrier*, Given...) = delete;
-#endif
-
-// Load four rows of a 2D map, whose box is one row; sm_100 and later.
+// Load four rows of a 2D map, whose box is one row.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
 //   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 template <class M>
 __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, Coordinate column,
                                     Coordinate row0, Coordinate row1, Coordinate row2, Coordinate row3)
@@ -1264,20 +1098,46 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
   asm volatile("cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4"
                ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
                  shared_address(smem)),
-               "l"(detail::map_of<2>(map)), "r"(shared_address(barrier)), "r"(column.value),
-               "r"(row0.value), "r"(row1.value), "r"(row2.value), "r"(row3.value)
+               "l"(&map), "r"(shared_address(barrier)), "r"(column.value), "r"(row0.value),
+               "r"(row1.value), "r"(row2.value), "r"(row3.value)
                : "memory");
 }
+
+// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone.
+//   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
+//   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
+template <class M, class... Coords>
+__device__ inline void load_im2col_w(void* smem, const M& map, Barrier* barrier, Coords... coords)
+{
+  detail::load<detail::Mode::im2col_w, detail::To::block>(smem, map, shared_address(barrier), 0,
+                                                          coords...);
+}
+
 #else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SM100) void load_gather4(void*, const Map&, Barrier*, Given...) = delete;
+TMA_DLPACK_LACKS_VERB(load_gather4, TMA_DLPACK_NEEDS_SM100)
+TMA_DLPACK_LACKS_VERB(load_im2col_w, TMA_DLPACK_NEEDS_SM100)
 #endif
 
-// The same into every block of the cluster whose bit in block_mask is set. sm_100a, 100f, 103a, 110a;
-// documented, not run.
+#if TMA_DLPACK_HAS_PAIRS
+
+namespace detail
+{
+
+// The barrier at this place in the pair's block of even rank.
+__device__ inline unsigned pair_barrier(const Barrier* barrier)
+{
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(shared_address(barrier)), "r"(cluster_rank() & ~1u));
+  return there;
+}
+
+}  // namespace detail
+
+// load_gather4() into every block of the cluster whose bit in block_mask is set.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 ... .multicast::cluster | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.GATHER4.MULTICAST
 //   e.g. load_gather4_multicast(rows, map, &full, 0b11, column, r0, r1, r2, r3);
-#if TMA_DLPACK_HAS_PAIRS
 template <class M>
 __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier* barrier,
                                               unsigned short block_mask, Coordinate column,
@@ -1287,20 +1147,84 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4"
                ".mbarrier::complete_tx::bytes.multicast::cluster"
                " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(smem)),
-               "l"(detail::map_of<2>(map)), "r"(shared_address(barrier)), "r"(column.value),
-               "r"(row0.value), "r"(row1.value), "r"(row2.value), "r"(row3.value), "h"(block_mask)
+               "l"(&map), "r"(shared_address(barrier)), "r"(column.value), "r"(row0.value),
+               "r"(row1.value), "r"(row2.value), "r"(row3.value), "h"(block_mask)
                : "memory");
 }
+
+// load_im2col_w() by a map of mode w128.
+//   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
+//   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
+template <class M, class... Coords>
+__device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barrier, Coords... coords)
+{
+  detail::load<detail::Mode::im2col_w128, detail::To::block>(smem, map, shared_address(barrier), 0,
+                                                             coords...);
+}
+
+// Load a tile for a pair of blocks that share one tcgen05.mma: into this block's memory, but the bytes
+// count on the barrier of the pair's block of even rank.
+//   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
+//   e.g. load_cta_group2(tile, map, &full, column, row);
+template <class M, class... Coords>
+__device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrier, Coords... coords)
+{
+  detail::load<detail::Mode::tile, detail::To::pair>(smem, map, detail::pair_barrier(barrier), 0,
+                                                     coords...);
+}
+
+// The same into every block of the cluster whose bit in block_mask is set: each pair's block of even rank
+// counts the bytes of both.
+//   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
+//   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
+template <class M, class... Coords>
+__device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
+                                                 unsigned short block_mask, Coords... coords)
+{
+  detail::load<detail::Mode::tile, detail::To::pairs>(smem, map, detail::pair_barrier(barrier),
+                                                      block_mask, coords...);
+}
+
+// Store four rows by a 2D map, whose box is one row. One thread; then commit().
+//   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
+//   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
+template <class M>
+__device__ inline void store_scatter4(const M& map, const void* smem, Coordinate column,
+                                      Coordinate row0, Coordinate row1, Coordinate row2,
+                                      Coordinate row3)
+{
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
+               " [%1, {%2, %3, %4, %5, %6}], [%0];" ::"r"(shared_address(smem)),
+               "l"(&map), "r"(column.value), "r"(row0.value), "r"(row1.value), "r"(row2.value),
+               "r"(row3.value)
+               : "memory");
+}
+
 #else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void load_gather4_multicast(void*, const Map&, Barrier*, unsigned short, Given...) = delete;
+TMA_DLPACK_LACKS_VERB(load_gather4_multicast, TMA_DLPACK_NEEDS_PAIRS)
+TMA_DLPACK_LACKS_VERB(load_im2col_w128, TMA_DLPACK_NEEDS_PAIRS)
+TMA_DLPACK_LACKS_VERB(load_cta_group2, TMA_DLPACK_NEEDS_PAIRS)
+TMA_DLPACK_LACKS_VERB(load_multicast_cta_group2, TMA_DLPACK_NEEDS_PAIRS)
+TMA_DLPACK_LACKS_VERB(store_scatter4, TMA_DLPACK_NEEDS_PAIRS)
 #endif
 
-// State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
-// checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
-//   no instruction | one thread | sm_90 | 0.3 | nothing
-//   e.g. indexed_from_start(tile, map);
-__device__ inline void indexed_from_start(const void*, const Map&) {}
+#if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
+                                __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304)
+
+// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape.
+// Rubin, with CUDA 13.4 or later.
+//   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
+//   e.g. load_from(tile, map, weights[expert], &full, column, row);
+template <class M, class... Coords>
+__device__ inline void load_from(void* smem, const M& map, const void* global_address,
+                                 Barrier* barrier, Coords... coords)
+{
+  detail::load_from<detail::Mode::from>(smem, map, global_address, shared_address(barrier), coords...);
+}
+
+#else
+TMA_DLPACK_LACKS_VERB(load_from, TMA_DLPACK_NEEDS_SM107)
+#endif
 
 // ---- stores and reductions ----
 
@@ -1310,16 +1234,7 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 template <class M, class... Coords>
 __device__ inline void store(const M& map, const void* smem, Coords... coords)
 {
-  detail::store<sizeof...(Coords), false, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...),
-                                                 0);
-}
-
-// The same, with a policy for L2.
-template <class M, class... Coords>
-__device__ inline void store(const M& map, const void* smem, CachePolicy policy, Coords... coords)
-{
-  detail::store<sizeof...(Coords), false, true>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...),
-                                                policy.bits);
+  detail::store<detail::Mode::tile>(map, smem, coords...);
 }
 
 // Store by an im2col map whose corners keep inside the tensor: coordinates (channel, w, [h, [d,]] image).
@@ -1328,8 +1243,7 @@ __device__ inline void store(const M& map, const void* smem, CachePolicy policy,
 template <class M, class... Coords>
 __device__ inline void store_im2col(const M& map, const void* smem, Coords... coords)
 {
-  static_assert(sizeof...(Coords) >= 3, "an im2col map has 3 to 5 dimensions");
-  detail::store<sizeof...(Coords), true, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem), detail::at(coords...), 0);
+  detail::store<detail::Mode::store_im2col>(map, smem, coords...);
 }
 
 // Combine the tile with what is there: reduce<Reduction::add>(map, smem, c0, c1). One thread; then
@@ -1339,16 +1253,7 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
 template <Reduction op, class M, class... Coords>
 __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
 {
-  detail::reduce<op, sizeof...(Coords), false, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
-                                                      detail::at(coords...), 0);
-}
-
-// The same, with a policy for L2.
-template <Reduction op, class M, class... Coords>
-__device__ inline void reduce(const M& map, const void* smem, CachePolicy policy, Coords... coords)
-{
-  detail::reduce<op, sizeof...(Coords), false, true>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
-                                                     detail::at(coords...), policy.bits);
+  detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
 // Combine by an im2col map whose corners keep inside the tensor.
@@ -1357,30 +1262,8 @@ __device__ inline void reduce(const M& map, const void* smem, CachePolicy policy
 template <Reduction op, class M, class... Coords>
 __device__ inline void reduce_im2col(const M& map, const void* smem, Coords... coords)
 {
-  static_assert(sizeof...(Coords) >= 3, "an im2col map has 3 to 5 dimensions");
-  detail::reduce<op, sizeof...(Coords), true, false>(detail::map_of<sizeof...(Coords)>(map), shared_address(smem),
-                                                     detail::at(coords...), 0);
+  detail::reduce<op, detail::Mode::store_im2col>(map, smem, coords...);
 }
-
-// Store four rows by a 2D map, whose box is one row. sm_100a, 100f, 103a, 110a; documented, not run.
-//   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
-//   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
-#if TMA_DLPACK_HAS_PAIRS
-template <class M>
-__device__ inline void store_scatter4(const M& map, const void* smem, Coordinate column,
-                                      Coordinate row0, Coordinate row1, Coordinate row2,
-                                      Coordinate row3)
-{
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
-               " [%1, {%2, %3, %4, %5, %6}], [%0];" ::"r"(shared_address(smem)),
-               "l"(detail::map_of<2>(map)), "r"(column.value), "r"(row0.value), "r"(row1.value),
-               "r"(row2.value), "r"(row3.value)
-               : "memory");
-}
-#else
-template <class... Given>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_PAIRS) void store_scatter4(const Map&, const void*, Given...) = delete;
-#endif
 
 // ---- bytes in a row, without a map ----
 
@@ -1707,6 +1590,7 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_wait() = delete;
 #undef TMA_DLPACK_NEEDS_SM100
 #undef TMA_DLPACK_NEEDS_SUFFIX
 #undef TMA_DLPACK_NEEDS_WGMMA
+#undef TMA_DLPACK_LACKS_VERB
 #undef TMA_DLPACK_LACKS
 #undef TMA_DLPACK_EITHER
 

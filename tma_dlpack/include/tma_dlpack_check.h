@@ -212,29 +212,16 @@ struct Decoded
   }
 };
 
-// The coordinates among what follows a verb's map: a cache policy may come first, offsets last.
-struct Start
+// What follows a verb's map: a policy, coordinates, offsets.
+using unchecked::detail::Copy;
+
+template <class... Given>
+__device__ inline Copy start(Given... given)
 {
-  int c[5] = {};
-  unsigned rank = 0;
-
-  template <class... Given>
-  __device__ explicit Start(Given... given)
-  {
-    (take(given), ...);
-  }
-
-  __device__ void take(CachePolicy) {}
-  __device__ void take(OffsetsW) {}
-  __device__ void take(OffsetsWH) {}
-  __device__ void take(OffsetsWHD) {}
-  __device__ void take(HaloW) {}
-
-  __device__ void take(Coordinate coordinate)
-  {
-    if (rank < 5) c[rank++] = coordinate.value;
-  }
-};
+  Copy at{};
+  (at.take(given), ...);
+  return at;
+}
 
 // ---- what is true of this block ----
 
@@ -816,7 +803,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   __device__ inline void load##SUFFIX(void* smem, detail::MapAt map, detail::BarrierAt barrier,       \
                                       Given... given)                                                 \
   {                                                                                                   \
-    const detail::Start at(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                                 \
     const unsigned tx_bytes =                                                                         \
       detail::check_copy<false>(map, "load" #SUFFIX, smem, at.rank, IM2COL, at.c);                    \
     detail::count_load(barrier, "load" #SUFFIX, tx_bytes);                                            \
@@ -828,7 +815,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
                                                   detail::BarrierAt barrier,                          \
                                                   unsigned short block_mask, Given... given)          \
   {                                                                                                   \
-    const detail::Start at(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                                 \
     const unsigned tx_bytes =                                                                         \
       detail::check_copy<false>(map, "load" #SUFFIX "_multicast", smem, at.rank, IM2COL, at.c);       \
     detail::count_multicast(barrier, "load" #SUFFIX "_multicast", block_mask, tx_bytes);              \
@@ -838,7 +825,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   template <class... Given>                                                                           \
   __device__ inline void store##SUFFIX(detail::MapAt map, const void* smem, Given... given)           \
   {                                                                                                   \
-    const detail::Start at(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                                 \
     detail::check_copy<true>(map, "store" #SUFFIX, smem, at.rank, IM2COL, at.c);                      \
     unchecked::store##SUFFIX(*map.it, smem, given...);                                                \
   }                                                                                                   \
@@ -846,7 +833,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   template <Reduction op, class... Given>                                                             \
   __device__ inline void reduce##SUFFIX(detail::MapAt map, const void* smem, Given... given)          \
   {                                                                                                   \
-    const detail::Start at(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                                 \
     detail::check_copy<true>(map, "reduce" #SUFFIX, smem, at.rank, IM2COL, at.c);                     \
     detail::check_reduction<op>(map, "reduce" #SUFFIX);                                               \
     unchecked::reduce##SUFFIX<op>(*map.it, smem, given...);                                           \
@@ -859,7 +846,7 @@ TMA_DLPACK_CHECKED_COPIES(_im2col, true)
 template <class... Given>
 __device__ inline void prefetch_tile(detail::MapAt map, Given... given)
 {
-  const detail::Start at(given...);
+  const detail::Copy at = detail::start(given...);
   detail::check_tile(map, "prefetch_tile", at.rank, false, at.c);
   unchecked::prefetch_tile(*map.it, given...);
 }
@@ -901,7 +888,7 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
                               Given... given)                                                        \
   {                                                                                                  \
-    detail::check_places(map, #VERB, smem, detail::Start(given...).rank);                            \
+    detail::check_places(map, #VERB, smem, detail::start(given...).rank);                            \
     detail::count_load(barrier, #VERB, 0);                                                           \
     unchecked::VERB(smem, *map.it, barrier.it, given...);                                            \
   }
@@ -915,7 +902,7 @@ template <class... Given>
 __device__ inline void load_multicast_cta_group2(void* smem, detail::MapAt map, detail::BarrierAt barrier,
                                                  unsigned short block_mask, Given... given)
 {
-  detail::check_places(map, "load_multicast_cta_group2", smem, detail::Start(given...).rank);
+  detail::check_places(map, "load_multicast_cta_group2", smem, detail::start(given...).rank);
   detail::count_multicast(barrier, "load_multicast_cta_group2", block_mask, 0);
   unchecked::load_multicast_cta_group2(smem, *map.it, barrier.it, block_mask, given...);
 }
@@ -924,7 +911,7 @@ template <class... Given>
 __device__ inline void load_from(void* smem, detail::MapAt map, const void* global_address,
                                  detail::BarrierAt barrier, Given... given)
 {
-  const detail::Start at(given...);
+  const detail::Copy at = detail::start(given...);
   const unsigned tx_bytes = detail::check_copy<false>(map, "load_from", smem, at.rank, false, at.c);
   detail::count_load(barrier, "load_from", tx_bytes);
   unchecked::load_from(smem, *map.it, global_address, barrier.it, given...);
