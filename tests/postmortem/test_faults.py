@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.debug.postmortem import faults
+from tma_dlpack.debug.postmortem import causes as table
 
 SOURCE = Path(__file__).with_name("dying.cu").read_text().splitlines()
 
@@ -86,7 +86,7 @@ def test_every_fault_of_the_dumps_is_in_the_table(dumps):
 
 
 def test_every_cause_is_in_the_table_but_those_that_need_other_maps():
-    rules = {row.rule for row in (*faults.CAUSES, faults._LAST)}
+    rules = {row.rule for row in (*table.CAUSES, table._LAST)}
     seen = {rule for _, rule, _ in FAULTS.values()}
     assert rules - seen == {"MAP_BYTES", "IM2COL_STORE_CORNERS", "BARRIER_RANGE"}
 

@@ -9,8 +9,8 @@ from test_faults import line_of
 
 import tma_dlpack as tma
 from tma_dlpack.debug.postmortem import hangs
-from tma_dlpack.debug.postmortem.barriers import Word, looks_like_one
 from tma_dlpack.debug.postmortem.dump import Dump
+from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
 
 #: Case -> of each barrier that is waited at: address, warps, parity, rule, what is said.
 HANGS = {

@@ -3,10 +3,10 @@
 A dump is an ELF file. `container` reads its sections, and those of the cubins in it; `dump` its
 tables, by `TABLES`. `sass` takes the few instructions of TMA and mbarriers apart, by rows; `flow`
 says what registers held when they ran, `lines` which source they are. `faults` and `hangs`
-conclude, by rows (`CAUSES`, `ROWS`); `results` is what they return, `pictures` its HTML. `program`
-runs a program with dumps switched on.
+conclude by rows (`causes.CAUSES`, `hangs.ROWS`) from the barriers and maps of `memory`; `results`
+is what they return, `pictures` its HTML. `program` runs a program with dumps switched on.
 
-A new cause: a row of `faults.CAUSES` or `hangs.ROWS`, and a dump of it in tests/postmortem/golden.
+A new cause: a row of `causes.CAUSES` or `hangs.ROWS`, and a dump of it in tests/postmortem/golden.
 An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu was compiled for it.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
 from tma_dlpack.debug.postmortem.hangs import TRAP, Survey, barriers_of, kernels_of
-from tma_dlpack.debug.postmortem.maps import maps_of
+from tma_dlpack.debug.postmortem.memory import maps_of
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     DeadKernel,

@@ -20,8 +20,9 @@ _MOST_STEPS = 4096  # instructions that one search visits
 _DEEPEST = 12  # instructions whose results an operand is computed from
 _ZERO_REGISTER = 255
 _WORD = (1 << 32) - 1
-#: Where the constant bank holds the generic address of the kernel's parameters.
-_PARAMETER_POINTER: Final = {9: 0x198}
+#: Where the constant bank holds the generic address of the kernel's parameters: measured for sm_90;
+#: for the others it is what ptxas 13.0's code adds a map's offset to.
+_PARAMETER_POINTER: Final = {9: 0x198, 10: 0x348, 11: 0x348, 12: 0x348}
 _CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F  # special registers: rank in the cluster, SR_SWINHI
 
 

@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.debug.postmortem.barriers import Word, looks_like_one, offset_of
 from tma_dlpack.debug.postmortem.dump import Block, Dump, Warp
 from tma_dlpack.debug.postmortem.flow import Flow, Registers, flow_of
-from tma_dlpack.debug.postmortem.maps import maps_of
+from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     DeadKernel,
@@ -277,7 +276,7 @@ class Survey:
             state = self.state(kernel, block, address, word)
             state.blocks += 1
             state.waits += waits
-            state.announced = announced
+            state.announced = announced if word.count == 1 else None  # of several that arm, a part
             state.others |= {(a, w) for a, (w, _) in blocked.items() if a != address}
 
     def state(self, kernel: str, block: Block, address: int, word: Word) -> State:

@@ -54,7 +54,7 @@ class FrozenBarriers(Figure):
         for row, barrier in enumerate(self.barriers):
             cells += _row(row * _ROW, barrier)
         about = "; ".join(barrier_words(barrier) for barrier in self.barriers)
-        return (lay_out(about, [Grid(tuple(cells))], self.title, legend=_LEGEND),)
+        return (lay_out(about, [Grid(tuple(cells))], legend=_LEGEND),)
 
     def text(self) -> str:
         """Return a line for each barrier."""
@@ -105,7 +105,7 @@ def html_of(found: PostMortem) -> str:
     parts += frozen(found.barriers)
     parts += [_block(barrier_lines(barrier)) for barrier in found.barriers if barrier.rule]
     parts += [plain(f"map at {one}") for one in found.maps]
-    parts += [_block(kernel_lines(kernel)) for kernel in found.kernels]
+    parts += [plain(line) for kernel in found.kernels for line in kernel_lines(kernel)]
     parts += [plain(f"note: {note}") for note in found.notes]
     return fragment(parts)
 

@@ -46,6 +46,7 @@ def trace() -> Iterator[Trace]:
     TmaUnsupportedError
         Without a GPU or CUPTI, or where another tool listens already: CUPTI has one subscriber at a
         time, so torch.profiler, Proton, nsys, ncu and compute-sanitizer do not work beside it.
+        The driver makes no GPU core dumps meanwhile: `postmortem` is for another run.
 
     Notes
     -----

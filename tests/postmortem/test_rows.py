@@ -1,0 +1,141 @@
+"""Causes that no dump has: each row holds here, and not one step beside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+from tma_dlpack.debug.postmortem import hangs
+from tma_dlpack.debug.postmortem.causes import Use, causes_of
+from tma_dlpack.debug.postmortem.dump import Dump
+from tma_dlpack.debug.postmortem.hangs import State, Wait
+from tma_dlpack.debug.postmortem.memory import Word
+from tma_dlpack.debug.postmortem.sass import Instruction
+
+LOAD_2D = Instruction(0x00000004080075B4, 0x0001D80008008000, 9)
+LOAD_MULTICAST = Instruction(0x00000008060073B4, 0x0001D80008008804, 9)
+STORE_IM2COL_4D = Instruction(0x000000080E0073B5, 0x0001E40008058000, 9)
+ARRIVE_EXPECT = Instruction(0x00000000FFFF79A7, 0x001FE20008000004, 9)
+ARRIVE_COUNT = Instruction(0x00000000FFFF79A7, 0x001FE20008500004, 9)
+PLAIN = tma.make_tma_descriptor(np.zeros((64, 64), np.uint16), (64, 64))
+IMAGE = np.zeros((2, 8, 8, 64), np.float16)
+
+
+def im2col(corner: int) -> tma.TensorMap:
+    corners = (-corner, -corner), (corner, corner)
+    return tma.make_im2col_descriptor(
+        IMAGE, *corners, channels_per_pixel=64, pixels_per_column=16, rules="driver"
+    )
+
+
+@pytest.fixture(scope="module")
+def warp(dumps):
+    dump = Dump.open(dumps / "fault_rank.core")
+    return next(dump.warps(dump.blocks[0]))
+
+
+#: Rule -> instruction, the error, what is known where it holds, and one step beside.
+NEIGHBOURS = {
+    "MAP_BYTES": (LOAD_2D, 4, {"why_no_map": "rank is 9", "map_address": 64}, {"map": PLAIN}),
+    "MAP_ALIGNED": (LOAD_2D, 6, {"map_address": 32}, {"map_address": 64}),
+    "MAP_OF_ZEROS": (LOAD_2D, 4, {"map_bytes": bytes(128)}, {"map_bytes": bytes(127) + b"\1"}),
+    "COORDINATE_16B": (
+        LOAD_2D, 4,
+        {"map": PLAIN, "coordinates": (7, 0)}, {"map": PLAIN, "coordinates": (8, 0)},
+    ),
+    "IM2COL_STORE_CORNERS": (STORE_IM2COL_4D, 4, {"map": im2col(1)}, {"map": im2col(0)}),
+    "SMEM_ALIGNED": (LOAD_2D, 6, {"shared_address": 0x440}, {"shared_address": 0x480}),
+    "SMEM_RANGE": (
+        LOAD_2D, 5,
+        {"map": PLAIN, "shared_address": 0x2080, "shared_bytes": 0x4000},
+        {"map": PLAIN, "shared_address": 0x2000, "shared_bytes": 0x4000},
+    ),
+    "BARRIER_ALIGNED": (LOAD_2D, 6, {"barrier": 0x404}, {"barrier": 0x408}),
+    "BARRIER_RANGE": (
+        LOAD_2D, 5,
+        {"barrier": 0x4000, "shared_bytes": 0x4000}, {"barrier": 0x3FF8, "shared_bytes": 0x4000},
+    ),
+    "MULTICAST_BLOCK": (
+        LOAD_MULTICAST, 4,
+        {"blocks_mask": 0b101, "cluster_blocks": 2}, {"blocks_mask": 0b11, "cluster_blocks": 2},
+    ),
+    "BARRIER_INIT": (
+        ARRIVE_EXPECT, 4,
+        {"word": Word.decode(0), "barrier": 8}, {"word": Word(1, 1, 0, 0), "barrier": 8},
+    ),
+    "BARRIER_ARRIVALS": (
+        ARRIVE_COUNT, 4,
+        {"word": Word(4, 2, 0, 0), "barrier": 8, "operand": 3},
+        {"word": Word(4, 2, 0, 0), "barrier": 8, "operand": 2},
+    ),
+    "BARRIER_BYTES": (
+        ARRIVE_EXPECT, 4,
+        {"word": Word(1, 1, 1, 0), "barrier": 8, "operand": (1 << 20) - 1},
+        {"word": Word(1, 1, 1, 0), "barrier": 8, "operand": (1 << 20) - 2},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", NEIGHBOURS)
+def test_a_cause_holds_and_does_not_hold_one_step_beside(rule, warp):
+    op, exception, holds, beside = NEIGHBOURS[rule]
+
+    def found(known: dict) -> list[str]:
+        return [cause.rule for cause in causes_of(_use(warp, op, exception, known))]
+
+    assert found(holds)[:1] == [rule]
+    assert rule not in found(beside)
+
+
+def _use(warp, op, exception, known) -> Use:
+    known = dict(known)
+    sizes = known.pop("shared_bytes", 0), known.pop("cluster_blocks", 1)
+    return Use(warp, op, exception, *sizes, **known)
+
+
+def test_a_cause_that_ends_in_another_error_comes_last_and_says_so(warp):
+    known = {"map": PLAIN, "coordinates": (7, 0), "shared_address": 0x440}
+    causes = causes_of(_use(warp, LOAD_2D, 6, known))
+    assert [(cause.rule, cause.is_sure) for cause in causes] == [
+        ("SMEM_ALIGNED", True),
+        ("COORDINATE_16B", False),
+    ]
+
+
+def test_of_what_is_not_known_nothing_is_concluded(warp):
+    assert causes_of(_use(warp, LOAD_2D, 4, {})) == ()
+
+
+def test_an_error_of_a_newer_driver_may_be_any_causes(warp):
+    (cause,) = causes_of(_use(warp, LOAD_2D, 99, {"barrier": 0x404}))
+    assert (cause.rule, cause.is_sure) == ("BARRIER_ALIGNED", True)
+
+
+def rule_of(word: Word, parity: int = 0, others=(), announced=None) -> str:
+    state = State("k", 0x400, word, announced=announced, others=set(others))
+    state.waits[Wait((), parity, 0)] += 1
+    row = next(row for row in hangs.ROWS if row.holds(state))
+    assert row.message(state)
+    return row.rule
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "rule"),
+    [
+        (Word.decode(0), {}, "BARRIER_INIT"),
+        (Word.decode(1 << 42), {}, "BARRIER_INIT"),
+        (Word(1, 1, -64, 0), {}, "HANG_NOT_ANNOUNCED"),
+        (Word(1, 0, 64, 0), {}, "HANG_BYTES"),
+        (Word(1, 0, 64, 0), {"announced": 64}, "HANG_NO_COPY"),
+        (Word(1, 0, 64, 0), {"announced": 128}, "HANG_BYTES"),
+        (Word(2, 1, 64, 0), {}, "HANG_ARRIVALS"),
+        (Word(2, 2, 64, 0), {}, "HANG_ARRIVALS"),
+        (Word(2, 2, 0, 0), {}, "HANG_NOBODY_ARRIVED"),
+        (Word(2, 2, 0, 1), {"parity": 1}, "HANG_PARITY"),
+        (Word(2, 2, 0, 0), {"others": [(8, Word(1, 1, 0, 0))]}, "HANG_CYCLE"),
+        (Word(2, 2, 0, 0), {"others": [(8, Word(1, 0, 64, 0))]}, "HANG_FOLLOWS"),
+    ],
+)
+def test_what_a_barrier_lacks_is_named(word, more, rule):
+    assert rule_of(word, **more) == rule

@@ -1,0 +1,119 @@
+"""What memory holds: the 64 bits of an mbarrier, the 128 bytes of a tensor map.
+
+An mbarrier: measured on a stopped H100, driver 580.159.04, 2026-11-22; not published. Equal in 512
+of 512 and 1,000 of 1,000 random states::
+
+    bit  63     62 ........ 43  42  41 ...... 21  20 ....... 1  0
+         phase  -(arrivals)     0   -(bytes)      -(count)      0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tma_dlpack.debug.postmortem.dump import Dump, Grid
+from tma_dlpack.debug.postmortem.results import FoundMap, readable
+from tma_dlpack.tables.errors import TmaError
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tensor_map.map import TensorMap
+
+MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
+BLOCK_SHIFT = 24  # an address in a cluster: the block's rank above, the offset in its memory below
+_NEVER = (0, 1 << 42)  # what was never initialised; the second after an arrival that failed
+
+
+def offset_of(address: int) -> int:
+    """Return the offset in a block's shared memory of an address in a cluster."""
+    return address & (1 << BLOCK_SHIFT) - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Word:
+    """An mbarrier's state.
+
+    >>> Word.decode(0x3fc001ffffe)
+    Word(count=1, arrivals=0, bytes=8192, phase=0, is_initialised=True)
+    """
+
+    count: int
+    arrivals: int
+    bytes: int
+    phase: int
+    is_initialised: bool = True
+
+    @classmethod
+    def decode(cls, word: int) -> Word:
+        """Take 64 bits apart; pending bytes are negative where copies came unannounced."""
+        count = -(word >> 1) % (1 << 20)
+        pending = -(word >> 21) % (1 << 21)
+        return cls(
+            count=count,
+            arrivals=-(word >> 43) % (1 << 20),
+            bytes=pending - (1 << 21) if pending >> 20 else pending,
+            phase=word >> 63,
+            is_initialised=count != 0,
+        )
+
+    @classmethod
+    def at(cls, shared: memoryview, offset: int) -> Word | None:
+        """Return the barrier at an offset; None where the file has no memory."""
+        if offset % 8 or offset + 8 > len(shared):
+            return None
+        return cls.decode(int.from_bytes(shared[offset : offset + 8], "little"))
+
+
+def looks_like_one(word: int, most_arrivals: int) -> bool:
+    """Return whether 64 bits can be an mbarrier that is in use."""
+    if word & 1 or word >> 42 & 1 or word in _NEVER:
+        return False
+    state = Word.decode(word)
+    is_between = bool(state.arrivals or state.bytes)  # else its phase would have ended
+    return 1 <= state.count <= most_arrivals and state.arrivals <= state.count and is_between
+
+
+# -- tensor maps among the parameters --------------------------------------------------------------
+
+_ALIGNMENT = 64  # of a map in memory
+_ADDRESS_BITS, _ADDRESS_UNIT = 57, 16
+
+
+def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
+    """Return the map in 128 bytes, or why they are none."""
+    try:
+        return TensorMap.from_bytes(data, target), ""
+    except TmaError as error:
+        return None, " ".join(str(error).split("\n")[0].split())
+
+
+def maps_of(dump: Dump, grid: Grid) -> tuple[FoundMap, ...]:
+    """Return the maps among a kernel's parameters."""
+    function = dump.function_at(int(grid.row["entry"]))
+    name = readable(function.name) if function else "unknown code"
+    return _maps(name, grid.parameters, int(grid.row["parameters"]), dump.target)
+
+
+@lru_cache(maxsize=256)
+def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[FoundMap, ...]:
+    found = []
+    start = -first % _ALIGNMENT
+    while start + MAP_BYTES <= len(parameters):
+        data = parameters[start : start + MAP_BYTES]
+        tensor_map = read_map(data, target)[0] if any(data) else None
+        if tensor_map is not None and _is_plausible(tensor_map):
+            found.append(FoundMap(tensor_map, kernel, start))
+            start += MAP_BYTES
+        else:
+            start += _ALIGNMENT
+    return tuple(found)
+
+
+def _is_plausible(found: TensorMap) -> bool:
+    """Return whether what reads as a map is one: bytes by chance seldom say all of this."""
+    address = found.global_address
+    return bool(
+        address
+        and address % _ADDRESS_UNIT == 0
+        and address >> _ADDRESS_BITS == 0
+        and found.tx_bytes
+    )
