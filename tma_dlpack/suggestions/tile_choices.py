@@ -20,9 +20,8 @@ from tma_dlpack.consumer.operand import INSTRUCTIONS, Operand, tile_matrix
 from tma_dlpack.consumer.refusals import ROWS
 from tma_dlpack.consumer.refusals import find_violations as unreadable_by
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.draw import bank_conflicts
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS
-from tma_dlpack.draw.reads import PHASE, WARP, element_of
+from tma_dlpack.draw.reads import PHASE, WARP, conflicts, element_of, reads_of
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
@@ -352,12 +351,12 @@ def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
             break
         except TmaPreconditionError:
             continue  # the box has fewer matrices
-    return bank_conflicts(tensor_map, addresses[: 8 * num]).degree
+    return max(_degrees(tensor_map, addresses[: 8 * num]))
 
 
 def _by_threads(wanted: Wanted, tensor_map: TensorMap) -> Reading:
     if isinstance(wanted.access, str):
-        return bank_conflicts(tensor_map, wanted.access).degree, None
+        return max(_degrees(tensor_map, wanted.access)), None
     return _degree_at(wanted.access, wanted.tile, tensor_map), None
 
 
@@ -379,9 +378,14 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
         if is_split:
             inside = (inside[-1] // box[-1], *inside[:-1], inside[-1] % box[-1])
         copies.setdefault(quotients, [None] * len(places))[thread] = inside
-    counts = (bank_conflicts(tensor_map, of_one.__getitem__) for of_one in copies.values())
-    degrees = [count.swizzles[0].degrees for count in counts]
+    degrees = [_degrees(tensor_map, of_one.__getitem__) for of_one in copies.values()]
     return max(map(sum, zip(*degrees, strict=True)), default=1)
+
+
+def _degrees(tensor_map: TensorMap, access: object) -> tuple[int, ...]:
+    """Count the conflicts of each phase, as `bank_conflicts` does, with the map's own swizzle."""
+    plan = geometry.plan(tensor_map.arguments)
+    return conflicts(plan, reads_of(plan, access, WARP, None, 0), 0).degrees
 
 
 READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading | Refused]] = {
