@@ -158,6 +158,9 @@ def test_boxes_that_do_not_fit_as_often_as_asked_are_left_out():
         "as (128, 128)",
     )
     assert tma.suggest(A, (128, 128), smem_bytes=65535, **BF16)
+    unread = tma.suggest(A, (42, 64), stages=3, smem_bytes=15000, **BF16)  # 42 rows are no atoms
+    assert "take a smaller tile, such as (16, 32)" in unread.reasons[0]
+    assert tma.suggest(A, (16, 32), stages=3, smem_bytes=15000, **BF16)
     assert tma.suggest(A, (256, 128), smem_bytes=65536, **BF16)
 
 

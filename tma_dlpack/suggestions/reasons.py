@@ -128,9 +128,10 @@ def _few(tile_bytes: int) -> Reasons:
 
 
 def of_too_large(later: Later, tile_bytes: int) -> Reasons:
-    _, stages, room, _ = later
-    if room >= tile_bytes:
-        fix = f"pass stages={room // tile_bytes}"
+    wanted, stages, room, _ = later
+    fewer = room // tile_bytes
+    if fewer and _works(later._replace(stages=fewer), wanted.tile):
+        fix = f"pass stages={fewer}"
     else:
         smaller = _smaller(later)
         fix = "take a smaller tile" + (f", such as {smaller}" if smaller else "")
