@@ -19,7 +19,7 @@ from tma_dlpack.tables.targets import Target
 
 #: The headers that kernels include; their texts are passed to NVRTC with the source.
 HEADERS = ("tma_dlpack.h", "tma_dlpack_check.h")
-INSTALL = "pip install 'tma_dlpack[cuda]' (cuda-bindings and the wheel nvidia-cuda-nvrtc)"
+INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 #: CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture follows."
-HINT = "install anywidget for the live explorer: pip install 'tma_dlpack[notebook]'"
+HINT = "install anywidget for the live explorer: pip install anywidget"
 
 
 @opaque

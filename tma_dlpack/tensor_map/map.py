@@ -209,7 +209,7 @@ class TensorMap(MapAttributes, Drawn):
             from cuda.bindings import driver
         except ImportError as error:
             raise TmaUnsupportedError(
-                "as_cuda_bindings needs cuda-bindings: pip install 'tma_dlpack[cuda]'"
+                "as_cuda_bindings needs cuda-bindings: pip install cuda-bindings"
             ) from error
         handle = driver.CUtensorMap()
         handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
