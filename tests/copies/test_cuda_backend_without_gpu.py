@@ -62,7 +62,9 @@ def test_the_cuda_backend_is_not_given_without_its_extra(monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(nvrtc, "import_module", fail)
-    with pytest.raises(tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"):
+    with pytest.raises(
+        tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"
+    ):
         tma.backend("cuda")
 
 
@@ -109,7 +111,9 @@ def test_a_missing_extra_names_what_to_install(monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(nvrtc, "import_module", fail)
-    with pytest.raises(tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"):
+    with pytest.raises(
+        tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"
+    ):
         nvrtc.compile_source("// not compiled before", "a.cu", Target((9, 0)))
 
 
