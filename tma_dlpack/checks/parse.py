@@ -9,11 +9,13 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
+from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import (
     NO_SWIZZLE,
     OPTION_NAMES,
@@ -24,7 +26,14 @@ from tma_dlpack.tables.arguments import (
 )
 from tma_dlpack.tables.coerce import counted, integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of, overrides_of
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+)
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.targets import TARGETS, Target
@@ -106,6 +115,96 @@ def read_call(
         unreadable=(*refused, *read.unreadable),
         proposals=read.proposals,
     )
+
+
+class Options(NamedTuple):
+    """The options of a call that C has read: numbers, and arrays in the order of the call.
+
+    `allowed` is a mask of rows; `asked_type` is -1, and `ragged` and arrays None, if not given.
+    """
+
+    driver_rules: int
+    asked_type: int
+    interleave: int
+    swizzle: int
+    l2_promotion: int
+    oob_fill: int
+    mode: int
+    has_swizzle: int
+    split_inner: bool
+    allowed: int
+    ragged: int | None
+    shape: tuple[int, ...] | None
+    offset: int
+    strides: tuple[int, ...] | None
+    elem_strides: tuple[int, ...] | None
+    box_sizes: tuple[int, ...]
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    channels: int
+    pixels: int
+
+
+#: Members by the numbers that C has of them.
+_DATA_TYPES = tuple(TensorMapDataType)
+_INTERLEAVES = tuple(TmaInterleaveLayout)
+_SWIZZLES = tuple(TmaSwizzle)
+_L2_PROMOTIONS = tuple(TmaL2FetchSize)
+_OOB_FILLS = tuple(TmaOobFill)
+_MODES = tuple(TensorMapIm2ColWideMode)
+
+
+def request_of_options(
+    kind: MapKind, view: TensorView, address: int, target: Target, o: Options
+) -> Request:
+    """Return the request that `read_call` reads of the arguments from which C read `o`."""
+    if o.shape is not None or o.strides is not None or o.offset:
+        shape, strides = o.shape or view.shape, o.strides or view.strides
+        if o.strides is None and o.shape is not None:
+            strides = _omitted_strides(Reader({}), view, shape)
+        view = view.as_strided(shape, strides, o.offset * view.dtype.itemsize_bits // 8)
+        address += view.offset_bytes
+    rank, is_tiled = len(view.shape), kind == "tiled"
+    asked_type = None if o.asked_type < 0 else _DATA_TYPES[o.asked_type]
+    data_type = _type_of(view, asked_type)
+    interleave = _INTERLEAVES[o.interleave]
+    dims, strides_bytes = _layout_of(view, data_type, interleave)
+    return Request(
+        EncodeArguments(
+            kind,
+            TensorMapDataType.UINT8 if data_type is None else data_type,
+            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            strides_bytes,  # type: ignore[arg-type]
+            (1,) * rank if o.elem_strides is None else o.elem_strides[::-1],
+            o.box_sizes[::-1] if is_tiled else (),
+            interleave,
+            _SWIZZLES[o.swizzle],
+            _L2_PROMOTIONS[o.l2_promotion],
+            _OOB_FILLS[o.oob_fill],
+            () if is_tiled else o.lower[::-1],
+            () if is_tiled else o.upper[::-1],
+            o.channels,
+            o.pixels,
+            _MODES[o.mode],
+        ),
+        address,
+        rank,
+        set_of_rules(kind, "driver" if o.driver_rules else RULE_SETS[kind][0], target),
+        target,
+        view=view,
+        innermost_stride=view.strides[-1] if rank else 1,
+        split_inner=o.split_inner,
+        ragged=o.ragged,
+        has_swizzle=bool(o.has_swizzle),
+        allowed=_allowed(o.allowed),
+        asked_type=asked_type,
+        type_is_known=data_type is not None,
+    )
+
+
+@cache
+def _allowed(mask: int) -> frozenset[str]:
+    return frozenset(rule for rule, row in ALLOWABLE_ROWS.items() if mask >> row & 1)
 
 
 # -- the tensor's layout ---------------------------------------------------------------------------

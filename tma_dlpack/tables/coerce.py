@@ -180,10 +180,10 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Give an argument that can be read again: a copy of a list, the entries of an iterator."""
+    """Give an argument that can be read again: a copy of a list or set, entries of an iterator."""
     if value is None or type(value) is tuple:
         return value
-    if type(value) is list:
-        return list(value)
+    if type(value) in (list, set):
+        return type(value)(value)  # type: ignore[call-arg]
     entries = _entries(value) if issubclass(type(value), Iterator) else None
     return value if entries is None else entries

@@ -55,11 +55,6 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   }
 }
 
-static int64_t offset_bytes(const MapStorage *map) {
-  const TmaDlpackDataType *dtype = &map->call.dtype;
-  return map->rare == NULL ? 0 : map->rare->offset * dtype->bits * dtype->lanes / 8;
-}
-
 /* The tensor as it was exported, but for its address: with_address(n) of a map that has an offset may leave
  * none, and nothing below reads it. It points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
@@ -143,46 +138,15 @@ static PyObject *storage_numbers(PyObject *self, void *unused) {
   return numbers_of(&c);
 }
 
-/* What shape, strides and offset make of the layout; None without them. */
-static PyObject *described_of(const MapStorage *map) {
-  TmaDlpackLayout layout;
-  TmaDlpackOptions options;
-  TmaDlpackTensor tensor = tensor_of(map);
-  const int64_t bits = (int64_t)tensor.dtype.bits * tensor.dtype.lanes;
-  options_of(map, &options);
-  if (options.shape_count == TMA_DLPACK_NOT_GIVEN && options.stride_count == TMA_DLPACK_NOT_GIVEN &&
-      options.offset == 0)
-    return none();
-  const char *flaw = tma_dlpack_own_layout(&tensor, bits, &layout);
-  if (flaw == NULL) flaw = tma_dlpack_as_strided(&options, bits, &layout);
-  if (flaw != NULL)
-    return PyErr_Format(PyExc_SystemError, "an accepted call cannot be described: %s", flaw);
-  return Py_BuildValue("(NNL)", tuple_of(layout.shape, layout.rank, 1),
-                       tuple_of(layout.strides, layout.rank, 1), (long long)offset_bytes(map));
-}
-
-static PyObject *ragged_of(const MapStorage *map) {
-  if (map->rare == NULL || !map->rare->has_ragged) return none();
-  return PyLong_FromLongLong(map->rare->ragged);
-}
-
 static PyObject *storage_call(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
-  const Call *call = &map->call;
-  const RareOptions *rare = map->rare;
-  TmaDlpackDescribed c;
+  TmaDlpackOptions options;
   if (!map->has_call) return none();
-  const TmaDlpackTarget target = {call->major, call->minor, 0};
-  if (!describe_call(map, &c)) return NULL;
+  if (map->call.is_bare) return PyTuple_New(0);
   const TmaDlpackTensor tensor = tensor_of(map);
-  return Py_BuildValue("(NLNNiKiiiN)", numbers_of(&c), (long long)c.inner_stride,
-                       call->is_bare ? none() : layout_of(&tensor, call->flags),
-                       call->is_bare ? none() : described_of(map),
-                       tma_dlpack_rules_of(call->is_bare ? TMA_DLPACK_IM2COL : call->kind,
-                                           call->is_bare || call->driver_rules, &target),
-                       (unsigned long long)(rare == NULL ? 0 : rare->allowed), call->asked_type,
-                       call->has_swizzle, rare != NULL && rare->split_inner, ragged_of(map));
+  options_of(map, &options);
+  return Py_BuildValue("(NN)", layout_of(&tensor, map->call.flags), options_tuple(&options));
 }
 
 /* The target as it was given, else the ordinal of the tensor's own GPU; None for the default one. */
@@ -412,7 +376,7 @@ static PyGetSetDef storage_getters[] = {
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
     {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},
     {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers; or None.", NULL},
-    {"_call", storage_call, NULL, "The call that was accepted here, as `Call`; or None.", NULL},
+    {"_call", storage_call, NULL, "Layout and options of the call that was accepted; or None.", NULL},
     {"_target", storage_target, NULL, "Its target, or a GPU's ordinal; or None.", NULL},
     {"_encoder", storage_encoder, NULL, "What made the bytes.", NULL},
     {"_added", storage_added, NULL, "Its split_inner and ragged; or None.", NULL},

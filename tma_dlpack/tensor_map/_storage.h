@@ -118,4 +118,20 @@ static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
                        t->strides == NULL ? none() : tuple_of(t->strides, t->ndim, 1));
 }
 
+static inline PyObject *given_tuple(const int64_t *values, int count) {
+  return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
+}
+
+/* The fields of checks.parse.Options. */
+static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
+  PyObject *ragged = o->has_ragged ? PyLong_FromLongLong(o->ragged) : none();
+  return Py_BuildValue("(iiiiiiiiNKNNLNNNNNLL)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
+                       o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle, PyBool_FromLong(o->split_inner),
+                       (unsigned long long)o->allowed, ragged, given_tuple(o->shape, o->shape_count),
+                       (long long)o->offset, given_tuple(o->strides, o->stride_count),
+                       given_tuple(o->elem_strides, o->elem_stride_count),
+                       given_tuple(o->box_sizes, o->box_count), given_tuple(o->lower, o->lower_count),
+                       given_tuple(o->upper, o->upper_count), (long long)o->channels, (long long)o->pixels);
+}
+
 #endif /* TMA_DLPACK_STORAGE_H */

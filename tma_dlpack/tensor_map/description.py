@@ -6,20 +6,16 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.dlpack import Layout, TensorView, judge, name_of
+from tma_dlpack.dlpack import TensorView, judge, name_of
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
-from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.storage import Call, arguments_of
+from tma_dlpack.tensor_map.storage import arguments_of
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
-
-#: The sets of rules, as C counts them.
-_RULE_SETS = ("libcu++", "driver", "documented", "measured")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,38 +103,28 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
-    from tma_dlpack.checks.repairs import ids_of
+    from tma_dlpack.checks.parse import Options, request_of_options
     from tma_dlpack.checks.request import Request
 
     assert tensor_map._call is not None
-    call = Call(*tensor_map._call)
-    view = None
-    if call.layout is not None:
+    arguments, target = arguments_of(tensor_map._numbers), tensor_map.target
+    if tensor_map._call:
+        layout, options = tensor_map._call
         owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
-        view = TensorView(0, *judge(Layout(*call.layout)), producer)
-        if call.described is not None:
-            view = view.as_strided(*call.described)
-    arguments = arguments_of(call.numbers)
-    asked_type = None
-    if view is not None and call.asked_type >= 0:
-        asked_type = TensorMapDataType(call.asked_type)
-    request = Request(
-        arguments,
-        tensor_map._address,
-        arguments.rank,
-        _RULE_SETS[call.rules],
-        tensor_map.target,
-        is_driver_call=view is None,
-        view=view,
-        innermost_stride=call.innermost_stride,
-        split_inner=bool(call.split_inner),
-        ragged=call.ragged,
-        has_swizzle=bool(call.has_swizzle),
-        allowed=ids_of(call.allowed),
-        asked_type=asked_type,
-    )
-    return of_request(request, request.encode_arguments(), tensor_map._encoder)
+        view = TensorView(0, *judge(layout), producer)
+        request = request_of_options(arguments.kind, view, 0, target, Options(*options))
+        request.address = tensor_map._address
+    else:
+        request = Request(
+            arguments,
+            tensor_map._address,
+            arguments.rank,
+            "measured" if target.has_model else "documented",
+            target,
+            is_driver_call=True,
+        )
+    return of_request(request, arguments, tensor_map._encoder)
 
 
 # -- another address -------------------------------------------------------------------------------

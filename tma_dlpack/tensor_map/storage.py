@@ -6,7 +6,7 @@ where the package was built with a C compiler, and `PythonStorage` below.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,27 +29,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tma_dlpack.dlpack import TensorView
-
-
-class Call(NamedTuple):
-    """A call that was accepted in C, as plain values; `description.py` makes objects of them.
-
-    `numbers` are the fields of EncodeArguments, enums as ints, without the dimensions that
-    `split_inner` and `ragged` add. `layout` is the tensor's, None for a `driver_encode_*` call;
-    `described` is what `shape=`, `strides=` and `offset=` make of it: shape, strides, bytes.
-    `rules` counts the sets of rules, `allowed` is a mask of rows, `asked_type` is -1 for none.
-    """
-
-    numbers: tuple[Any, ...]
-    innermost_stride: int
-    layout: tuple[Any, ...] | None
-    described: tuple[tuple[int, ...], tuple[int, ...], int] | None
-    rules: int
-    allowed: int
-    asked_type: int
-    has_swizzle: int
-    split_inner: int
-    ragged: int | None
 
 
 #: Members by the numbers that C has of them.
@@ -106,8 +85,9 @@ class PythonStorage:
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
     _call, _producer, _numbers, _target, _encoder, _added, _tx_bytes
-        Of a call that was accepted in C, and so None here: the items of `Call`; the type of the
-        tensor whose layout it was, where a bare address took its place; the fields of
+        Of a call that was accepted in C, and so None here: the items of `dlpack.Layout` and of
+        `checks.parse.Options`, neither for a `driver_encode_*` call; the type of the tensor whose
+        layout it was, where a bare address took its place; the fields of
         EncodeArguments; the target or the ordinal of a GPU; the encoder; `split_inner` and
         `ragged`; the bytes of a copy.
     """
