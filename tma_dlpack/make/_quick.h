@@ -209,14 +209,13 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
   return PyObject_CallFunctionObjArgs(quick->state->report, named, call, NULL);
 }
 
-/* The report on a refused call, or the exception. NULL with an exception. */
-static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call) {
-  PyObject *result = NULL, *refused = refused_call(call);
+/* The report on a refused call, or the exception where `named` is None. NULL with an exception. */
+static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
+                            const Options *options) {
+  PyObject *result = NULL, *refused = refused_call(call, options);
   PyObject *kind = PyLong_FromLong(quick->verb->of_tensor->kind);
   if (refused != NULL && kind != NULL)
-    result = PyObject_CallFunctionObjArgs(quick->state->refusal, kind,
-                                          quick->verb->is_check ? Py_True : Py_False, tensor, named,
-                                          refused, NULL);
+    result = PyObject_CallFunctionObjArgs(quick->state->refusal, kind, tensor, refused, named, NULL);
   Py_XDECREF(kind);
   Py_XDECREF(refused);
   return result;
@@ -236,11 +235,13 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
   }
   Judged call;
   Options options;
+  const Options *read = &options;
   PyObject *tensor = NULL, *made = NULL;
   if (is_kept_call(&quick->kept, args, given, keywords)) {
     tensor = args[0];
+    read = &quick->kept.options;
     quick->kept.in_use = 1;
-    made = (PyObject *)map_of_tensor(quick->state, tensor, &quick->kept.options, &call);
+    made = (PyObject *)map_of_tensor(quick->state, tensor, read, &call);
     quick->kept.in_use = 0;
   } else if (!read_call(quick, args, given, keywords, &tensor, &options)) {
     return NULL;
@@ -253,9 +254,11 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
   if (made == NULL && (call.failed == 0 || PyErr_Occurred())) return NULL;
   if (made != NULL && !verb->is_check) return made;
 
-  PyObject *named = arguments_by_name(quick, args, given, keywords), *result = NULL;
+  PyObject *named = verb->is_check ? arguments_by_name(quick, args, given, keywords) : none();
+  PyObject *result = NULL;
   if (named != NULL)
-    result = made != NULL ? report_on(quick, named, made) : refusal_of(quick, tensor, named, &call);
+    result = made != NULL ? report_on(quick, named, made)
+                          : refusal_of(quick, tensor, named, &call, read);
   Py_XDECREF(named);
   Py_XDECREF(made);
   if (result == NULL || verb->is_check) return result;

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks.parse import Options, read_call, read_driver_call, request_of_options
 from tma_dlpack.checks.report import (
     UNSUPPORTED_ROWS,
     Report,
@@ -18,7 +18,7 @@ from tma_dlpack.checks.report import (
 )
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import Names, in_words_of, in_words_of_caller, names_in_caller
-from tma_dlpack.dlpack import Device, Layout, TensorView, judge, name_of, read
+from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
@@ -95,40 +95,47 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 
 def refused(
-    kind_number: int,
-    is_check: bool,
-    tensor: object,
-    given: dict[str, Any],
-    call: tuple[Layout, int, int, int],
+    kind_number: int, tensor: object, call: tuple[Any, ...], given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error; see `extension._refusal`."""
-    kind, failed = KINDS[kind_number], call[3]
-    request_of = partial(_request_in_c, kind, call[:3], name_of(type(tensor)))
-    find = partial(_violations_in_c, request_of, given, names_in_caller(tensor))
-    if is_check:
+    """Return the report on a call that C refused, or its error where `given` is None.
+
+    The words are made when they are read, from numbers: the tensor is not kept.
+    """
+    kind, producer = KINDS[kind_number], name_of(type(tensor))
+    find = partial(_violations_in_c, kind, call, producer, names_in_caller(tensor))
+    if given is not None:
+        request_of = partial(_request_in_c, kind, call, producer)
         return Report._refused(given, request_of, find)
-    if failed & UNSUPPORTED_ROWS:  # which decides of what class the error is
+    if call[0] & UNSUPPORTED_ROWS:  # which decides of what class the error is
         return refusal_of(find())
     return TmaPreconditionError._deferred(find)
+
+
+def _violations_in_c(
+    kind: MapKind, call: tuple[Any, ...], producer: str, names: Names
+) -> tuple[Violation, ...]:
+    _, layout, address, target, options = call
+    view = TensorView(0, *judge(layout), producer)
+    request = request_of_options(kind, view, address, _target_in_c(target), Options(*options))
+    return in_words_of(find_violations(request), names)
 
 
 def _request_in_c(
     kind: MapKind, call: tuple[Any, ...], producer: str, given: Mapping[str, Any]
 ) -> Request:
-    """Return the request of a call whose tensor C has read."""
-    layout, address, ordinal = call
+    """Return the request of other arguments for a tensor that C has read."""
+    _, layout, address, target, _ = call
     view = TensorView(0, *judge(layout), producer)
-    named = given["target"]
-    if named is None:
-        named = driver.device_target(ordinal) if ordinal >= 0 else DEFAULT_TARGET
-    target, unreadable = _named_target(named)
-    return read_call(kind, view, address, given, target, False, unreadable)
+    named = _target_in_c(target) if given["target"] is None else given["target"]
+    named, unreadable = _named_target(named)
+    return read_call(kind, view, address, given, named, False, unreadable)
 
 
-def _violations_in_c(
-    request_of: RequestOf, given: Mapping[str, Any], names: Names
-) -> tuple[Violation, ...]:
-    return in_words_of(find_violations(request_of(given)), names)
+def _target_in_c(target: Target | int) -> Target:
+    """Return the target of a call that C has read: as it was given, or that of a GPU."""
+    if isinstance(target, Target):
+        return target
+    return driver.device_target(target) if target >= 0 else DEFAULT_TARGET
 
 
 def _request(

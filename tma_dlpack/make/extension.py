@@ -78,13 +78,10 @@ def _make_report() -> Callable[..., Report]:
 
 
 def _refusal(
-    kind: int, is_check: bool, tensor: object, given: dict[str, Any], call: tuple[Any, ...]
+    kind: int, tensor: object, call: tuple[Any, ...], given: dict[str, Any] | None
 ) -> Report | Exception:
-    """Give the Report on a call that C refused, or the exception; both without their words.
-
-    `call` is the layout, the address, the GPU and the rows that refuse it; the tensor is not kept.
-    """
-    return _make_refusal()(kind, is_check, tensor, given, call)
+    """Give the Report on a call that C refused, or the exception; both without their words."""
+    return _make_refusal()(kind, tensor, call, given)
 
 
 @functools.cache
