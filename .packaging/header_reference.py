@@ -39,9 +39,13 @@ MACROS = {
     "TMA_DLPACK_REPLACE_CONSTANT": "template <{1} value> void replace_{0}(Map* map)",
 }
 #: How a line begins that declares.
-DECLARES = re.compile(r"template|__device__|TMA_DLPACK_EITHER|inline CUtensorMap|struct \w+$")
+DECLARES = re.compile(
+    r"template|__device__|TMA_DLPACK_(?:EITHER|REPLACES)|inline CUtensorMap|struct \w+$"
+)
 #: What a declaration has beside what a caller reads.
-NOISE = re.compile(r"__device__|__host__|TMA_DLPACK_EITHER|\binline\b|\bconstexpr\b|\bstatic\b")
+NOISE = re.compile(
+    r"__device__|__host__|TMA_DLPACK_EITHER|TMA_DLPACK_REPLACES|\binline\b|\bconstexpr\b|\bstatic\b"
+)
 
 
 @dataclass
@@ -85,7 +89,7 @@ def declaration(lines: list[str], at: int) -> str | None:
         words.append(line.strip())
         if line.endswith((";", "}")) or "TMA_DLPACK_HAS_REPLACE" in line:
             break
-    text = " ".join(words).split(" TMA_DLPACK_HAS_REPLACE")[0].split(" {")[0]
+    text = " ".join(words).split(" TMA_DLPACK_HAS")[0].split(" {")[0]
     return None if "= delete" in text else " ".join(NOISE.sub("", text).split())
 
 

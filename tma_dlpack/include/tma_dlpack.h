@@ -379,24 +379,15 @@ struct HaloW
 // does not compile: cast it, if it fits.
 template <class T>
 inline constexpr bool is_coordinate = __is_enum(T) && sizeof(T) <= 4;
-template <>
-inline constexpr bool is_coordinate<signed char> = true;
-template <>
-inline constexpr bool is_coordinate<unsigned char> = true;
-template <>
-inline constexpr bool is_coordinate<char> = true;
-template <>
-inline constexpr bool is_coordinate<short> = true;
-template <>
-inline constexpr bool is_coordinate<unsigned short> = true;
-template <>
-inline constexpr bool is_coordinate<int> = true;
-template <>
-inline constexpr bool is_coordinate<unsigned> = true;
-template <>
-inline constexpr bool is_coordinate<long> = sizeof(long) == 4;
-template <>
-inline constexpr bool is_coordinate<unsigned long> = sizeof(long) == 4;
+template <> inline constexpr bool is_coordinate<signed char> = true;
+template <> inline constexpr bool is_coordinate<unsigned char> = true;
+template <> inline constexpr bool is_coordinate<char> = true;
+template <> inline constexpr bool is_coordinate<short> = true;
+template <> inline constexpr bool is_coordinate<unsigned short> = true;
+template <> inline constexpr bool is_coordinate<int> = true;
+template <> inline constexpr bool is_coordinate<unsigned> = true;
+template <> inline constexpr bool is_coordinate<long> = sizeof(long) == 4;
+template <> inline constexpr bool is_coordinate<unsigned long> = sizeof(long) == 4;
 
 #define TMA_DLPACK_COORDINATE "a coordinate is an integer of at most 32 bits: cast what is not"
 
@@ -785,18 +776,13 @@ struct Copy
 // What a verb is given after its map and barrier: a policy for L2, coordinates, offsets.
 template <class T>
 inline constexpr unsigned taps = 0;
-template <>
-inline constexpr unsigned taps<OffsetsW> = 1;
-template <>
-inline constexpr unsigned taps<OffsetsWH> = 2;
-template <>
-inline constexpr unsigned taps<OffsetsWHD> = 3;
-template <>
-inline constexpr unsigned taps<HaloW> = 4;
+template <> inline constexpr unsigned taps<OffsetsW> = 1;
+template <> inline constexpr unsigned taps<OffsetsWH> = 2;
+template <> inline constexpr unsigned taps<OffsetsWHD> = 3;
+template <> inline constexpr unsigned taps<HaloW> = 4;
 template <class T>
 inline constexpr bool is_policy = false;
-template <>
-inline constexpr bool is_policy<CachePolicy> = true;
+template <> inline constexpr bool is_policy<CachePolicy> = true;
 template <class... Given>
 inline constexpr unsigned rank_given = (0 + ... + is_coordinate<Given>);
 template <class M>
@@ -1383,8 +1369,10 @@ __device__ inline void fence_release()
 // of PTX's tensormap.replace, dimension 0 is the innermost, and no value is checked. For targets with
 // the suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX
+#define TMA_DLPACK_REPLACES
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
 #else
+#define TMA_DLPACK_REPLACES [[deprecated(TMA_DLPACK_NEEDS_SUFFIX)]]
 #define TMA_DLPACK_HAS_REPLACE(...) = delete;
 #endif
 
@@ -1395,7 +1383,8 @@ __device__ inline void fence_release()
 
 #define TMA_DLPACK_REPLACE_IN_DIMENSION(FIELD, DIMENSIONS, TYPE, BITS, VALUE)                         \
   template <unsigned dimension>                                                                       \
-  __device__ inline void replace_##FIELD(Map* map, TYPE value) TMA_DLPACK_HAS_REPLACE({               \
+  TMA_DLPACK_REPLACES __device__ inline void replace_##FIELD(Map* map, TYPE value)                    \
+    TMA_DLPACK_HAS_REPLACE({                                                                          \
     static_assert(dimension < DIMENSIONS, "a map's " #FIELD " are numbered from 0, the innermost, to " \
                                           #DIMENSIONS " - 1");                                        \
     TMA_DLPACK_REPLACE(#FIELD, BITS, "%1, %2", "n"(dimension), VALUE(value));                         \
@@ -1403,7 +1392,7 @@ __device__ inline void fence_release()
 
 #define TMA_DLPACK_REPLACE_CONSTANT(FIELD, TYPE, END)                                               \
   template <TYPE value>                                                                             \
-  __device__ inline void replace_##FIELD(Map* map) TMA_DLPACK_HAS_REPLACE({                         \
+  TMA_DLPACK_REPLACES __device__ inline void replace_##FIELD(Map* map) TMA_DLPACK_HAS_REPLACE({     \
     static_assert(static_cast<unsigned>(value) < END, #FIELD " is a number below " #END);           \
     TMA_DLPACK_REPLACE(#FIELD, "b32", "%1", "n"(static_cast<unsigned>(value)));                     \
   })
@@ -1411,14 +1400,16 @@ __device__ inline void fence_release()
 // The address: a multiple of 16.
 //   tensormap.replace.tile.global_address | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_address(&map, x);
-__device__ inline void replace_global_address(Map* map, const void* address) TMA_DLPACK_HAS_REPLACE({
+TMA_DLPACK_REPLACES __device__ inline void replace_global_address(Map* map, const void* address)
+TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("global_address", "b64", "%1", "l"(__cvta_generic_to_global(address)));
 })
 
 // The number of dimensions, 1 to 5.
 //   tensormap.replace.tile.rank | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_rank(&map, 3);
-__device__ inline void replace_rank(Map* map, unsigned rank) TMA_DLPACK_HAS_REPLACE({
+TMA_DLPACK_REPLACES __device__ inline void replace_rank(Map* map, unsigned rank)
+TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("rank", "b32", "%1", "r"(rank - 1));
 })
 
@@ -1467,6 +1458,7 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 #undef TMA_DLPACK_REPLACE_IN_DIMENSION
 #undef TMA_DLPACK_REPLACE
 #undef TMA_DLPACK_HAS_REPLACE
+#undef TMA_DLPACK_REPLACES
 
 // ---- a ring of stages ----
 
