@@ -328,19 +328,27 @@ __device__ void load_multicast(const CUtensorMap* map, uint64_t* barrier, int* t
                "h"((uint16_t)3) : "memory");
 }
 
-__device__ void multicast(const CUtensorMap* map, int* out)
+template <bool clustered> __device__ void sync_cluster()
+{
+  if (clustered) asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+}
+
+// Each block of the cluster loads the tile into both: two copies arrive at each barrier.
+template <bool clustered> __device__ void multicast(const CUtensorMap* map, int* out)
 {
   __shared__ alignas(128) int tile[1024];
   __shared__ alignas(8) uint64_t barrier;
   if (threadIdx.x == 0) {
     init(&barrier);
     fence_init();
-    expect(&barrier, 4096);
-    load_multicast(map, &barrier, tile);
+    expect(&barrier, 2 * 4096);
   }
   __syncthreads();
+  sync_cluster<clustered>();
+  if (threadIdx.x == 0) load_multicast(map, &barrier, tile);
   wait(&barrier, 0);
   out[threadIdx.x] = tile[threadIdx.x];
+  sync_cluster<clustered>();
 }
-KERNEL cluster_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast(&map, out); }
-KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorMap map, int* out) { multicast(&map, out); }
+KERNEL cluster_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast<false>(&map, out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorMap map, int* out) { multicast<true>(&map, out); }
