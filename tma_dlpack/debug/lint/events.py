@@ -197,7 +197,9 @@ class Events:
             address = _MAP_OPERAND.search(code.operands)
             if address:
                 yield Happening("map_use", code, self._access("map_use", code, block, address[1]))
-        if what not in ("write", "read", "use", "init", "replace"):
+        if what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
+            self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
+        elif what not in ("write", "read", "use", "init", "replace"):
             self._open.clear()
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:

@@ -105,6 +105,11 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("publish", "acquire"): {"open": "done"},
 }
 
+#: Which facts an event changes.
+_CHANGED_BY: dict[str, set[str]] = {"wait": {"store"}}
+for _fact, _event in _NEXT:
+    _CHANGED_BY.setdefault(_event, set()).add(_fact)
+
 _KEPT = ("write", "read", "store", "init", "replace", "publish")
 
 
@@ -196,6 +201,8 @@ _Where = dict[tuple[Access, Access | str], Instruction]
 def paths(events: Events) -> Iterator[Mistake]:
     """Run the analysis of a function and return what breaks a rule on some path."""
     flow = events.flow
+    there = {happening.what for block in events.blocks for happening in block}
+    kept = {fact for fact, use in _PAIRS if use in there}
     uses: _Uses = defaultdict(dict)
     where: _Where = {}
 
@@ -204,7 +211,8 @@ def paths(events: Events) -> Iterator[Mistake]:
             flow.step(1 + len(facts))
             if report:
                 _look(events, block, happening, facts, uses, where)
-            facts = _after(flow, block, happening, facts)
+            if happening.what not in _KEPT or happening.what in kept:
+                facts = _after(flow, block, happening, facts)
         return facts
 
     for block, facts in enumerate(flow.run(transfer)):
@@ -226,6 +234,8 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
         if not happening.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
+    if not any(key[0].what in _CHANGED_BY.get(what, ()) for key in facts):
+        return facts
     changed: Facts = {}
     skipped = (
         flow.skipped(flow.event(what, happening.code, block)) if happening.code.guard else None
@@ -293,7 +303,7 @@ _WRONG = {
     ("replace", "map_use"): ("open", "released"),
     ("publish", "map_use"): ("open",),
 }
-#: Pairs that are warnings at most. The PTX ISA asks for the fence, and public code often lacks it; a
+#: Pairs that are warnings at most. The PTX ISA asks for the fence, which public code often lacks; a
 #: block that ends with a store in flight keeps its memory (H100: 0 of 8,448 tiles wrong).
 _AT_MOST_WARNED = {("write", "load"), ("read", "load"), ("store", "end")}
 
