@@ -171,6 +171,24 @@ NEIGHBOURS = [
         (view((2, 2, 8, 8)), tiled((1, 1, 8, 8), interleave_layout="bytes16")),
     ),
     (
+        "NARROW_ROWS",
+        "rows of 16 bytes",
+        (EVEN, tiled((16, 4))),
+        (EVEN, tiled((16, 8))),
+    ),
+    (
+        "NARROW_ROWS",
+        "of a wider tensor",
+        (view((64, 8)), tiled((16, 4))),
+        (view((64, 4)), tiled((16, 4))),
+    ),
+    (
+        "NARROW_ROWS",
+        "not interleaved",
+        (view((2, 2, 8, 8)), tiled((1, 1, 8, 4))),
+        (view((2, 2, 8, 8)), tiled((1, 1, 8, 4), interleave_layout="bytes16")),
+    ),
+    (
         "SWIZZLE_PADDING",
         "rows of 112 bytes",
         (EVEN, tiled((16, 28), swizzle="bytes128")),

@@ -238,9 +238,17 @@ def test_arguments_in_order_are_said_to_be_and_the_earlier_kernel_is_to_blame(na
 
 def test_a_null_address_is_an_advice():
     found = tma.explain(cutlass(VOID_C))
-    assert [a.rule for a in found.reports[0].advice] == ["ADDRESS_NULL"]
+    assert [a.rule for a in found.reports[0].advice] == ["ADDRESS_ZERO"]
     assert found.requests[0].global_address == 0
     assert tma.explain(cutlass(GOOD)).reports[0].advice == ()
+
+
+def test_accepted_arguments_that_are_all_shown_get_the_advice_of_their_call():
+    narrow = GOOD.but(box_dim=(8, 128), swizzle=0)
+    (report,) = tma.explain(cutlass(narrow)).reports
+    assert [a.rule for a in report.advice] == ["NARROW_ROWS"]
+    (report,) = tma.explain(cutlass(narrow).replace("oobFill        0\n", "")).reports
+    assert report.advice == ()
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,24 @@ ADVICE: tuple[Rule, ...] = (
         source="CUDA C++ Programming Guide, shared memory: 32 banks of 4 bytes",
     ),
     _row(
+        id="NARROW_ROWS",
+        on="box_sizes",
+        kinds=("tiled",),
+        holds=lambda r: (
+            r.arguments.interleave
+            or _inner_bytes(r) > INNER_BYTES
+            or r.arguments.row_bytes <= INNER_BYTES
+        ),
+        found=lambda r: f"rows of {_inner_bytes(r)} bytes",
+        limit="copies of boxes with rows of 16 bytes reach 0.43 of a memcpy's speed; 32 bytes 0.62 "
+        "to 0.76, 128 bytes 0.9",
+        fix=lambda r: (
+            f"widen the box to {8 * 128 // r.facts.element_bits} elements (128 bytes) where the "
+            "kernel can use them; tma.suggest lists boxes by speed"
+        ),
+        source=f"{MEASURED}, 2026-11-22",
+    ),
+    _row(
         id="SWIZZLE_PADDING",
         on="swizzle",
         holds=lambda r: r.arguments.interleave or _inner_bytes(r) >= r.span_bytes,
@@ -326,10 +344,14 @@ def advise_map(arguments: EncodeArguments, data: bytes) -> tuple[Advice, ...]:
     )
 
 
-def advise(request: Request) -> tuple[Advice, ...]:
+#: Advice that reads the address alone.
+ADDRESS_ADVICE = tuple(row for row in ADVICE if row.id == "ADDRESS_ZERO")
+
+
+def advise(request: Request, rows: tuple[Rule, ...] = ADVICE) -> tuple[Advice, ...]:
     """Return the advice on an accepted request."""
     return tuple(
         Advice(row.id, words.argument(request, str(row.on)), *row.words(request), row.source)
-        for row in ADVICE
+        for row in rows
         if request.kind in row.kinds and not row.holds(request)  # type: ignore[operator]
     )

@@ -1,9 +1,7 @@
-"""Printed arguments, checked against the rules; rules on what is not known are not asked.
+"""Printed arguments, checked against the rules; rules that read unknown arguments are skipped.
 
 A verdict comes from the engine alone, through the request of a driver call (`find_violations`,
-`read_driver_call`), or for the line of our own header through `check_view`. What is not shown is
-filled with values that no rule minds; where several could be, a violation counts if it is there
-with each of them.
+`read_driver_call`), or for the line of our own header through `check_view`.
 """
 
 from __future__ import annotations
@@ -17,10 +15,14 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final
 
+from tma_dlpack.checks import RULES
+from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report, find_violations
+from tma_dlpack.checks.report import Report, faults_of, find_violations
+from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.debug.explain.words import Entries
+from tma_dlpack.debug.explain.words import ARRAYS, Entries
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
@@ -33,8 +35,8 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import Advice, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 
@@ -139,12 +141,31 @@ def _text(name: str, value: object) -> str:
 
 # -- the verdict ----------------------------------------------------------------------------------
 
-_ENTRY = re.compile(r"(\w+)\[(\d)\]")
-_CALL_NAMES = {"data_type": "tensor_data_type", "rank": "tensor_rank"}
-#: Values that no rule minds, for arguments that are not shown.
-_HARMLESS = {
-    **dict.fromkeys(("tensor_data_type", "interleave", "swizzle", "l2_promotion", "oob_fill"), 0),
-    **{"global_address": 1 << 32, "pixels_per_column": 1, "mode": 0},
+#: The driver's arguments that columns of the struct are from, where `STRUCT` names none or others;
+#: x[0] is one entry.
+_COLUMNS: Final = {
+    "rank": "rank",
+    "address": "global_address",
+    "row_bits": "global_dim[0]",
+    "global_dim": "global_dim",
+    "stride_bits": "global_strides",
+    "inside_bits": "global_dim global_strides",
+    "inner_box": "box_dim[0] channels_per_pixel",
+    "inner_box_bits": "box_dim[0] channels_per_pixel data_type",
+    "box_bits": "box_dim channels_per_pixel pixels_per_column data_type",
+    "floor_box_bits": "box_dim element_strides data_type",
+    "span_values": "",  # of split_inner, which no call of the driver has
+}
+_NAMES: Final = {**OF_DRIVER, "data_type": "data_type"}
+#: What each rule reads, in the names of `PrintedArguments`.
+_READS: Final = {
+    rule.id: {
+        _NAMES.get(name, name)
+        for column, _, names, _ in STRUCT
+        if re.search(rf"\b{column}\b", str(rule.holds))
+        for name in _COLUMNS.get(column, names).split()
+    }
+    for rule in RULES
 }
 
 
@@ -152,42 +173,38 @@ _HARMLESS = {
 def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
-    `how` has what makes two equal ones differ: their printer, what it implies, what is inferred.
-    Where the type or the interleave layout is not shown, a violation counts if it is there with
-    each that could be, in the same words.
+    Rules that read an argument or an entry that is not shown are skipped. Where that is the type or
+    the interleave layout, a violation counts if it is there with each that could be, in the same
+    words. `how` has what makes two equal ones differ: their printer, what it implies, what is
+    inferred.
     """
-    known = {name for name in {*read.shown(), *read.implied} if name not in read.inferred}
-    known = {_CALL_NAMES.get(name, name) for name in known} | {"target"}
-    if read.kind == "im2col_wide":
-        known |= {"pixel_box_lower_corner_width", "pixel_box_upper_corner_width"}
+    unread = {*read.missing()} - {"data_type", "interleave"}
     could_be: list[dict[tuple[str, str, str], Violation]] = []
-    for call in _calls(read):
-        violations = _violations(read.kind, call, target)
-        if "interleave" in known or all(v.argument != "interleave" for v in violations):
-            could_be.append({_same_as(v): v for v in violations if _is_shown(v, read, known)})
+    for request in _requests(read, target):
+        violations = [*_violations(request, unread)]
+        if read.interleave is not None or all(v.argument != "interleave" for v in violations):
+            could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
     in_all = (v for key, v in first.items() if all(key in found for found in could_be))
-    return Report(tuple(_explained(v, read) for v in in_all), _advice(read))
+    found = tuple(
+        _explained(violation, read)
+        for violation in in_all
+        if not (violation.rule.startswith("RANK") and "rank" in read.inferred)
+    )
+    if read.missing() or found:
+        return Report(found, advise(request, ADDRESS_ADVICE) if read.global_address == 0 else ())
+    return Report((), advise(request))
 
 
 def _same_as(violation: Violation) -> tuple[str, str, str]:
     return violation.rule.removesuffix("_INTERLEAVED"), violation.argument, violation.found
 
 
-def _is_shown(violation: Violation, read: PrintedArguments, known: set[str]) -> bool:
-    """Return whether a violation is about arguments and entries that are shown."""
-    about_rank = violation.rule.startswith("RANK")
-    if violation.argument not in known or (about_rank and "tensor_rank" not in known):
-        return False
-    for name, place in _ENTRY.findall(violation.found):
-        entries = getattr(read, name, None)
-        if entries is not None and int(place) < len(entries) and entries[int(place)] is None:
-            return False
-    return True
+def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
+    """Return the driver calls that could have printed this: each type, each interleave layout.
 
-
-def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
-    """Return the driver calls that could have printed this: each type, each interleave layout."""
+    In place of other arguments that are not shown there is 0, which nobody reads.
+    """
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -198,59 +215,64 @@ def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
         layout = 0  # it always passes none, and the lines behind the box were not pasted
     layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
+    call = _call(read)
     for data_type, layout in itertools.product(types, layouts):
-        given = {**read.implied, "interleave": layout, "tensor_data_type": int(data_type)}
-        yield _filled(read, given)
+        world = {**call, "tensor_data_type": int(data_type), "interleave": layout}
+        yield read_driver_call(read.kind, world, target)
 
 
-def _violations(kind: Any, call: dict[str, Any], target: Target) -> list[Violation]:
-    """Return what is broken; an enum's number that is no member does not hide the rest."""
-    found = find_violations(read_driver_call(kind, call, target))
-    unreadable = [v for v in found if v.rule == "ARGUMENT"]
-    named = _HARMLESS.keys() & {v.argument for v in unreadable}
-    harmless = {name: _HARMLESS[name] for name in named if call[name] != _HARMLESS[name]}
-    if not harmless:
-        return list(found)
-    return unreadable + _violations(kind, {**call, **harmless}, target)
-
-
-def _filled(read: PrintedArguments, given: Mapping[str, int]) -> dict[str, Any]:
-    """Return the arguments of a call, with harmless values for those that are not shown."""
+def _call(read: PrintedArguments) -> dict[str, Any]:
+    """Return the arguments of the driver's call, with lists as long as the rank asks."""
     strides = () if read.global_strides is None else (0, *read.global_strides)
-    lengths = [len(shown or ()) for shown in (strides, read.global_dim, read.box_dim)]
-    rank = (max(lengths) or (1 if read.kind == "tiled" else 3)) if read.rank is None else read.rank
+    rank = read.rank
+    if rank is None:
+        rank = max(len(shown or ()) for shown in (strides, read.global_dim, read.box_dim))
     count = min(max(rank, 0), 16)
-    data_type = given["tensor_data_type"]
-    row = DATA_TYPES[data_type] if 0 <= data_type < len(DATA_TYPES) else None
-    unit = 128 if row is None or row.is_packed else INNER_BYTES * 8 // row.element_bits
-    step = given.get("element_strides", MAX_ELEM_STRIDE)  # the largest: it makes a box small
-    spatial = (0,) * (1 if read.kind == "im2col_wide" else max(0, count - 2))
-    lower, upper = read.pixel_box_lower_corner, read.pixel_box_upper_corner
-    call = {**_HARMLESS, "channels_per_pixel": unit, **given}
-    call |= {name: value for name, value in read.shown().items() if name in call}
-    low = _entries(lower, _entries(upper, spatial))
-    high = _entries(upper, _entries(lower, spatial))
-    return {
-        **call,
-        "tensor_rank": rank,
-        "global_dim": _entries(read.global_dim, (1,) * count),
-        "global_strides": _entries(read.global_strides, (0,) * (count - 1)),
-        "element_strides": _entries(read.element_strides, (step,) * count),
-        "box_dim": _entries(read.box_dim, (unit, *(1,) * (count - 1))[:count]),
-        "pixel_box_lower_corner": low,
-        "pixel_box_upper_corner": high,
-        "pixel_box_lower_corner_width": low[:1] and low[0],
-        "pixel_box_upper_corner_width": high[:1] and high[0],
-    }
+    spatial = 1 if read.kind == "im2col_wide" else max(0, count - 2)
+    lengths = {"global_strides": max(0, count - 1), **dict.fromkeys(CORNERS, spatial)}
+    call: dict[str, Any] = {"mode": 0, "tensor_rank": rank}
+    for name in arguments_of(read.kind):
+        value = getattr(read, name)
+        if name in ARRAYS:
+            count_of = lengths.get(name, count)
+            every = read.implied.get(name, 0)  # such as a step of 1 along every dimension
+            entries = [every if entry is None else entry for entry in value or ()]
+            call[name] = (*entries, *[every] * (count_of - len(entries)))
+        else:
+            call[name] = read.implied.get(name, 0) if value is None else value
+    for corner in CORNERS:
+        call[f"{corner}_width"] = next(iter(call.get(corner, ())), 0)
+    return call
 
 
-def _entries(shown: Entries | None, harmless: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the entries that are shown, and harmless ones for the rest."""
-    pairs = itertools.zip_longest(shown or (), harmless)
-    return tuple((h or 0) if s is None else s for s, h in pairs)
+def _violations(request: Request, unread: set[str]) -> Iterator[Violation]:
+    """Return what is broken; an enum's number that is no member is one more that is not read."""
+    yield from request.unreadable
+    unread = unread | {v.argument.removeprefix("tensor_") for v in request.unreadable}
+    skipped = frozenset(rule.id for rule in RULES if _reads(rule, unread))
+    asked = dataclasses.replace(request, unreadable=(), allowed=skipped)
+    for fault, violation in zip(faults_of(asked), find_violations(asked), strict=True):
+        if not _reads(fault.rule, unread, *fault.entry):
+            yield violation
+
+
+def _reads(rule: Rule, unread: set[str], *entry: int) -> bool:
+    """Return whether a rule reads what is not shown; with `each`, of one entry."""
+    for name in _READS[rule.id]:
+        if name in unread or name.partition("[")[0] in unread:
+            return True
+        entries = [f"{name}[{e - (name == 'global_strides')}]" for e in entry]
+        if not rule.each:
+            entries = [other for other in unread if other.startswith(f"{name}[")]
+        if not unread.isdisjoint(entries):
+            return True
+    return False
 
 
 # -- words ----------------------------------------------------------------------------------------
+
+
+_ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
 def _explained(violation: Violation, read: PrintedArguments) -> Violation:
@@ -288,23 +310,6 @@ def _overflow(stride: int | None) -> str:
             came = "a negative stride, as a 32-bit product that overflowed gives it"
             return f"2^{bits} - {less}: {came}"
     return ""
-
-
-def _advice(read: PrintedArguments) -> tuple[Advice, ...]:
-    if read.global_address != 0:
-        return ()
-    return (
-        Advice(
-            rule="ADDRESS_NULL",
-            argument="global_address",
-            found="global_address is 0",
-            limit="drivers of 2023 refuse it, and a copy through such a map faults; today's driver "
-            "encodes it",
-            fix="make no map of an empty tensor, or of an operand that the kernel does not have "
-            "(a void C)",
-            source="measured, H200, driver 580.159.04; NVIDIA/cutlass#947",
-        ),
-    )
 
 
 # -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
