@@ -9,7 +9,7 @@ answer that changes arguments alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
@@ -17,6 +17,7 @@ from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.parse import changed
 from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.unread import reads
 from tma_dlpack.checks.ways import Tries
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.errors import Rule, Violation
@@ -59,6 +60,8 @@ def faults_of(request: Request) -> list[Fault]:
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
+    if request.unread:
+        rows &= ~_unread_rows(request.unread)
     failed = judge(request.facts, rows & ~mask_of(request.allowed))
     return _reported(request, failed) if failed else []
 
@@ -76,6 +79,8 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
             continue
         if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
+        if request.unread and reads(rule, request.unread, entry):
+            continue
         nth = -entry if rule.outermost_first else entry
         fault = Fault(rule, request, () if entry < 0 else (entry,))
         found.append((rule.step, nth, row, fault))
@@ -90,6 +95,11 @@ def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
         for number, rule in enumerate(RULES)
         if kind in rule.kinds and rules in rule.sets and not (rule.make_only and is_driver_call)
     )
+
+
+@lru_cache(maxsize=256)
+def _unread_rows(unread: frozenset[str]) -> int:
+    return sum(1 << number for number, rule in enumerate(RULES) if reads(rule, unread))
 
 
 @cache
@@ -292,7 +302,7 @@ def _text(request: Request, answer: Answer) -> str:
     """Return the words of an answer, with the tile that a kernel then has to expect."""
     old, new = request.arguments, answer.request.arguments
     is_whole = not answer.left and not answer.is_other_tensor and not request.unreadable
-    if not is_whole or answer.is_guess or not request.type_is_known:
+    if not is_whole or answer.is_guess or not request.type_is_known or request.unread:
         return answer.text
     return answer.text + words.other_tile(
         old, new, lambda: tx_bytes(answer.request.encode_arguments())

@@ -102,6 +102,9 @@ class Request:
         Arguments that could not be read.
     proposals : mapping
         What `Report.fixed` puts in their place, by argument.
+    unread : frozenset of str
+        Of a printed call, the arguments, and entries such as ``"box_dim[0]"``, that are not known;
+        rules that read them are skipped.
     """
 
     arguments: EncodeArguments
@@ -121,6 +124,7 @@ class Request:
     type_is_known: bool = True
     unreadable: tuple[Violation, ...] = ()
     proposals: Mapping[str, Any] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
     @lazy
     def facts(self) -> Any:

@@ -15,12 +15,10 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from tma_dlpack.checks import RULES
 from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
 from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report, faults_of, find_violations
+from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.debug.explain.words import ARRAYS, Entries
 from tma_dlpack.dlpack import Layout, TensorView
@@ -35,7 +33,7 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
@@ -141,33 +139,6 @@ def _text(name: str, value: object) -> str:
 
 # -- the verdict ----------------------------------------------------------------------------------
 
-#: The driver's arguments that columns of the struct are from, where `STRUCT` names none or others;
-#: x[0] is one entry.
-_COLUMNS: Final = {
-    "rank": "rank",
-    "address": "global_address",
-    "row_bits": "global_dim[0]",
-    "global_dim": "global_dim",
-    "stride_bits": "global_strides",
-    "inside_bits": "global_dim global_strides",
-    "inner_box": "box_dim[0] channels_per_pixel",
-    "inner_box_bits": "box_dim[0] channels_per_pixel data_type",
-    "box_bits": "box_dim channels_per_pixel pixels_per_column data_type",
-    "floor_box_bits": "box_dim element_strides data_type",
-    "span_values": "",  # of split_inner, which no call of the driver has
-}
-_NAMES: Final = {**OF_DRIVER, "data_type": "data_type"}
-#: What each rule reads, in the names of `PrintedArguments`.
-_READS: Final = {
-    rule.id: {
-        _NAMES.get(name, name)
-        for column, _, names, _ in STRUCT
-        if re.search(rf"\b{column}\b", str(rule.holds))
-        for name in _COLUMNS.get(column, names).split()
-    }
-    for rule in RULES
-}
-
 
 @lru_cache(maxsize=4096)
 def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
@@ -178,10 +149,12 @@ def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Re
     words. `how` has what makes two equal ones differ: their printer, what it implies, what is
     inferred.
     """
-    unread = {*read.missing()} - {"data_type", "interleave"}
+    unread = frozenset(read.missing()) - {"data_type", "interleave"}
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):
-        violations = [*_violations(request, unread)]
+        wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}  # no such member
+        asked = dataclasses.replace(request, unreadable=(), unread=unread | wrong)
+        violations = request.unreadable + find_violations(asked)
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
@@ -243,30 +216,6 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
     for corner in CORNERS:
         call[f"{corner}_width"] = next(iter(call.get(corner, ())), 0)
     return call
-
-
-def _violations(request: Request, unread: set[str]) -> Iterator[Violation]:
-    """Return what is broken; an enum's number that is no member is one more that is not read."""
-    yield from request.unreadable
-    unread = unread | {v.argument.removeprefix("tensor_") for v in request.unreadable}
-    skipped = frozenset(rule.id for rule in RULES if _reads(rule, unread))
-    asked = dataclasses.replace(request, unreadable=(), allowed=skipped)
-    for fault, violation in zip(faults_of(asked), find_violations(asked), strict=True):
-        if not _reads(fault.rule, unread, *fault.entry):
-            yield violation
-
-
-def _reads(rule: Rule, unread: set[str], *entry: int) -> bool:
-    """Return whether a rule reads what is not shown; with `each`, of one entry."""
-    for name in _READS[rule.id]:
-        if name in unread or name.partition("[")[0] in unread:
-            return True
-        entries = [f"{name}[{e - (name == 'global_strides')}]" for e in entry]
-        if not rule.each:
-            entries = [other for other in unread if other.startswith(f"{name}[")]
-        if not unread.isdisjoint(entries):
-            return True
-    return False
 
 
 # -- words ----------------------------------------------------------------------------------------
