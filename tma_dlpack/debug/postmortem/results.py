@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from tma_dlpack.tables.coerce import counted
@@ -286,7 +287,7 @@ class PostMortem(Drawn):
             found = "no fault, and no warp that waits at an mbarrier"
         else:
             found = "no kernel was on the GPU"
-        return f"{self.path} ({self.target}): {found}"
+        return f"{PurePath(self.path).name} ({self.target}): {found}"
 
     def __repr__(self) -> str:
         return f"<PostMortem: {self.head()}>"
