@@ -63,9 +63,10 @@ typedef struct MapStorage {
   uint64_t address;
   Call call;
   uint8_t has_call, has_bytes, launchable;
-  unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
-} MapStorage;
+  _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
+} MapStorage; /* objects begin at multiples of 16, and so does `room`: it holds 128 aligned bytes */
 
+TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
 /* The map's 128 bytes, at the first multiple of 128 inside the object; Python objects never move. */
