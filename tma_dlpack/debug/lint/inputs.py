@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 96 << 20
 _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 #: The first bytes of ELF files, fat binaries, and archives.

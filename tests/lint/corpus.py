@@ -1,0 +1,47 @@
+"""Lint every file of PTX in a folder, and print a table: python tests/lint/corpus.py FOLDER.
+
+The folder is whoever's who runs this: PTX made of public kernels, which stay out of the repository.
+A kernel counts if it has bulk copies; one finding of several kernels is one line.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import tma_dlpack as tma
+from tma_dlpack.debug.lint import ptx
+
+
+def has_bulk_copies(function: ptx.Function) -> bool:
+    return any(code.opcode.startswith(("cp.async.bulk", "cp.reduce")) for code in function.code)
+
+
+def main(folder: Path) -> None:
+    total: Counter[str] = Counter()
+    print("| file | MB | s | kernels with TMA | errors | warnings |\n|---|---|---|---|---|---|")
+    for path in sorted(folder.glob("*.ptx")):
+        functions = ptx.parse(path.read_text("utf-8", "replace")).functions
+        kernels = sum(function.is_entry and has_bulk_copies(function) for function in functions)
+        begun = time.perf_counter()
+        report = tma.lint(path)
+        seconds = time.perf_counter() - begun
+        found = {"error": Counter[str](), "warning": Counter[str]()}
+        for finding in report.findings:
+            found[finding.severity][finding.rule] += 1
+        words = [
+            ", ".join(f"{rule} {count}" for rule, count in sorted(rules.items())) or "-"
+            for rules in found.values()
+        ]
+        size = path.stat().st_size / 1e6
+        print(f"| {path.stem} | {size:.1f} | {seconds:.2f} | {kernels} | {words[0]} | {words[1]} |")
+        total.update({"files": 1, "kernels": kernels, "errors": len(found["error"])})
+        for note in report.notes:
+            print(f"| | | | | {note[:80]} | |")
+    print(f"\n{total['kernels']} kernels in {total['files']} files")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
