@@ -501,3 +501,16 @@ def test_the_map_of_a_host_tensor_has_no_pointer_to_pass():
     tensor_map = tma.make_tma_descriptor(np.zeros((16, 32), np.float32), (16, 32))
     with pytest.raises(tma.TmaUnsupportedError, match="not launchable"):
         _ = tensor_map.ptr
+
+
+@needs_nvcc
+def test_rows_are_gathered_by_maps_of_rank_2_alone(tmp_path):
+    statements = [
+        "load_gather4(out, three, &full, 0, 1, 2, 3, 4);",
+        "load_gather4(out, map, &full, 0, 1, 2, 3, 4.0);",
+        "store_scatter4(map, out, 0, 1, 2, 3, 4ll);",
+    ]
+    option = "-gencode=arch=compute_100a,code=sm_100a"
+    rank, *coordinates = refused(statements, tmp_path, option)
+    assert "rows are gathered by a map of rank 2" in rank
+    assert all("an integer of at most 32 bits" in said for said in coordinates)

@@ -15,8 +15,8 @@
 // Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
 // host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
 //
-// Two lines under each verb say: PTX | who calls it | targets, sm_90 is also every later one | since which
-// release | what it costs in SASS; and an example. The reference's page is printed from them.
+// Two lines under each verb say: PTX | who calls it | targets, sm_90 is also every later one | since
+// which release | what it costs in SASS; and an example. The reference's page is printed from them.
 
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
@@ -139,8 +139,9 @@ CUtensorMap tensor_map(const Tensor& tensor)
 
 // Before a function that this target lacks: a call says why, and does not compile.
 #define TMA_DLPACK_LACKS(REASON) [[deprecated(REASON)]] TMA_DLPACK_EITHER
-#define TMA_DLPACK_NEEDS_WGMMA \
-  "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and tcgen05_mn_major_descriptor() are for tcgen05.mma"
+#define TMA_DLPACK_NEEDS_WGMMA                                                                    \
+  "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and "                 \
+  "tcgen05_mn_major_descriptor() are for tcgen05.mma"
 
 #ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
 #define TMA_DLPACK_SWIZZLE
@@ -342,7 +343,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #define TMA_DLPACK_LACKS_VERB(VERB, REASON) \
   template <class... Given>                 \
   [[deprecated(REASON)]] __device__ void VERB(Given...) = delete;
-#define TMA_DLPACK_NEEDS_SUFFIX "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
+#define TMA_DLPACK_NEEDS_SUFFIX \
+  "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
 #define TMA_DLPACK_NEEDS_SM100 "this target lacks it: compile for sm_100 or later"
 #define TMA_DLPACK_NEEDS_PAIRS "this target lacks it: compile for sm_100a, 100f, 103a or 110a"
 #define TMA_DLPACK_NEEDS_SM107 "this target lacks it: compile for sm_107a with CUDA 13.4 or later"
@@ -458,7 +460,7 @@ __device__ inline unsigned shared_address(const void* smem)
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
 
-// With TMA_DLPACK_CHECK the verbs from here on to the tensor core's are those of tma_dlpack_check.h, which
+// With TMA_DLPACK_CHECK the verbs from here on to the registers' are those of tma_dlpack_check.h, which
 // call these.
 #if TMA_DLPACK_CHECK
 namespace unchecked
@@ -597,9 +599,9 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
 }
 
 // The same as wait() for one case: threads of another block wrote memory with ordinary stores and then
-// called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought, though
-// another block issued it, nor for stages that another block frees: there wait() is right, and a turn of
-// this costs a CCTL.IVALL, which empties the L1 cache.
+// called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought,
+// though another block issued it, nor for stages that another block frees: there wait() is right, and a
+// turn of this costs a CCTL.IVALL, which empties the L1 cache.
 //   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL a turn
 //   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
@@ -789,6 +791,12 @@ template <class M>
 inline constexpr unsigned rank_of = 0;  // not known
 template <unsigned rank>
 inline constexpr unsigned rank_of<RankedMap<rank>> = rank;
+
+template <class M>
+__device__ inline void require_rows()
+{
+  static_assert(rank_of<M> == 0 || rank_of<M> == 2, "rows are gathered by a map of rank 2");
+}
 
 enum class Mode
 {
@@ -1081,6 +1089,7 @@ template <class M>
 __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, Coordinate column,
                                     Coordinate row0, Coordinate row1, Coordinate row2, Coordinate row3)
 {
+  detail::require_rows<M>();
   asm volatile("cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4"
                ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(
                  shared_address(smem)),
@@ -1130,6 +1139,7 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
                                               Coordinate row0, Coordinate row1, Coordinate row2,
                                               Coordinate row3)
 {
+  detail::require_rows<M>();
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4"
                ".mbarrier::complete_tx::bytes.multicast::cluster"
                " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(smem)),
@@ -1179,6 +1189,7 @@ __device__ inline void store_scatter4(const M& map, const void* smem, Coordinate
                                       Coordinate row0, Coordinate row1, Coordinate row2,
                                       Coordinate row3)
 {
+  detail::require_rows<M>();
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group"
                " [%1, {%2, %3, %4, %5, %6}], [%0];" ::"r"(shared_address(smem)),
                "l"(&map), "r"(column.value), "r"(row0.value), "r"(row1.value), "r"(row2.value),
@@ -1463,8 +1474,8 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 // ---- a ring of stages ----
 
 // Which stage of a ring comes next, and the parity to wait for: of the full barriers for who reads the
-// stages; of the empty ones for the producer(), whose first round finds every stage empty. The barriers are
-// the kernel's own, two for each stage, in shared memory.
+// stages; of the empty ones for the producer(), whose first round finds every stage empty. The barriers
+// are the kernel's own, two for each stage, in shared memory.
 //   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
 //   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
 template <unsigned stages>
@@ -1503,8 +1514,7 @@ namespace tma_dlpack
 // ---- registers ----
 
 // Registers of each thread from here on: a warpgroup that only copies gives some back, one that
-// multiplies takes them. All 128 threads of the warpgroup. The kernel needs __launch_bounds__(threads, 1).
-// Targets with the suffix a or f.
+// multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
 //   setmaxnreg.dec | all 128 threads of a warpgroup | suffix a or f | 0.2 | USETMAXREG
 //   e.g. give_registers<40>();
 #if TMA_DLPACK_HAS_SUFFIX

@@ -803,7 +803,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   __device__ inline void load##SUFFIX(void* smem, detail::MapAt map, detail::BarrierAt barrier,       \
                                       Given... given)                                                 \
   {                                                                                                   \
-    const detail::Copy at = detail::start(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                  \
     const unsigned tx_bytes =                                                                         \
       detail::check_copy<false>(map, "load" #SUFFIX, smem, at.rank, IM2COL, at.c);                    \
     detail::count_load(barrier, "load" #SUFFIX, tx_bytes);                                            \
@@ -815,7 +815,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
                                                   detail::BarrierAt barrier,                          \
                                                   unsigned short block_mask, Given... given)          \
   {                                                                                                   \
-    const detail::Copy at = detail::start(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                  \
     const unsigned tx_bytes =                                                                         \
       detail::check_copy<false>(map, "load" #SUFFIX "_multicast", smem, at.rank, IM2COL, at.c);       \
     detail::count_multicast(barrier, "load" #SUFFIX "_multicast", block_mask, tx_bytes);              \
@@ -825,7 +825,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   template <class... Given>                                                                           \
   __device__ inline void store##SUFFIX(detail::MapAt map, const void* smem, Given... given)           \
   {                                                                                                   \
-    const detail::Copy at = detail::start(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                  \
     detail::check_copy<true>(map, "store" #SUFFIX, smem, at.rank, IM2COL, at.c);                      \
     unchecked::store##SUFFIX(*map.it, smem, given...);                                                \
   }                                                                                                   \
@@ -833,7 +833,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   template <Reduction op, class... Given>                                                             \
   __device__ inline void reduce##SUFFIX(detail::MapAt map, const void* smem, Given... given)          \
   {                                                                                                   \
-    const detail::Copy at = detail::start(given...);                                                                 \
+    const detail::Copy at = detail::start(given...);                                                  \
     detail::check_copy<true>(map, "reduce" #SUFFIX, smem, at.rank, IM2COL, at.c);                     \
     detail::check_reduction<op>(map, "reduce" #SUFFIX);                                               \
     unchecked::reduce##SUFFIX<op>(*map.it, smem, given...);                                           \
@@ -945,8 +945,8 @@ class PipelineState
   {
     const struct { const char* file; int line; } at{file, line};
     TMA_DLPACK_REQUIRE(is_used, at, "advance", "stage %u, phase %u was advanced past without a use",
-                       "call advance() once for each stage, or pass the number that others take", state.stage(),
-                       state.phase());
+                       "call advance() once for each stage, or pass the number that others take",
+                       state.stage(), state.phase());
     is_used = false;
   }
 
