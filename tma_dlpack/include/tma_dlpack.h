@@ -243,7 +243,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
          detail::layout_bits(swizzle);
 }
 
-// The same of a K-major tile of so many rows that lies as [columns of one span][rows][span]: boxes of
+// matrix_descriptor() of a K-major tile of so many rows that lies as [columns of one span][rows][span]: boxes of
 // (rows, one span) next to each other, or the one box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
@@ -253,7 +253,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle);
 }
 
-// The same of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
+// matrix_descriptor() of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
 // span][rows][span] too.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
@@ -282,7 +282,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle) | detail::TCGEN05;
 }
 
-// The same of an MN-major tile, of elements of 8 or 16 bits. Documented, not run.
+// The 64 bits by which tcgen05.mma finds an MN-major tile of elements of 8 or 16 bits: laid out as for
+// mn_major_descriptor(), and aligned to 8 spans. Documented, not run.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -302,7 +303,7 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// The same of an MN-major tile: a step is 16 rows of 16-bit elements, 32 of 8-bit ones.
+// From the start of an MN-major tile to its K step: a step is 16 rows of 16-bit elements, 32 of 8-bit ones.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
@@ -531,8 +532,8 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
                : "memory");
 }
 
-// The same for a tile that wgmma or a store has read, and that may be loaded again: nothing written is
-// made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast (H200).
+// arrive_remote() for a tile that wgmma or a store has read, and that may be loaded again: nothing written
+// is made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast (H200).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_rank)
@@ -560,7 +561,7 @@ __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
-// The same without waiting at all.
+// Whether the phase of this parity is complete, without waiting at all.
 //   mbarrier.test_wait.parity | any thread | sm_90 | 0.4 | SYNCS.PHASECHK
 //   e.g. if (test_wait(&full, 0)) ...
 __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
@@ -598,7 +599,7 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
   return false;
 }
 
-// The same as wait() for one case: threads of another block wrote memory with ordinary stores and then
+// wait() for one case: threads of another block wrote memory with ordinary stores and then
 // called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought,
 // though another block issued it, nor for stages that another block frees: there wait() is right, and a
 // turn of this costs a CCTL.IVALL, which empties the L1 cache.
@@ -715,7 +716,7 @@ __device__ inline void cluster_wait()
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// Both: after init() and before a block of the cluster exits whose memory others still write.
+// cluster_arrive() and cluster_wait(): after init() and before a block of the cluster exits whose memory others still write.
 //   barrier.cluster.arrive, .wait | every thread of the cluster | sm_90 | 0.2 | both
 //   e.g. init(&full); cluster_sync();
 __device__ inline void cluster_sync()
@@ -1061,7 +1062,7 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
                                                         coords...);
 }
 
-// The same into every block of the cluster whose bit in block_mask is set.
+// load_im2col() into every block of the cluster whose bit in block_mask is set.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M, class... Coords>
@@ -1169,7 +1170,7 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
                                                      coords...);
 }
 
-// The same into every block of the cluster whose bit in block_mask is set: each pair's block of even rank
+// load_cta_group2() into every block of the cluster whose bit in block_mask is set: each pair's block of even rank
 // counts the bytes of both.
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
@@ -1526,7 +1527,7 @@ __device__ inline void give_registers()
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// The other way: more registers, which others gave.
+// More registers of each thread from here on, which other warpgroups gave.
 //   setmaxnreg.inc | all 128 threads of a warpgroup | suffix a or f | 0.4 | USETMAXREG
 //   e.g. take_registers<232>();
 template <unsigned registers>
