@@ -243,8 +243,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
          detail::layout_bits(swizzle);
 }
 
-// matrix_descriptor() of a K-major tile of so many rows that lies as [columns of one span][rows][span]: boxes of
-// (rows, one span) next to each other, or the one box of split_inner.
+// matrix_descriptor() of a K-major tile of so many rows that lies as [columns of one span][rows][span]:
+// boxes of (rows, one span) next to each other, or the one box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -303,7 +303,8 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// From the start of an MN-major tile to its K step: a step is 16 rows of 16-bit elements, 32 of 8-bit ones.
+// From the start of an MN-major tile to its K step: a step is 16 rows of 16-bit elements, 32 of 8-bit
+// ones.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
@@ -532,8 +533,9 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
                : "memory");
 }
 
-// arrive_remote() for a tile that wgmma or a store has read, and that may be loaded again: nothing written
-// is made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast (H200).
+// arrive_remote() for a tile that wgmma or a store has read, and that may be loaded again: nothing
+// written is made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast
+// (H200).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_rank)
@@ -716,7 +718,8 @@ __device__ inline void cluster_wait()
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// cluster_arrive() and cluster_wait(): after init() and before a block of the cluster exits whose memory others still write.
+// cluster_arrive() and cluster_wait(): after init() and before a block of the cluster exits whose
+// memory others still write.
 //   barrier.cluster.arrive, .wait | every thread of the cluster | sm_90 | 0.2 | both
 //   e.g. init(&full); cluster_sync();
 __device__ inline void cluster_sync()
@@ -1170,8 +1173,8 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
                                                      coords...);
 }
 
-// load_cta_group2() into every block of the cluster whose bit in block_mask is set: each pair's block of even rank
-// counts the bytes of both.
+// load_cta_group2() into every block of the cluster whose bit in block_mask is set: each pair's block
+// of even rank counts the bytes of both.
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>

@@ -257,7 +257,8 @@ ends at shared | ask for more dynamic shared memory at the launch, or take a sma
     stages
 bytes are expected; | expect the bytes in several phases, or on several barriers
 parity is | flip the parity after each wait, and begin with 0
-expect.*loads | arrive_expect_tx() the sum of all loads' bytes, before them: each brings the map's tx_bytes
+expect.*loads | arrive_expect_tx() the sum of all loads' bytes, before them: each brings the map's
+    tx_bytes
 arrival | init() the barrier for as many arrivals as come in a phase
 cluster has | name only blocks of the cluster: a bit of the mask, or a rank below its size
 element type | use an operation that this element type has
