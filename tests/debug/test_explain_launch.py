@@ -188,7 +188,10 @@ def checks_of_the_header() -> list[str]:
     return [line for line in found if "; " in line]
 
 
-ACTIONS = "align arrive_expect_tx ask begin call copy declare expect flip init make name pass publish step use"
+ACTIONS = (
+    "align arrive_expect_tx ask begin call copy declare expect flip init make name pass publish "
+    "step use"
+)
 
 
 @pytest.mark.parametrize("what", checks_of_the_header())
