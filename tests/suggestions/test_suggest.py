@@ -363,7 +363,7 @@ def test_a_permuted_view_of_fewer_rows_than_the_tile_allows_both():
         ({"allow": ("BOX_IN_SHAPE",)}, {"allow": ("BOX_IN_SHAPE", "STRIDE_UNIQUE")}),
         ({"rules": "libcu++", "allow": ()}, PERMUTED),
     ],
-    ids=str,
+    ids=["driver", "a string", "a list", "an iterator", "another", "none"],
 )
 def test_rules_and_allow_are_part_of_the_suggestion(given, kept):
     x = Q.transpose(0, 2, 1, 3)
