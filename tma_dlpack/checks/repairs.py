@@ -126,6 +126,7 @@ class Answer(NamedTuple):
     request: Request
     left: list[Fault]  # what it still breaks
     is_guess: bool = False
+    is_alone: bool = True  # of one step
 
 
 def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
@@ -147,8 +148,7 @@ def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
     if found:
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if {f.rule.id for f in a.left} <= least]
-    whole = None if unfinished is None else _continued(unfinished, known)
-    return [] if whole is None else [whole]
+    return [] if unfinished is None else [_continued(unfinished, known)]
 
 
 def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
@@ -185,22 +185,27 @@ def _is_same(one: Fault, other: Fault) -> bool:
     return one.argument == other.argument and entries[0] == entries[1]
 
 
-def _continued(answer: Answer, known: Collection[Key]) -> Answer | None:
-    """Mend what a way breaks anew; None if that takes too long, or nothing does."""
-    texts, change, is_other = [answer.text], dict(answer.change), answer.is_other_tensor
+def _continued(answer: Answer, known: Collection[Key]) -> Answer:
+    """Mend what a way breaks anew, or if that takes too many steps name it."""
+    first, texts, change, is_other = answer, [answer.text], dict(answer.change), False
     for _ in range(MAX_STEPS):
+        is_other |= answer.is_other_tensor
         if _breaks_only(answer, known):
             text = ", and ".join(texts)
-            return Answer(text, change, is_other, answer.request, answer.left)
+            return Answer(text, change, is_other, answer.request, answer.left, is_alone=False)
         new = next(f for f in answer.left if f.key not in known)
         tried = (_first(new, tries, known) for tries in new.alternatives())
         step = next((a for a in tried if a is not None and not a.is_guess), None)
         if step is None:
-            return None
-        answer, is_other = step, is_other or step.is_other_tensor
-        texts.append(step.text)
+            break
+        answer = step
+        names = [name for name in step.change if f"{name}=" not in step.text]
+        values = " and ".join(f"{name}={step.change[name]}" for name in names)
+        texts.append(f"pass {values}" if names and not step.is_other_tensor else step.text)
         change |= step.change
-    return None
+    rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
+    text = f"{first.text}, which then breaks {' and '.join(rules)}"
+    return first._replace(text=text, is_guess=True)
 
 
 DRIVERS_RULES: Change = {"rules": "driver"}
@@ -281,7 +286,8 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
         if first := next((a for a in ways if not a.is_guess), None):
             left = {f.key for f in first.left}
             gone = [f for f in faults if f.key not in left]
-            mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
+            if first.is_alone:
+                mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
         found.append(_violation(fault, ways, lifted))
     return tuple(found)
 

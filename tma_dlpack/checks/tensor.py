@@ -394,7 +394,7 @@ def _packed_ways(r: Request) -> Iterator[Tries]:
         w._replace(text=f"{w.text}, {later}")
         for w in chain(ways.carriers(r), ways.viewed(r, 8, "pass {}"))
     )
-    yield ways.targets("sm_100", "build for sm_100 or later (target='sm_100')")
+    yield ways.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 
 
 def _carried_ways(r: Request) -> Iterator[Tries]:

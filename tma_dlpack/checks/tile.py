@@ -60,7 +60,7 @@ TILE_RULES: tuple[Rule, ...] = (
         libcudacxx="__check_device",
         ways=lambda r: [
             *_swizzle_ways(r),
-            ways.targets("sm_100", "make the map for sm_100 or later: target='sm_100'"),
+            ways.targets("sm_100", "make the map for sm_100 or later: target='sm_100'", True),
         ],
     ),
     # 7. interleave and swizzle
@@ -326,8 +326,14 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
         "needs two of them",
-        fix="merge dimensions of a contiguous tensor with x.reshape(...), or pass a tensor of rows",
-        ways=lambda r: [ways.merged(r, MAX_RANK - 2), ways.indexed(r, MAX_RANK - 2)],
+        fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
+        ways=lambda r: [
+            ways.merged(r, MAX_RANK - 2),
+            ways.indexed(r, MAX_RANK - 2),
+            [Way("omit ragged: the tensor has no rows", {"ragged": None}, is_guess=True)]
+            if r.rank == 1
+            else (),
+        ],
     ),
     _row(
         id="RAGGED_DIM",

@@ -127,7 +127,7 @@ def shrunk_boxes(r: Request) -> Iterator[Way]:
     strides, rounded down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
-    steps = [*r.arguments.element_strides]
+    steps = [*r.arguments.element_strides, *[1] * len(box)][: len(box)]
     if r.facts.ignores_inner_step:
         steps[:1] = [1]
     for i in (*sorted(range(1, len(box)), key=lambda d: -box[d]), 0):
@@ -135,12 +135,15 @@ def shrunk_boxes(r: Request) -> Iterator[Way]:
         for limit_bytes, by in ((r.target.max_smem_bytes, [1] * len(box)), (MAX_BOX_BYTES, steps)):
             pairs = enumerate(zip(box, by, strict=False))
             others = math.prod(n // max(1, step) for d, (n, step) in pairs if d != i)
-            fits = 8 * limit_bytes // (bits * others) * by[i] + by[i] - 1 if others else 0
+            step = max(1, by[i])
+            fits = 8 * limit_bytes // (bits * others) * step + step - 1 if others else 0
             fitting.add(min(box[i] - 1, fits) // unit * unit)
         for n in sorted(fitting - {0}, reverse=True):
-            name = words.entry(r, "box_sizes", i)
-            text = f"shrink {name} from {box[i]} to {n}, and copy in several steps"
-            yield Way(text, {"box_sizes": with_entry(tuple(box), i, n)})
+            change = {"box_sizes": with_entry(tuple(box), i, n)}
+            what = f"shrink {words.entry(r, 'box_sizes', i)} from {box[i]} to {n}"
+            if tuple(box) != r.arguments.box_dim:
+                what = f"use {words.argument(r, 'box_sizes')}={change['box_sizes']}"
+            yield Way(f"{what}, and copy in several steps", change)
         box[i] = 1
 
 
@@ -216,9 +219,9 @@ def _is_packed(data_type: TensorMapDataType | None) -> bool:
     return data_type is not None and DATA_TYPES[data_type].is_packed
 
 
-def targets(name: str, text: str) -> Iterator[Way]:
+def targets(name: str, text: str, is_guess: bool = False) -> Iterator[Way]:
     """Yield another target."""
-    yield Way(text, {"target": name})
+    yield Way(text, {"target": name}, is_guess=is_guess)
 
 
 def counts(r: Request, name: str) -> Iterator[Way]:
@@ -415,7 +418,7 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
     assert r.view is not None
     own_bits, widest = r.view.dtype.itemsize_bits, words_of(r.view).widest_bits
     size = max(own_bits, bits)
-    if bits > widest or size % min(own_bits, bits) or own_bits % 8:
+    if own_bits == bits or bits > widest or size % min(own_bits, bits) or own_bits % 8:
         return
     wide, narrow = (bits // own_bits, 1) if bits > own_bits else (1, own_bits // bits)
     sizes = (r.view.shape[-1], *r.view.strides[:-1], r.facts.inner_box)
@@ -430,6 +433,7 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
     box = " with {}={}".format(*next(iter(change.items())))
     if r.asked_type is not None:
         change["data_type"] = None
+        box += " and without data_type"
     view = _seen(r, shape, strides, DLDataType(code, bits, 1))
     yield Way(text.format(words_of(r.view).view_as.format(dtype=name) + box), change, view)
 
