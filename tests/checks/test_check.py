@@ -290,7 +290,7 @@ IMAGES = view((2, 14, 14, 64), (2, 16))
             "tiled",
             view((8, 63), (17, 4, 1)),
             tiled((1, 32)),
-            ["PACKED_TYPE"],  # which is mended by sm_100 and padded rows
+            ["PACKED_TYPE", "STRIDE_ALIGNED"],
         ),
         (
             "tiled",
