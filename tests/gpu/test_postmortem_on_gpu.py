@@ -93,3 +93,4 @@ def test_a_live_process_is_explained_and_goes_on(programs):
         assert hanging.poll() is None
     finally:
         hanging.kill()
+        hanging.communicate()

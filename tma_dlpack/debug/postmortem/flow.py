@@ -34,7 +34,7 @@ class Flow:
         self.code = [Instruction(int(a), int(b), major) for a, b in function.code]
         self.announced: set[int | None] | None = None  # bytes, once they were looked for
         self._between: dict[tuple[int, int], set[int] | None] = {}
-        self._waits: dict[int, int | None] = {}
+        self._waits: dict[int, tuple[int, ...]] = {}
         self._writers: dict[tuple[str, int, int], int | None] = {}
 
     def __getitem__(self, place: int) -> Instruction:
@@ -109,34 +109,28 @@ class Flow:
             return None
         return (after & before) - {start, end}
 
-    @cached_property
-    def waits(self) -> list[int]:
-        """The instructions that ask a barrier for a phase."""
-        return [place for place, instruction in enumerate(self.code) if instruction.is_wait]
-
-    def wait_of(self, place: int) -> int | None:
-        """Return the wait in whose loop an instruction is; None if there is none, or several.
+    def waits_of(self, place: int) -> tuple[int, ...]:
+        """Return the waits in whose loop an instruction is; empty if there are none.
 
         The loop does nothing else: no copy, arrival, barrier of the block, store or matrix.
         """
         if place not in self._waits:
-            self._waits[place] = self._find_wait(place)
+            self._waits[place] = self._find_waits(place)
         return self._waits[place]
 
-    def _find_wait(self, place: int) -> int | None:
+    def _find_waits(self, place: int) -> tuple[int, ...]:
         if self[place].is_wait:
-            return place
-        is_wait = set(self.waits).__contains__
-        ahead = self.reach(place, stop=is_wait)
-        behind = self.reach(place, back=True, stop=is_wait)
-        if ahead is None or behind is None:
-            return None
-        found = ahead & behind & set(self.waits)
-        if len(found) != 1:
-            return None
-        wait = found.pop()
-        loop = {place} | (self.between(wait, place) or set()) | (self.between(place, wait) or set())
-        return None if any(self[i].does_work for i in loop) else wait
+            return (place,)
+        if place and self[place - 1].is_wait:  # its answer is looked at
+            return (place - 1,)
+        ahead = self.reach(place, stop=self._works)
+        behind = self.reach(place, back=True, stop=self._works)
+        if self._works(place) or ahead is None or behind is None or place not in ahead:
+            return ()
+        return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
+
+    def _works(self, place: int) -> bool:
+        return self[place].does_work
 
     def writer(self, kind: str, number: int, place: int) -> int | None:
         """Return the only instruction whose result a register holds at a place; None if several.

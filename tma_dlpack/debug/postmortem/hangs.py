@@ -304,22 +304,24 @@ class Survey:
             self.standing[kernel]["in a function that is too long to be read", ()] += 1
             return None
         place = flow.place(pc)
-        wait = flow.wait_of(place)
-        if wait is None:
+        waits = flow.waits_of(place)
+        if not waits:
             words = _standing_words(flow, place)
             self.standing[kernel][words, self.dump.lines_at(pc)[:1]] += 1
             return None
-        lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * wait)
+        lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
         registers = Registers(warp, flow, pc, lane)
-        address = registers.barrier(wait)
+        addresses = {registers.barrier(wait) for wait in waits}
+        address = addresses.pop() if len(addresses) == 1 else None
         if address is None:
             words = "waits at an mbarrier that the registers no longer name"
             self.standing[kernel][words, lines[:1]] += 1
             return None
         self.standing[kernel]["waits at an mbarrier", lines[:1]] += 1
-        token = registers.register(flow[wait].first, wait)
+        tokens = {registers.register(flow[wait].first, wait) for wait in waits}
+        token = tokens.pop() if len(tokens) == 1 else None
         parity = None if token is None else token >> 31
-        return offset_of(address), Wait(lines, parity, wait)
+        return offset_of(address), Wait(lines, parity, waits[0])
 
     def _announced(self, warp: Warp, pc: int) -> int | None:
         """Return the bytes that the code announces, if all its announcements are one constant."""

@@ -25,7 +25,9 @@ _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_global_memory,skip_local_me
 _SKIPPED_WITH_GLOBAL: Final = "skip_nonrelocated_elf_images"
 _OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
-_LOOK_SECONDS, _QUIET_SECONDS, _MOST_SECONDS = 0.05, 15.0, 300.0
+_LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
+#: Without growth, a dump is given up after so long: of a live process, and of one that has ended.
+_QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 60.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
 Reader = Callable[[Dump], PostMortem]
@@ -49,6 +51,45 @@ def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
         "CUDA_COREDUMP_PIPE": str(folder / "pipe.%p"),
         "CUDA_COREDUMP_GENERATION_FLAGS": _SKIPPED_WITH_GLOBAL if with_global else _SKIPPED,
     }
+
+
+#: What Python programs import when they begin: one that ends by an exception waits for its dump.
+#: The driver makes it in the same process, may fail the launch before it has written the file, and
+#: ends the process itself when it has [seen with torch: H100, driver 580.159.04].
+_STARTUP: Final = """
+import atexit, importlib.machinery, importlib.util, os, sys, time
+
+def wait():
+    path = os.environ["CUDA_COREDUMP_FILE"].replace("%p", str(os.getpid()))
+    asked = os.path.exists(os.path.join(os.path.dirname(path), "ASKED"))
+    begun = time.monotonic()
+    may_come = 5 if asked or hasattr(sys, "last_type") else 0
+    while time.monotonic() - begun < (SECONDS if os.path.exists(path) else may_come):
+        time.sleep(0.05)
+
+atexit.register(wait)
+here = os.path.dirname(os.path.abspath(__file__))
+others = [entry for entry in sys.path if os.path.abspath(entry) != here]
+found = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+if found is not None:
+    found.loader.exec_module(importlib.util.module_from_spec(found))
+"""
+_ASKED: Final = "asked"
+_CUT: Final = (
+    "the program ended while the driver wrote its dump: on a CUDA error, let it wait (sleep) in "
+    "place of ending; the driver ends it when the dump is whole"
+)
+
+
+def _whole_environment(folder: Path, with_global: bool) -> dict[str, str]:
+    """Return the environment of the program."""
+    startup = folder / "startup"
+    startup.mkdir()
+    text = _STARTUP.replace("ASKED", _ASKED).replace("SECONDS", f"{_MOST_SECONDS:g}")
+    (startup / "sitecustomize.py").write_text(text)
+    paths = [str(startup), *filter(None, [os.environ.get("PYTHONPATH")])]
+    found = {**os.environ, **environment(folder, with_global)}
+    return {**found, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def run(
@@ -85,9 +126,7 @@ def run(
         interrupted: list[int] = []
         with _interrupts(interrupted):
             try:
-                child = subprocess.Popen(
-                    words, env={**os.environ, **environment(folder, with_global)}
-                )
+                child = subprocess.Popen(words, env=_whole_environment(folder, with_global))
             except OSError as error:
                 missing = isinstance(error, FileNotFoundError)
                 status = _NOT_FOUND if missing else _NOT_EXECUTABLE
@@ -122,11 +161,12 @@ def _wait(
         if interrupted or (after is not None and time.monotonic() - start >= after):
             why = "Ctrl-C" if interrupted else f"no end after {after:g} seconds"
             return _dump_now(child, folder, why, interrupted)
-        if _dumps(folder):  # a fault: the program ends when the dump is whole, or is a worker's
-            _wait_for_dumps(child, folder, interrupted)
-            _end(child)
-            return ()
+        if _dumps(folder):  # a fault: the driver ends the program when the dump is whole
+            break
         time.sleep(_LOOK_SECONDS)
+    if _dumps(folder):
+        _wait_for_dumps(child, folder, interrupted)
+        _end(child)
     return ()
 
 
@@ -134,11 +174,20 @@ def _dumps(folder: Path) -> list[Path]:
     return sorted(folder.glob("core.*"))
 
 
+def _is_whole(path: Path) -> bool:
+    try:
+        Dump.open(path)
+    except TmaError:
+        return False
+    return True
+
+
 def _dump_now(
     child: subprocess.Popen[bytes], folder: Path, why: str, interrupted: list[int]
 ) -> tuple[str, ...]:
     """Ask every process for a dump, and wait until the files are whole."""
     asked = 0
+    (folder / _ASKED).touch()
     for pipe in sorted(folder.glob("pipe.*")):
         with suppress(OSError):  # its process has ended
             end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
@@ -156,19 +205,25 @@ def _dump_now(
 
 
 def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: list[int]) -> None:
-    """Wait until the program has ended, or its dumps have not grown for a while."""
+    """Wait until the driver has ended the program, or its dumps are whole, or grow no more."""
     begun = grown = shown = time.monotonic()
     size = -1
-    while child.poll() is None and not interrupted:
+    while not interrupted:
         now = time.monotonic()
         total = sum(path.stat().st_size for path in _dumps(folder))
         if total != size:
             size, grown = total, now
+        has_ended, quiet = child.poll() is not None, now - grown
+        if has_ended or quiet > _SETTLED_SECONDS:
+            dumps = _dumps(folder)
+            is_whole = bool(dumps) and all(map(_is_whole, dumps))
+            if is_whole or (has_ended and (not dumps or quiet > _ENDED_SECONDS)):
+                return
+        if quiet > _QUIET_SECONDS or now - begun > _MOST_SECONDS:
+            return
         if now - shown > 2:
             _say(f"{size / 1e6:.1f} MB written")
             shown = now
-        if now - grown > _QUIET_SECONDS or now - begun > _MOST_SECONDS:
-            return
         time.sleep(_LOOK_SECONDS)
 
 
@@ -195,6 +250,8 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
             found.append(replace(read(Dump.open(kept)), path=kept.name))
         except TmaError as error:
             notes.append(str(error).partition("\n")[0])
+            if "cut off" in notes[-1]:
+                notes.append(_CUT)
     return merged(found), notes
 
 
