@@ -23,7 +23,7 @@ EXPECTED = {
     "proxy_fence_wrong": ("PROXY_FENCE", "error"),
     "proxy_fence_matrix_wrong": ("PROXY_FENCE", "error"),
     "proxy_fence_flag_wrong": ("PROXY_FENCE", "warning"),
-    "proxy_fence_read_wrong": ("PROXY_FENCE", "warning"),
+    "proxy_fence_read_wrong": ("PROXY_FENCE", "error"),
     "bulk_wait_commit_wrong": ("BULK_WAIT", "warning"),
     "bulk_wait_end_wrong": ("BULK_WAIT", "warning"),
     "bulk_wait_again_wrong": ("BULK_WAIT", "error"),

@@ -303,9 +303,9 @@ _WRONG = {
     ("replace", "map_use"): ("open", "released"),
     ("publish", "map_use"): ("open",),
 }
-#: Pairs that are warnings at most. The PTX ISA asks for the fence, which public code often lacks; a
-#: block that ends with a store in flight keeps its memory (H100: 0 of 8,448 tiles wrong).
-_AT_MOST_WARNED = {("write", "load"), ("read", "load"), ("store", "end")}
+#: Pairs that are warnings at most. Writes before a load were not seen to win; a block that ends
+#: with a store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py).
+_AT_MOST_WARNED = {("write", "load"), ("store", "end")}
 
 
 def _judged(
