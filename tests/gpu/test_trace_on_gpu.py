@@ -117,7 +117,7 @@ os.kill(os.getpid(), 9)
 
 def test_a_program_that_is_killed_loses_nothing(torch, tmp_path):
     record = tmp_path / "t.json"
-    command = [sys.executable, "-m", "tma_dlpack", "trace", "--json", record, "--"]
+    command = [sys.executable, "-m", "tma_dlpack", "trace", "--json", "-o", record, "--"]
     done = subprocess.run([*command, sys.executable, "-c", KILLED], capture_output=True, text=True)
     assert done.returncode == 137
     (made,) = tma.Trace.from_json(Path(record).read_text()).maps
