@@ -79,6 +79,7 @@ TOOLS = dict(re.findall(r"^\| \[`(\w+)`\]\(.*\| `([^`|]+)` \|$", README, flags=r
         "check --shape 128,64 --dtype float16 --box 16,6",
         "suggest --shape 4096,4096 --dtype bfloat16 --tile 128,64",
         "explain error 715",
+        f"postmortem {ROOT / 'tests/cli/examples/dead.core'}",
         f"lint {ROOT / 'tests/cli/examples/kernel.ptx'}",
     ],
 )
@@ -97,7 +98,16 @@ def test_the_tools_that_need_a_gpu_print_the_lines_that_the_table_shows():
 def test_every_tool_of_the_table_is_a_command():
     listed = set(re.findall(r"^\| \[`(\w+)`\]", README, flags=re.MULTILINE))
     assert listed <= set(commands())
-    assert {"check", "suggest", "explore", "explain", "trace", "lint", "verify"} <= listed
+    assert {
+        "check",
+        "suggest",
+        "explore",
+        "explain",
+        "trace",
+        "postmortem",
+        "lint",
+        "verify",
+    } <= listed
 
 
 def test_the_speeds_are_those_of_the_guide_rounded():

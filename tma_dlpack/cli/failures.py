@@ -30,7 +30,7 @@ from tma_dlpack.cli.table import (
             "the file that holds the output of the program, its whole log, or a line of a checked "
             "build; or a symptom in words (error 715, my kernel hangs); - for standard input",
             nargs="+",
-            metavar="FILE|WORDS|-",
+            metavar="FILE|-|WORDS",
         ),
         common.target("the GPU that the map is for:"),
     ),

@@ -116,21 +116,27 @@ def help_of(command: Command) -> str:
     return _parser(command).format_help()
 
 
+#: How a usage shows a word that may be omitted or repeated, by argparse's `nargs`.
+_NUMBER = {"?": "[{}]", "*": "[{}...]", "+": "{}..."}
+
+
 def _usage(command: Command) -> str:
     """Return the usage in one line: what must be given, and whether there are options."""
     words, optional = [], False
-    for names, settings, _ in command.options():
-        metavar = settings.get("metavar") or names[-1].lstrip("-").upper()
-        if settings["help"] == HIDDEN:
+    for entry in command.options():
+        settings = entry.settings
+        metavar = settings.get("metavar") or entry.names[-1].lstrip("-").upper()
+        if entry.about == HIDDEN:
             continue
-        if names[0][0] != "-":
-            words.append(metavar)
+        if not entry.is_flag:
+            words.append(_NUMBER.get(settings.get("nargs", ""), "{}").format(metavar))
         elif settings.get("required"):
-            words.append(f"{names[-1]} {metavar}")
+            words.append(f"{entry.names[-1]} {metavar}")
         else:
             optional = True
-    program_words = ["--", command.after_dashes] if command.after_dashes else []
-    return " ".join([program(), command.name, *["[OPTIONS]"] * optional, *words, *program_words])
+    if command.after_dashes:
+        words.append(("[-- {}]" if words else "-- {}").format(command.after_dashes))
+    return " ".join([program(), command.name, *["[OPTIONS]"] * optional, *words])
 
 
 def _parser(command: Command) -> argparse.ArgumentParser:
