@@ -1,5 +1,6 @@
 """The line that the C++ header throws, explained: text as it is printed, and a compiled program."""
 
+import re
 import shutil
 import subprocess
 
@@ -45,6 +46,79 @@ def test_what_the_arguments_cannot_show_is_a_note():
     found = tma.explain("\n" + line(box_rows=32, why="the tensor is not on a GPU; "))
     assert found.ok
     assert "line 2: the tensor is not on a GPU" in found.notes
+
+
+CALL = (
+    "tma_dlpack: refused: cuTensorMapEncodeTiled(tensorDataType=6, tensorRank=2, "
+    "globalAddress=0x7f0000000000, globalDim={64, 32}, globalStrides={128}, boxDim=TILE, "
+    "elementStrides={1, 1}, interleave=0, swizzle=3, l2Promotion=0, oobFill=0); rules=libcu++; "
+    "options: OPTIONS; tensor: dtype={2, 16, 1}, device={2, 0}, shape={32, 64}, strides={64, 1}; "
+    "broken: WHAT; python -m tma_dlpack explain says why"
+)
+
+
+def with_options(options, box="{64, 64}"):
+    return CALL.replace("OPTIONS", options).replace("TILE", box)
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (with_options("allow={BOX_IN_SHAPE}"), []),
+        (with_options("allow={STRIDE_UNIQUE}"), ["BOX_IN_SHAPE"]),
+        (with_options("allow={BOX_IN_SHAPE, NONSENSE}"), ["ARGUMENT"]),
+        (with_options("shape={64, 64}, strides={64, 1}, offset=8"), []),
+        (with_options("shape={64, 64}, strides={60, 1}"), ["STRIDE_UNIQUE", "STRIDE_ALIGNED"]),
+        (with_options("split_inner=True", "{128, 32}"), ["BOX_IN_SHAPE"]),
+        (with_options("split_inner=True", "{64, 32}"), []),
+        (with_options("ragged=1"), ["RAGGED_DIM", "BOX_IN_SHAPE"]),
+        (with_options("ragged=0", "{64, 32}"), []),
+        (with_options("offset=0", "{3, 64, 32}"), ["BOX_RANK"]),
+    ],
+)
+def test_the_options_of_the_call_count(text, rules):
+    (report,) = tma.explain(text).reports
+    assert [v.rule for v in report.violations] == rules
+
+
+def test_names_that_cannot_be_allowed_are_named_with_those_that_can():
+    (report,) = tma.explain(with_options("allow={BOX_RANGE}")).reports
+    found = next(v for v in report.violations if v.rule == "ARGUMENT")
+    assert found.found == "allow names BOX_RANGE, which is also a rule of the driver"
+    assert "BOX_IN_SHAPE" in found.limit
+
+
+@pytest.mark.parametrize(
+    ("line", "argument"),
+    [
+        ("box_sizes={} has 0 entries, and a tensor map has 1 to 5 dimensions", "box_sizes"),
+        ("split_inner and ragged are options of tiled maps", "split_inner"),
+        (
+            "the tensor is lazily negated or conjugated; pass x.resolve_neg().resolve_conj()",
+            "tensor",
+        ),
+    ],
+)
+def test_lines_without_a_call_are_read_too(line, argument):
+    (report,) = tma.explain(f"what():  tma_dlpack: refused: {line}\n").reports
+    (violation,) = report.violations
+    assert (violation.rule, violation.argument) == ("ARGUMENT", argument)
+    assert violation.fix
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        *("strides={}", "shape={1}", "dtype={2, 16}", "dtype={99, 0, 0}", "swizzle=9", "boxDim={}"),
+        *("tensorRank=9", "offset=99999999999999999", "globalDim=7", "rules=no", "ragged=06"),
+    ],
+)
+def test_a_line_that_no_header_wrote_raises_nothing(hostile):
+    text = with_options("ragged=0")
+    name = hostile.partition("=")[0]
+    changed = re.sub(rf"\b{name}=(\{{[^{{}}]*\}}|[\w+]+)", hostile, text)
+    assert changed != text or name == "offset"
+    assert str(tma.explain(changed.replace("ragged=0;", f"ragged=0, {hostile};")))
 
 
 PROGRAM = """

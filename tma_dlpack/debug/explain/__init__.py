@@ -24,14 +24,8 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
-from tma_dlpack.debug.explain import results, sentences
-from tma_dlpack.debug.explain.judge import (
-    REFUSED_CALL,
-    PrintedArguments,
-    arguments_of,
-    judge,
-    judge_call,
-)
+from tma_dlpack.debug.explain import ours, results, sentences
+from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of, judge
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
@@ -111,7 +105,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
-    read = [*_printed(log, known), *_dumped(log, known), *_checked(log)]
+    read = [*_printed(log, known), *_refused(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
     if read:
@@ -193,11 +187,12 @@ _MAY_BELONG: Final = re.split(
 
 def _printed(log: _Log, target: Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
-    calls = {log.line_at(call.start()): call for call in REFUSED_CALL.finditer(log.text)}
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    for block in blocks_in(streams_of(log.numbered)):
+    others = ours.REFUSED_CALL.sub("", log.text).split("\n")
+    numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
+    for block in blocks_in(streams_of(numbered)):
         if block.is_mixed:
             mixed.append(block)
             continue
@@ -205,13 +200,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         where = f"lines {block.first_line}-{block.last_line}"
         if len(log.notes) < MOST_NOTES:
             log.notes += [f"{where}: {remark}" for remark in remarks]
-        call = calls.get(block.first_line)
-        if call is None or arguments.missing():
-            report = _judged(arguments, target)
-        else:
-            report = judge_call(call, arguments, target)
-            log.notes += [f"line {block.first_line}: {call['why']}"] if call["why"] else []
-        encode = _Encode(block.first_line, arguments, report)
+        encode = _Encode(block.first_line, arguments, _judged(arguments, target))
         if block.shows_arguments and arguments.shown():
             (cut if block.is_cut else whole).append(encode)
     if mixed:
@@ -258,6 +247,20 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
         )
         yield _Encode(line, arguments, _judged(arguments, target))
+
+
+def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
+    """Return the calls that the C++ header refused."""
+    for call in ours.REFUSED_CALL.finditer(log.text):
+        line = log.line_at(call.start())
+        read = ours.read_call(call, line)
+        if why := ours.why_of(call):
+            log.notes.append(f"line {line}: {why}")
+        yield _Encode(line, read, ours.check_call(call, read, target))
+    for place, violation in ours.says_in(log.text):
+        line = log.line_at(place)
+        read = PrintedArguments(printed_by="tma_dlpack.h", lines=(line, line))
+        yield _Encode(line, read, Report((violation,)))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:

@@ -1,7 +1,7 @@
 """Printed arguments, checked against the rules; rules that read unknown arguments are skipped.
 
 A verdict comes from the engine alone, through the request of a driver call (`find_violations`,
-`read_driver_call`), or for the line of our own header through `check_view`.
+`read_driver_call`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.debug.explain.words import ARRAYS, Entries
-from tma_dlpack.dlpack import Layout, TensorView
-from tma_dlpack.dlpack import judge as judge_layout
-from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
+from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -33,7 +29,7 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.errors import Violation, sealed
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
@@ -259,36 +255,3 @@ def _overflow(stride: int | None) -> str:
             came = "a negative stride, as a 32-bit product that overflowed gives it"
             return f"2^{bits} - {less}: {came}"
     return ""
-
-
-# -- the line that tma_dlpack_make.hpp throws: it has the tensor, so the whole call is checked ----
-
-_NUMBERS = r"\{(-?\d{1,24}(?:, -?\d{1,24}){0,99})?\}"
-#: A line that ``tma_dlpack::make_tma_descriptor`` threw.
-REFUSED_CALL: Final = re.compile(
-    r"tma_dlpack: refused: cuTensorMapEncode\w{1,20}\([^\n]{0,2000}?\); rules=([\w+]{1,20}); "
-    rf"tensor: dtype={_NUMBERS}, device={_NUMBERS}(?:, shape={_NUMBERS})?(?:, strides={_NUMBERS})?"
-    r"(?:; (?P<why>[^\n]{0,2000}?))?; python -m tma_dlpack explain says why"
-)
-_OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-
-
-def judge_call(line: re.Match[str], read: PrintedArguments, target: Target) -> Report:
-    """Check a refused call as `check_tma_descriptor` would; `read` holds its driver's arguments."""
-    rules, *lists = line.groups()[:-1]
-    dtype, device, shape, strides = (tuple(map(int, n.split(", "))) if n else () for n in lists)
-    if len(dtype) != 3 or len(device) != 2 or len(strides) not in (0, len(shape)):
-        return judge(read, (), target)
-    layout = Layout(*device, *dtype, 0, shape, None if lists[-1] is None else strides)
-    try:
-        view = TensorView(read.global_address or 0, *judge_layout(layout), "DLTensor")
-    except TmaPreconditionError as error:
-        return Report(error.violations)
-    given: dict[str, Any] = {"rules": rules, "target": target}
-    for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
-        value = getattr(read, OF_DRIVER.get(name, name))
-        given[name] = value[::-1] if isinstance(value, tuple) else value
-    given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
-    if read.kind == "tiled":
-        given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
-    return check_view(read.kind, view, given)
