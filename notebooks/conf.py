@@ -220,7 +220,11 @@ FRAME = """\
 <script>
 {
   const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
-  const show = () => { frame.src = `explore.html?${root.dataset.theme || "light"}`; };
+  const show = () => {
+    let state = "";  // of the page that was shown, which a file:// page may not read
+    try { state = frame.contentWindow.location.hash; } catch { /* it opens anew */ }
+    frame.src = `explore.html?${root.dataset.theme || "light"}${state}`;
+  };
   new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   show();
 }

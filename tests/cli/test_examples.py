@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -22,6 +24,8 @@ EXAMPLES = [example for row in commands().values() for example in row.examples]
 def folder(tmp_path, monkeypatch):
     shutil.copytree(Path(__file__).with_name("examples"), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    here = Path(sys.executable).parent  # has the `python` of the examples
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     return tmp_path
 
