@@ -9,7 +9,7 @@ import pytest
 
 import tma_dlpack as tma
 from bench import tiles
-from tma_dlpack.suggestions.speeds import Card
+from tma_dlpack.suggestions.speeds import CARDS, Card
 
 
 @pytest.mark.parametrize("padding", tiles.PADDING_BYTES)
@@ -35,8 +35,8 @@ def test_the_table_has_medians_in_thousandths_and_is_read_by_suggest():
     ]  # fmt: skip
     text = tiles.table(rows)
     assert text.splitlines()[1:3] == [
-        "32 1    64 ---/---/--- ---/---/--- 321/331/341" + " ---/---/---" * 4,
-        "32 4    64 ---/---/--- ---/---/--- 324/334/344" + " ---/---/---" * 4,
+        "32  1    64 ---/---/--- ---/---/--- 321/331/341" + " ---/---/---" * 4,
+        "32  4    64 ---/---/--- ---/---/--- 324/334/344" + " ---/---/---" * 4,
     ]
     card = Card("GPU", "GPU", 100, text)
     assert card.shares(32, 4, 64, 32) == (0.324, 0.334, 0.344)
@@ -48,3 +48,11 @@ def test_the_cases_of_a_seed_are_always_the_same():
     assert first == [str(case) for case in itertools.islice(tiles.cases(20261122), 3)]
     assert all(512 <= np.prod(case.tile) * tiles.TYPES[case.data_type][1] <= tiles.MOST_TILE_BYTES
                for case in itertools.islice(tiles.cases(5), 200))  # fmt: skip
+
+
+def test_the_tables_of_the_package_are_printed_ones():
+    width = len(tiles.table([]).splitlines()[0])
+    for card in CARDS:
+        head, *lines = card.table.strip().splitlines()
+        assert head == tiles.table([])
+        assert {len(line) for line in lines} == {width}

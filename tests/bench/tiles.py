@@ -203,10 +203,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         found = [shares.get((*where, lines, l2)) for l2 in L2_FETCH_SIZES]
         return "/".join(f"{1000 * statistics.median(f):03.0f}" if f else "---" for f in found)
 
-    lines = ["at n bytes " + " ".join(f"{n:>11}" for n in LINES)]
+    lines = ["at  n bytes " + " ".join(f"{n:>11}" for n in LINES)]
     for begin, spans, line_bytes in sorted({where[:3] for where in shares}):
         cells = " ".join(cell((begin, spans, line_bytes), n) for n in LINES)
-        lines.append(f"{-begin:>2} {spans} {line_bytes:>5} {cells}")
+        lines.append(f"{-begin:>2} {spans:>2} {line_bytes:>5} {cells}")
     return "\n".join(lines)
 
 
