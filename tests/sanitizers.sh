@@ -20,7 +20,7 @@ for module in tensor_map/_storage make/_accept debug/trace/_inject; do
     -o "tma_dlpack/$module.abi3.so"
 done
 preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
-tests="tests/make/test_crashes.py tests/make/test_extension.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/make/test_maps_after_verbs.py tests/make/test_refusals.py tests/make/test_added_dimensions.py tests/make/test_described_maps.py tests/tensor_map tests/consumer tests/dlpack tests/trace"
+tests="tests/make/test_crashes.py tests/make/test_extension.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/make/test_maps_after_verbs.py tests/make/test_refusals.py tests/make/test_added_dimensions.py tests/make/test_described_maps.py tests/tensor_map/test_tensor_map.py tests/tensor_map/test_foreign_maps.py tests/tensor_map/test_ptx_replace.py tests/consumer tests/dlpack tests/trace"
 echo "interceptor_via_lib:libffi" > "$copy/suppressions"
 log=log_path=$copy/report # pytest captures what is written to the terminal
 export ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1:suppressions=$copy/suppressions:$log"
