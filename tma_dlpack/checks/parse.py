@@ -422,4 +422,4 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
             global_dim=dims,  # type: ignore[arg-type]
             global_strides=strides_bytes,  # type: ignore[arg-type]
         )
-    return dataclasses.replace(r, arguments=a, **fields)
+    return r.with_fields(arguments=a, **fields)
