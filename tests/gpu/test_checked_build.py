@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 MISUSES = Path(__file__).with_name("misuses.cu")
 LIMIT_S = 20
-HANG_S = 3  # a right one takes a tenth of it
+HANG_S = 3  # those that hang never end
 ADDRESS, ALIGNMENT = "cudaErrorIllegalAddress", "cudaErrorMisalignedAddress"
 INSTRUCTION, LAUNCH = "cudaErrorIllegalInstruction", "cudaErrorLaunchFailure"
 HANGS = "hangs"
