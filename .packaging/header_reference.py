@@ -12,6 +12,7 @@ L2, belong to the entry before them. The page is checked in, and a test compares
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from collections.abc import Iterator
@@ -143,9 +144,14 @@ def table(entries: list[Verb]) -> Iterator[str]:
     yield "| verb | PTX | who calls it | targets | since | cost |"
     yield "|---|---|---|---|---|---|"
     for e in entries:
-        ptx = e.ptx if e.ptx == "no instruction" else f"`{e.ptx}`"
+        ptx = e.ptx if e.ptx == "no instruction" else f"<code>{breakable(e.ptx)}</code>"
         link = f"[`{e.name}`](#{e.name.lower()})"
-        yield f"| {link} | {ptx} | {e.by} | {e.targets} | {e.since} | {e.cost} |"
+        yield f"| {link} | {ptx} | {e.by} | {e.targets} | {e.since} | {breakable(e.cost)} |"
+
+
+def breakable(text: str) -> str:
+    """Return HTML in which a long instruction may break before its dots."""
+    return re.sub(r"(?<=\w)\.(?=\w)", "<wbr>.", html.escape(text, quote=False))
 
 
 def wrapped(signature: str) -> Iterator[str]:
