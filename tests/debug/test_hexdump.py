@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tma_dlpack as tma
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.hexdump import parse
 
@@ -108,3 +109,12 @@ def test_the_forms_are_named():
 
 def test_a_number_of_more_digits_than_a_word_has_is_no_dump():
     assert parse("0x0 " * 15 + "9" * 5000) is None
+
+
+def test_explain_gives_the_advice_on_bytes():
+    small = (9, 2, 0x7F3B8A000000, (4096, 8), (8192,), (64, 8), (1, 1), 0, 3)
+    data = bytearray(bytes(tma.driver_encode_tiled(*small, encoder="model")))
+    assert [a.rule for a in tma.explain(data.hex()).reports[0].advice] == []
+    data[10] |= 0x20  # bit 85
+    (report,) = tma.explain(data.hex()).reports
+    assert (report.ok, [a.rule for a in report.advice]) == (True, ["ALLOCATION_CLASS"])

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from stand_ins import COMPILER, build, compile_c, environment
@@ -15,6 +16,8 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.debug.trace import program
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="trace is for Linux"),
@@ -539,6 +542,17 @@ def test_json_beyond_the_limit_is_refused_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr("tma_dlpack.debug.trace.result._LONGEST", 10)
     with pytest.raises(TmaError, match="of at most 10 characters"):
         tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
+
+
+def test_the_bytes_of_a_map_get_advice_too():
+    raw = json.loads((NOTEBOOKS / "09_trace.json").read_text())
+    made = next(m for m in raw["maps"] if m["result"] == 0)
+    small = (9, 2, 0x7F3B8A000000, (4096, 8), (8192,), (64, 8), (1, 1), 0, 3)
+    data = bytearray(bytes(tma.driver_encode_tiled(*small, encoder="model")))
+    data[10] |= 0x20  # bit 85
+    raw["maps"] = [{**made, "bytes": data.hex()}]
+    (traced,) = tma.Trace.from_json(json.dumps(raw)).maps
+    assert "ALLOCATION_CLASS" in [a.rule for a in traced.report.advice]
 
 
 def test_a_notebook_shows_as_many_pictures_as_fit(traced):

@@ -1,4 +1,4 @@
-"""Advice on accepted calls: one row each; it is given where the row does not hold."""
+"""Advice on accepted calls: one row each, reported when its predicate is false."""
 
 from __future__ import annotations
 

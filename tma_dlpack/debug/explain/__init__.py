@@ -246,7 +246,9 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             lines=(line, line),
             **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
         )
-        yield _Encode(line, arguments, _judged(arguments, target))
+        report = _judged(arguments, target)
+        advice = report.advice + tensor_map.advice  # of the bytes
+        yield _Encode(line, arguments, Report(report.violations, advice))
 
 
 def _refused(log: _Log, target: Target) -> Iterator[_Encode]:

@@ -175,7 +175,9 @@ class _Lists:
         last = max((max(found[name]) for name in _BY_DIMENSION if name in found), default=0)
         for name, places in found.items():
             if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
-                self.values[name] = self._refused(name, "has entries whose numbers start nowhere")
+                self.values[name] = self._refused(
+                    name, "has entries whose indices start at neither 0 nor 1"
+                )
             else:
                 self.values[name] = tuple(places.get(i) for i in range(first, max(places) + 1))
 

@@ -1,4 +1,4 @@
-"""What printouts call the driver's arguments, who prints what, and one way to write numbers.
+"""Names that logs use for driver arguments, who prints what, and one way to write numbers.
 
 A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
 only where strong ones stand around it. `FORMS` is the table of the projects that print arguments; a
@@ -98,7 +98,7 @@ ARRAYS: Final = frozenset(
     {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
 
-#: Words that are written apart.
+#: Multi-word names.
 MULTI_WORD: Final = re.compile(
     r"(?i)\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
     r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank)(?=[\"']?[ \t]*[:=])"

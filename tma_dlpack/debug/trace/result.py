@@ -228,7 +228,7 @@ def _kernel(use: TracedKernel) -> str:
 def _described(traced: TracedMap) -> list[str]:
     lines = [wrapped(line, "  ") for line in _lines(traced)]
     if traced.result == 0 and not traced.report.ok:
-        lines.append("  the driver accepted it, but on the rules' account it should not have:")
+        lines.append("  the driver accepted it, although these rules refuse it:")
     return lines
 
 

@@ -17,7 +17,7 @@ from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of
 from tma_dlpack.debug.explain.results import RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.errors import Advice, TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address
@@ -262,8 +262,17 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
         request = _request(arguments, raw.get("mode", 0), target)
         violations = find_violations(request)
         if not violations and not refused:
-            return Report((), advise(request))
+            return Report((), advise(request) + _map_advice(raw, target))
     return Report(violations or tuple(_other_reasons(raw)) * refused)
+
+
+def _map_advice(raw: dict[str, Any], target: Target) -> tuple[Advice, ...]:
+    """Return advice on the 128 bytes of a map; none where they cannot be decoded."""
+    try:
+        decoded = TensorMap.from_bytes(bytes.fromhex(raw["bytes"]), target)
+    except (TmaError, KeyError, TypeError):
+        return ()
+    return decoded.advice
 
 
 def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
