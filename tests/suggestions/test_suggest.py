@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
+import json
 import math
 import pickle
 import re
@@ -668,3 +669,9 @@ def test_the_command_prints_the_table_and_exits_1_where_there_is_none(capsys):
     assert "only stored" in capsys.readouterr().out
     assert main([*words, "--strides", "4098,1"]) == 1
     assert "tensor.strides[0] is 4098 elements, 8196 bytes" in capsys.readouterr().out
+    assert main([*words, "--rules", "driver", "--json"]) == 0
+    assert '"rules": "driver"' in capsys.readouterr().out
+    permuted = ["suggest", "--shape=2,8,512,64", "--strides=262144,64,512,1", "--dtype=bf16"]
+    assert main([*permuted, "--tile=1,1,128,64", "--allow", "BOX_IN_SHAPE", "--json"]) == 0
+    allowed = json.loads(capsys.readouterr().out)["items"][0]["arguments"]["allow"]
+    assert allowed == ["BOX_IN_SHAPE", "STRIDE_UNIQUE"]

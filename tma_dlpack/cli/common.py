@@ -139,6 +139,21 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
     )
 
 
+#: Which rules are asked.
+RULES = (
+    option(
+        "--rules",
+        "libcu++ (the default; of im2col: documented) or driver",
+        values=("libcu++", "documented", "driver"),
+    ),
+    option(
+        "--allow",
+        f"rules of libcu++ to switch off: {', '.join(ALLOWABLE_ROWS)}",
+        type=_ids,
+        metavar="ID,...",
+        values=ALLOWABLE_ROWS,
+    ),
+)
 #: The options that describe a request, row-major.
 REQUEST = (
     _argument("--box", "box_sizes", "box_sizes of a tiled map, row-major, 1..256", type=integers),
@@ -158,18 +173,7 @@ REQUEST = (
         default=None,
     ),
     option("--ragged", "one map for slices of any length along this dimension", type=integer),
-    option(
-        "--rules",
-        "libcu++ (the default; of im2col: documented) or driver",
-        values=("libcu++", "documented", "driver"),
-    ),
-    option(
-        "--allow",
-        f"rules of libcu++ to switch off: {', '.join(ALLOWABLE_ROWS)}",
-        type=_ids,
-        metavar="ID,...",
-        values=ALLOWABLE_ROWS,
-    ),
+    *RULES,
 )
 
 

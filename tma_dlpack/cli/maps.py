@@ -69,6 +69,7 @@ def _check(options: argparse.Namespace) -> int:
         option("--access", "of threads", default="row", values=("row", "column"), closed=True),
         option("--stages", "tiles at a time; default 1", type=common.integer, default=1),
         option("--smem-bytes", "default: all that a block can have", type=common.integer),
+        *common.RULES,
     ),
     JSON,
     examples=(
@@ -80,7 +81,8 @@ def _check(options: argparse.Namespace) -> int:
 def _suggest(options: argparse.Namespace) -> int:
     from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
-    given = {"data_type": options.data_type, "target": options.target}
+    names = ("data_type", "rules", "allow", "target")
+    given = {name: getattr(options, name) for name in names}
     found = suggest_view(
         common.view(options),
         options.tile,
