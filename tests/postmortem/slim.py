@@ -12,10 +12,10 @@ MEMORY = (0x80000003, 0x80000004, 0x80000005, 0x80000012, 0x80000013)
 
 def slim(content: bytes) -> bytes:
     """Return the dump with the same sections, but the driver's own cubins and others empty."""
-    elf = Dump(memoryview(content), "dump").elf
+    dump = Dump(memoryview(content), "dump")
+    elf = dump.elf
     names = struct.unpack_from("<H", content, 62)[0]
-    images = elf.of_type(IMAGE)
-    kept = {names, int(images[-1])} | {
+    kept = {names, *_images(dump)} | {
         n
         for n, kind in enumerate(elf.sections["type"].tolist())
         if kind in KEPT_TABLES or kind in MEMORY
@@ -29,3 +29,10 @@ def slim(content: bytes) -> bytes:
     headers["offset"][0] = headers["size"][0] = 0
     struct.pack_into("<Q", body, 40, len(body))
     return bytes(body) + headers.tobytes()
+
+
+def _images(dump: Dump) -> set[int]:
+    """Return the sections of the cubins of the kernels that were running."""
+    entries = {int(grid.row["entry"]) for grid in dump.grids.values()}
+    found = {bytes(f.image.data) for pc in entries if (f := dump.function_at(pc)) is not None}
+    return {int(n) for n in dump.elf.of_type(IMAGE) if bytes(dump.elf.content(int(n))) in found}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from pathlib import Path
 
 import pytest
+from slim import slim
 
 import tma_dlpack as tma
 from tma_dlpack.debug.postmortem import causes as table
 
+GOLDEN = Path(__file__).parent / "golden"
 SOURCE = Path(__file__).with_name("dying.cu").read_text().splitlines()
 
 #: Case -> instruction, rule, what the message has to say.
@@ -129,6 +132,26 @@ def test_a_map_in_global_memory_needs_a_dump_with_it(dumps):
     assert (kept.rule, kept.notes, kept.map.shape) == ("MAP_RANK", (), (64, 64))
 
 
+def test_a_kernel_that_triton_made_is_named_with_its_python_line(tmp_path):
+    path = tmp_path / "triton.core"
+    path.write_bytes(lzma.decompress((GOLDEN / "triton_host.core.xz").read_bytes()))
+    (fault,) = tma.postmortem(path).faults
+    assert (fault.kernel, fault.alike) == ("copy", 4)
+    assert fault.lines == ("/tmp/triton_kernels/triton_fault.py:6",)
+    assert (fault.instruction, fault.rule) == ("UTMALDG.2D", "TENSOR_ADDRESS")
+    assert (fault.destination, fault.barrier, fault.coordinates) == (0x400, 0x2400, (0, 0))
+    assert (fault.map.offset, fault.map.global_address) == (0x30, 0x7A0000000000)
+
+
+def test_a_map_that_triton_made_on_the_device_is_in_global_memory(tmp_path):
+    path = tmp_path / "triton.core"
+    path.write_bytes(lzma.decompress((GOLDEN / "triton_made.core.xz").read_bytes()))
+    (fault,) = tma.postmortem(path).faults
+    assert (fault.kernel, fault.rule, fault.map) == ("copy_made", "UNKNOWN", None)
+    assert fault.coordinates == (0, 0)
+    assert "is in global memory, which this file has not" in fault.notes[0]
+
+
 def test_after_a_fault_nothing_follows_from_barriers(dumps):
     found = tma.postmortem(dumps / "fault_nowhere.core")
     (barrier,) = found.barriers
@@ -199,3 +222,11 @@ def test_names_are_readable_and_bounded(mangled, name):
     from tma_dlpack.debug.postmortem.results import readable
 
     assert readable(mangled) == name
+
+
+def test_what_the_reader_never_looks_at_can_be_left_out(dumps, tmp_path):
+    whole = dumps / "fault_rank.core"
+    path = tmp_path / whole.name
+    path.write_bytes(slim(whole.read_bytes()))
+    assert str(tma.postmortem(path)) == str(tma.postmortem(whole))
+    assert path.stat().st_size < whole.stat().st_size / 3

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tma_dlpack.debug.postmortem.container import Elf, unreadable
 from tma_dlpack.debug.postmortem.lines import LineTable
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 Rows = npt.NDArray[Any]
 _USER = 0x80000000  # SHT_LOUSER: sections of tables and memory count from here
@@ -355,7 +355,7 @@ class Dump:
             for section in self.elf.of_type(TABLES["meta"].section)
             for row in self.rows("meta", int(section))
         )
-        return not skipped and bool(len(self.elf.of_type(GLOBAL)))
+        return not skipped and bool(self.elf.sections["size"][self.elf.of_type(GLOBAL)].any())
 
     def global_memory(self, address: int, size: int) -> bytes | None:
         """Return bytes of global memory; None where the file has them not."""
@@ -373,11 +373,14 @@ class Dump:
         """The functions of every loaded cubin, by address."""
         found = []
         for n in self.elf.of_type(IMAGE):
+            data = self.elf.content(int(n))
+            if not len(data):
+                continue
             try:
-                image = Elf(self.elf.content(int(n)), "a cubin in it")
+                image = Elf(data, "a loaded cubin")
                 names = image.by_name
-            except TmaError as error:
-                self.notes.append(f"a loaded cubin is not readable: {error}")
+            except TmaPreconditionError as error:
+                self.notes.append(error.violations[0].found)
                 continue
             for name, section in names.items():
                 if name.startswith(".text.") and section:
