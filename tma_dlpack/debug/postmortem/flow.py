@@ -167,9 +167,13 @@ class Registers:
     """What the registers of a warp's thread held at an instruction of its function."""
 
     def __init__(self, warp: Warp, flow: Flow, pc: int | None, lane: int) -> None:
-        """Read the registers of a thread that stands at `pc`; None: only what the code computes."""
+        """Read the registers of a thread that stands at `pc`.
+
+        Of None, or a place in another function, only what the code computes is known.
+        """
         self.warp, self.flow, self.lane = warp, flow, lane
-        self.now = None if pc is None else flow.place(pc)
+        is_here = pc is not None and flow.function.at(pc) is not None
+        self.now = flow.place(pc) if pc is not None and is_here else None
         self.zero = 63 if flow.major == 9 else 255
 
     @cached_property
