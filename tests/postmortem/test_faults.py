@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -230,3 +231,25 @@ def test_what_the_reader_never_looks_at_can_be_left_out(dumps, tmp_path):
     path.write_bytes(slim(whole.read_bytes()))
     assert str(tma.postmortem(path)) == str(tma.postmortem(whole))
     assert path.stat().st_size < whole.stat().st_size / 3
+
+
+def test_machine_code_is_listed_where_nvdisasm_is_installed(dumps, tmp_path, monkeypatch):
+    tool = tmp_path / "nvdisasm"
+    tool.write_text(
+        f"#!{sys.executable}\n"
+        "import sys\n"
+        "assert sys.argv[1:5] == ['--binary', 'SM90a', '--base-address', '0x1b0'], sys.argv\n"
+        "assert len(open(sys.argv[5], 'rb').read()) == 7 * 16\n"
+        "print('  /*01e0*/   @P0 ELECT P1, URZ, PT ;')\n"
+        "print('  /*01f0*/   UTMALDG.3D [UR8], [UR6] ;')\n"
+    )
+    tool.chmod(0o755)
+    monkeypatch.setattr("tma_dlpack.debug.postmortem.listing.disassembler", lambda: str(tool))
+    found = tma.postmortem(dumps / "fault_rank.core")
+    assert found.faults[0].listing == (
+        "  0x01e0  @P0 ELECT P1, URZ, PT",
+        "> 0x01f0  UTMALDG.3D [UR8], [UR6]",
+    )
+    assert "\n    > 0x01f0  UTMALDG.3D [UR8], [UR6]\n" in str(found)
+    monkeypatch.setattr("tma_dlpack.debug.postmortem.listing.disassembler", lambda: None)
+    assert tma.postmortem(dumps / "fault_rank.core").faults[0].listing == ()

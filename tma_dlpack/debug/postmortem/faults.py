@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
 from tma_dlpack.debug.postmortem.flow import Flow, Registers, flow_of
+from tma_dlpack.debug.postmortem.listing import listing
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import Fault, readable
 from tma_dlpack.debug.postmortem.sass import Instruction
@@ -18,7 +19,7 @@ _WINDOW_BYTES = 1 << 24  # of the window of shared, and of local memory
 
 def faults_of(dump: Dump) -> list[Fault]:
     """Return every kind of fault, with how many warps share it."""
-    kinds: dict[tuple[object, ...], list[Fault]] = {}
+    kinds: dict[tuple[object, ...], tuple[Fault, int, list[Warp]]] = {}
     seen: set[int] = set()
     for block in sorted(dump.blocks, key=lambda block: block.index[::-1]):
         for warp in dump.warps(block):
@@ -26,8 +27,8 @@ def faults_of(dump: Dump) -> list[Fault]:
                 seen.add(warp.error_pc)
                 fault = _fault(dump, warp, warp.error_pc)
                 key = fault.kernel, fault.lines, fault.instruction, fault.exception, fault.rule
-                kinds.setdefault(key, []).append(fault)
-    faults = [_counted(group) for group in kinds.values()]
+                kinds.setdefault(key, (fault, warp.error_pc, []))[2].append(warp)
+    faults = [_counted(dump, *group) for group in kinds.values()]
     for sm in dump.sms:  # a warp may have ended before the exception was reported
         pc = int(sm["error_pc"])
         if sm["has_error_pc"] and pc not in seen:
@@ -36,8 +37,10 @@ def faults_of(dump: Dump) -> list[Fault]:
     return faults
 
 
-def _counted(group: list[Fault]) -> Fault:
-    return dataclasses.replace(group[0], alike=len(group))
+def _counted(dump: Dump, fault: Fault, pc: int, warps: list[Warp]) -> Fault:
+    function = dump.function_at(pc)
+    code = listing(function, pc, dump.target) if function is not None else ()
+    return dataclasses.replace(fault, alike=len(warps), listing=code)
 
 
 def exception_words(code: int) -> str:

@@ -142,6 +142,8 @@ class Fault:
         Every ``(rule, message, fix, is_sure)`` that holds, the surest first.
     notes : tuple of str
         What the file does not say.
+    listing : tuple of str
+        The machine code around the instruction, where nvdisasm is installed.
     """
 
     kernel: str
@@ -157,6 +159,7 @@ class Fault:
     map: FoundMap | TensorMap | None
     causes: tuple[Cause, ...]
     notes: tuple[str, ...]
+    listing: tuple[str, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -387,6 +390,7 @@ def fault_lines(fault: Fault) -> list[str]:
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
         lines += [f"  {cause.rule}: {sure}{cause.message}"]
         lines += [f"    fix: {cause.fix}"] if cause.fix else []
+    lines += [f"    {line}" for line in fault.listing]
     return lines + [f"  note: {note}" for note in fault.notes]
 
 
