@@ -56,9 +56,9 @@ def test_every_rule_of_the_driver_is_refused_by_name():
         ),
         (("QQQ", "BOX_SMEM"), "allow names QQQ, which is not a rule", "omit QQQ", ("BOX_SMEM",)),
         (
-            "BOX_IN_SHAPE",
-            "allow is 'BOX_IN_SHAPE'",
-            "pass allow=('BOX_IN_SHAPE',)",
+            "BOX_IN_SHAP",
+            "allow names BOX_IN_SHAP, which is not a rule",
+            "omit BOX_IN_SHAP; did you mean 'BOX_IN_SHAPE'?",
             ("BOX_IN_SHAPE",),
         ),
         (None, "allow is None", "pass allow=('STRIDE_UNIQUE',)", ()),
@@ -114,6 +114,8 @@ def test_fixed_switches_off_as_few_rules_as_it_takes():
     )
 
 
-@pytest.mark.parametrize("allow", [["BOX_IN_SHAPE"], {"BOX_IN_SHAPE"}, iter(["BOX_IN_SHAPE"])])
+@pytest.mark.parametrize(
+    "allow", ["BOX_IN_SHAPE", ["BOX_IN_SHAPE"], {"BOX_IN_SHAPE"}, iter(["BOX_IN_SHAPE"])]
+)
 def test_any_collection_of_ids_serves(allow):
     assert check("tiled", view((64, 64)), tiled((65, 16), allow=allow)).ok

@@ -68,6 +68,17 @@ def test_a_report_reads_as_text():
     ]
 
 
+def test_the_repr_of_a_report_is_one_short_line():
+    refused = check("tiled", view((64, 64)), tiled((16, 3), elem_strides=(9, 1)))
+    assert repr(refused) == "<Report refused: 2 violations: BOX_INNER_16B, ELEM_STRIDES_RANGE>"
+    accepted = check("tiled", view((64, 64)), tiled((16, 32)))
+    assert repr(accepted) == "<Report accepted, advice: BANK_CONFLICTS>"
+    assert repr(tma.Report(())) == "<Report accepted>"
+    many = tma.Report(tuple(dataclasses.replace(v, rule=v.rule * 9) for v in refused.violations))
+    assert len(repr(many)) == 200
+    assert repr(many).endswith("...>")
+
+
 def test_the_choices_of_an_argument_are_printed_within_100_columns():
     options = tiled((16, 16), data_type="?", swizzle="?", elem_strides="?")
     report = check("tiled", view((64, 64)), options)

@@ -61,12 +61,12 @@ def test_extents_and_offset_of_packed_tensors_count_elements_of_the_tensor():
     ("x", "options", "argument", "found", "limit", "fix"),
     [
         (
-            X, {"shape": (64, 32)}, "strides", "strides is omitted",
+            X, {"shape": (64, 32)}, "strides", "strides are ambiguous",
             "it must be given for the shape (64, 32)",
             "pass strides=(64, 1), which are the tensor's own, or (32, 1), row-major",
         ),
         (
-            PADDED, {"shape": (4, 16, 60)}, "strides", "strides is omitted",
+            PADDED, {"shape": (4, 16, 60)}, "strides", "strides are ambiguous",
             "it must be given for the shape (4, 16, 60)",
             "pass strides=(960, 60, 1) for rows without gaps",
         ),

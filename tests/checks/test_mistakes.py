@@ -257,6 +257,76 @@ def test_a_mistaken_data_type_is_named(value):
     assert violation.fix.startswith("choose one of UINT8 (0), UINT16 (1)")
 
 
+@pytest.mark.parametrize(
+    ("value", "name"), [("int4", "16U4_ALIGN8B"), ("fp4", "16U4_ALIGN8B"), ("fp6", "16U6_ALIGN16B")]
+)
+def test_a_type_of_fewer_than_8_bits_says_what_it_needs(value, name):
+    (violation,) = tma.check_tma_descriptor(X, (16, 16), data_type=value).violations
+    assert violation.fix.startswith(f"{value} values are packed: pass a uint8 tensor that holds ")
+    assert f"with data_type={name!r}, on sm_100 or later" in violation.fix
+    packed = np.zeros((64, 96), np.uint8)  # of either type whole groups of 128 values
+    report = tma.check_tma_descriptor(packed, (16, 128), data_type=name, target="sm_100")
+    assert report.violations == ()
+
+
+class FloatType:
+    def __init__(self, *dlpack):
+        self.dlpack = dlpack
+
+    def __dlpack_data_type__(self):
+        return self.dlpack
+
+
+@pytest.mark.parametrize(
+    ("dlpack", "name"), [((2, 32, 1), "FLOAT32"), ((0, 32, 1), "INT32"), ((1, 32, 1), "UINT32")]
+)
+def test_a_type_with_dlpacks_protocol_is_a_data_type(dlpack, name):
+    tm = tma.make_tma_descriptor(X, (16, 16), data_type=FloatType(*dlpack))
+    assert tm.data_type.name == name
+
+
+@pytest.mark.parametrize("dlpack", [(2, 16), None, (2, "a", 1), (99, 13, 1)])
+def test_a_type_whose_protocol_returns_no_type_is_named(dlpack):
+    wrong = FloatType()
+    wrong.dlpack = dlpack
+    (violation,) = tma.check_tma_descriptor(X, (16, 16), data_type=wrong).violations
+    assert violation.argument == "data_type"
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [(True, "name the dimension: ragged=0 for the rows"), (False, "omit ragged")],
+)
+def test_ragged_is_a_dimension_and_no_flag(value, fix):
+    (violation,) = tma.check_tma_descriptor(X, (16, 16), ragged=value).violations
+    assert violation.found == f"ragged is {value}"
+    assert violation.limit == "it must be the dimension that is cut into slices, an int"
+    assert violation.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "value", "example"),
+    [
+        ("im2col", "elem_strides", 2, (1, 2, 2, 1)),
+        ("im2col", "elem_strides", "2", (1, 1, 1, 1)),
+        ("im2col", "pixel_box_lower_corner", -1, (-1, -1)),
+        ("tiled", "elem_strides", 2, (1, 1)),
+        ("tiled", "box_sizes", 64, (64, 64)),
+    ],
+)
+def test_the_example_of_a_list_is_one_that_the_tensor_takes(kind, argument, value, example):
+    check, _, x, fine = CALLS[kind]
+    (violation,) = check(x, **fine | {argument: value}).violations
+    assert violation.fix.startswith(f"pass a tuple of ints, such as {example}")
+    assert check(x, **fine | {argument: example}).ok
+
+
+def test_the_example_of_a_box_has_the_rank_and_whole_units():
+    x = np.zeros((2, 3, 40, 12), np.float16)  # rows of 24 bytes
+    (violation, *_) = tma.check_tma_descriptor(x, 64).violations
+    assert violation.fix == "pass a tuple of ints, such as (1, 1, 40, 8)"
+
+
 @pytest.mark.parametrize("target", ["sm_80", "hopper", 90, (9, 0), 9.0, "cuda:0", b"sm_90"])
 def test_a_mistaken_target_is_named(target):
     (violation,) = tma.check_tma_descriptor(X, (16, 16), target=target).violations

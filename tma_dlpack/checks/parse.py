@@ -34,7 +34,7 @@ from tma_dlpack.tables.enums import (
     TmaOobFill,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import Violation
+from tma_dlpack.tables.errors import Violation, wrong_argument
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.targets import TARGETS, Target
 
@@ -66,8 +66,8 @@ def read_call(
     refused : tuple of Violation
         What was refused before the arguments were read.
     """
-    read = Reader(given)
-    view = _as_described(read, view)
+    read = Reader(given, kind)
+    view = read.view = _as_described(read, view)
     if view is not None:
         address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
@@ -263,7 +263,9 @@ def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> 
         fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
     else:
         fix = f"pass strides={row_major} for rows without gaps"
-    read.refuse("strides", "is omitted", f"be given for the shape {shape}", fix)
+    read.unreadable.append(
+        wrong_argument("strides", "strides are ambiguous", f"be given for the shape {shape}", fix)
+    )
     return ()
 
 

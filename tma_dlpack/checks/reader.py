@@ -8,7 +8,8 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,
@@ -23,6 +24,7 @@ from tma_dlpack.tables.coerce import (
 )
 from tma_dlpack.tables.enums import TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import Violation, wrong_argument
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
@@ -56,6 +58,10 @@ _INTEGERS: dict[str, tuple[str, str]] = {
 }
 
 
+#: Those whose example fits the tensor.
+_FITTED = {"box_sizes", "elem_strides", *CORNERS}
+
+
 class Reader:
     """Reads the arguments of a call one by one; keeps violations for unreadable ones.
 
@@ -64,8 +70,10 @@ class Reader:
     than arguments of another meaning.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], kind: MapKind = "tiled") -> None:
         self.given = given
+        self.kind = kind
+        self.view: TensorView | None = None  # for examples that fit it
         self.unreadable: list[Violation] = []
         self.proposals: dict[str, Any] = {}
 
@@ -98,7 +106,11 @@ class Reader:
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
         number = integer_of(value)
-        if number is None:
+        if number is None and argument == "ragged" and type(value) is bool:
+            must = "be the dimension that is cut into slices, an int"
+            fix = "name the dimension: ragged=0 for the rows" if value else "omit ragged"
+            self.refuse(argument, f"is {value}", must, fix)
+        elif number is None:
             self.refuse(
                 argument,
                 f"is {shown(value)}",
@@ -114,7 +126,7 @@ class Reader:
         numbers = integers_of(value)
         if numbers is None:
             wrong, meant = not_an_integer(value), nearest_integers(value)
-            example, entries = _INTEGERS[argument]
+            example, entries = self._example(argument), _INTEGERS[argument][1]
             hint = "" if meant is None else f"; did you mean {meant}?"
             self.refuse(
                 argument,
@@ -124,6 +136,24 @@ class Reader:
                 meant,
             )
         return numbers
+
+    def _example(self, argument: str) -> str:
+        """Return values that the tensor takes; of one number, what it may stand for."""
+        example, entries = _INTEGERS[argument]
+        if self.view is None or not self.view.shape or argument not in _FITTED:
+            return example
+        rank, shape = len(self.view.shape), self.view.shape
+        if entries == _PER_SPATIAL:
+            return str((-1,) * max(0, rank - 2))
+        if argument == "elem_strides":
+            step = integer_of(self.given[argument])
+            if step is None or not 1 <= step <= MAX_ELEM_STRIDE or self.kind == "tiled":
+                return str((1,) * rank)
+            return str((1, *(step,) * (rank - 2), 1))  # the stride of a convolution
+        unit = max(1, INNER_BYTES * 8 // self.view.dtype.itemsize_bits)
+        rows = (min(shape[-2], 64),) if rank > 1 else ()
+        inner = max(unit, min(shape[-1], 64) // unit * unit)
+        return str((*(1,) * (rank - 2), *rows, inner))
 
     def innermost_first(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
         """Read a row-major sequence and reverse it; empty if unreadable.
@@ -172,20 +202,15 @@ class Reader:
         return None
 
     def rule_ids(self, argument: str) -> frozenset[str]:
-        """Read a sequence of ids of rules that may be switched off; all of them if unreadable."""
+        """Read ids of rules that may be switched off, or one; all of them if unreadable."""
         value, choices = self.given.get(argument, ()), ALLOWABLE
         if type(value) is tuple and not value:
             return frozenset()
-        ids = texts_of(value)
+        one = text_of(value)
+        ids = texts_of(value) if one is None else (one,)
         if ids is None:
-            given = text_of(value)
-            self.refuse(
-                argument,
-                f"is {shown(value)}",
-                "be a sequence of rule ids",
-                f"pass {argument}=({(given or choices[0])!r},)",
-                () if given is None else (given,),
-            )
+            fix = f"pass {argument}=({choices[0]!r},)"
+            self.refuse(argument, f"is {shown(value)}", "be a sequence of rule ids", fix, ())
             return frozenset(choices)
         valid = tuple(name for name in ids if name in choices)
         wrong = next((name for name in ids if name not in choices), None)

@@ -28,13 +28,14 @@ _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 #: The mask of the rows of `_UNSUPPORTED`.
 UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
+MAX_REPR = 200  # characters
 Arguments = Mapping[str, Any]
 RequestOf = Callable[[Arguments], Request]
 
 
 @public
 @sealed
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report(Drawn):
     """The result of a check: whether the call is accepted, and if not, why and how to fix it.
 
@@ -199,6 +200,14 @@ class Report(Drawn):
             meant |= request.proposals
         changes = changes_of({**self._given, **meant}, self._request_of)
         return None if changes is None else meant | changes
+
+    def __repr__(self) -> str:
+        found: tuple[Finding, ...] = self.violations or self.advice
+        head = "accepted" if self.ok else f"refused: {counted(len(found), 'violation')}"
+        rules = ", ".join(dict.fromkeys(finding.rule for finding in found))
+        text = f"<Report {head}{', advice' if self.ok and rules else ''}: {rules}>"
+        text = text if rules else f"<Report {head}>"
+        return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 4]}...>"
 
     @opaque
     def __str__(self) -> str:

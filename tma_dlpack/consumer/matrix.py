@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -20,11 +21,11 @@ from tma_dlpack.consumer.operand import (
     atom_rows,
     tile_matrix,
 )
-from tma_dlpack.consumer.refusals import find_violations
+from tma_dlpack.consumer.refusals import LDMATRIX_RULES, find_violations
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, Violation, unfit
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, unfit
 from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
@@ -268,8 +269,6 @@ def _tile(tensor_map: TensorMap) -> TileMatrix:
             "LDMATRIX_RANK",
             "tensor_map",
             f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is not a matrix",
-            "have elements of whole bytes and two extents over 1, or be made with split_inner",
-            "copy one matrix at a time: set the other extents of box_sizes to 1",
         )
     return tile
 
@@ -285,7 +284,6 @@ def _place(tile: TileMatrix, row: object, column: object) -> tuple[int, int]:
             "column",
             f"column is {shown(column)}",
             f"be a multiple of {step}: a row of a matrix starts at a multiple of 16 bytes",
-            f"count elements of the tile's row from 0, in steps of {step}",
         )
     return at_row, at_column
 
@@ -309,8 +307,6 @@ def _check_transposition(tile: TileMatrix, transpose: bool) -> None:
             "LDMATRIX_TRANSPOSE",
             "transpose",
             f"transpose is True with elements of {8 * tile.element_bytes} bits",
-            "be False: ldmatrix.trans exchanges elements of 16 bits",
-            "transpose the tensor in global memory, or in registers",
         )
 
 
@@ -323,7 +319,6 @@ def _check_inside(tile: TileMatrix, first: tuple[int, int], rows: int, columns: 
             "row" if first[0] + height > tile.rows else "column",
             f"x{rows * columns} at {first} takes {height} rows and {width} columns",
             f"be within the tile, {tile.rows} rows of {tile.width} elements",
-            "start earlier, load fewer matrices, or use a larger box",
         )
 
 
@@ -334,11 +329,10 @@ def _address(smem_address: object) -> int:
             "LDMATRIX_ADDRESS",
             "smem_address",
             f"smem_address is {shown(smem_address)}",
-            "be a multiple of 128, where a TMA copy may write",
-            "pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
         )
     return address
 
 
-def _refused(rule: str, argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
-    return TmaPreconditionError(Violation(rule, argument, found, f"it must {must}", fix, SOURCE))
+def _refused(rule: str, argument: str, found: str, must: str = "") -> TmaPreconditionError:
+    row = LDMATRIX_RULES[rule]
+    return TmaPreconditionError(replace(row, must=must or row.must).violation(argument, found))

@@ -349,3 +349,40 @@ ROWS: tuple[Rule, ...] = (
         fix=_fix_address,
     ),
 )
+
+#: Why ldmatrix cannot read a tile; `matrix.ldmatrix_addresses` finds them.
+LDMATRIX_RULES: dict[str, Rule] = {
+    name: Rule(id=name, group="operand", on=on, must=must, fix=fix, source="PTX ISA, ldmatrix")
+    for name, on, must, fix in (
+        (
+            "LDMATRIX_RANK",
+            "tensor_map",
+            "have elements of whole bytes and two extents over 1, or be made with split_inner",
+            "copy one matrix at a time: set the other extents of box_sizes to 1",
+        ),
+        (
+            "LDMATRIX_COLUMN",
+            "column",
+            "be a multiple of 16 bytes, where a row of a matrix starts",
+            "count elements of the tile's row from 0, in steps of 16 bytes",
+        ),
+        (
+            "LDMATRIX_TRANSPOSE",
+            "transpose",
+            "be False: ldmatrix.trans exchanges elements of 16 bits",
+            "transpose the tensor in global memory, or in registers",
+        ),
+        (
+            "LDMATRIX_OUTSIDE",
+            "row",
+            "be within the tile",
+            "start earlier, load fewer matrices, or use a larger box",
+        ),
+        (
+            "LDMATRIX_ADDRESS",
+            "smem_address",
+            "be a multiple of 128, where a TMA copy may write",
+            "pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
+        ),
+    )
+}

@@ -13,6 +13,7 @@ from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
+from tma_dlpack.consumer.refusals import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
@@ -25,13 +26,11 @@ from tma_dlpack.tables.public import Drawn, opaque, public
 #: What a rule is about, in the order of the list.
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")
 
-_LDMATRIX = "PTX ISA, ldmatrix"
 _GATHER4 = "PTX ISA, cp.async.bulk.tensor"
 
 
 def _row(rule_id: str, on: str, limit: str, source: str) -> Rule:
-    group = "operand" if "MATRIX" in rule_id else "call"
-    return Rule(id=rule_id, group=group, on=on, limit=limit, fix="", source=source)
+    return Rule(id=rule_id, group="call", on=on, limit=limit, fix="", source=source)
 
 
 #: Rules that are found where an argument is read.
@@ -51,11 +50,6 @@ CALL_RULES = (
     _row("GATHER4", "box_dim", "gather4 needs a map of rank 2 whose box has one row", _GATHER4),
     _row("SCATTER4", "target", "scatter4 exists on sm_10x and sm_110 alone", _GATHER4),
     _row("GATHER4_TARGET", "target", "gather4 exists since compute capability 10.0", _GATHER4),
-    _row("LDMATRIX_RANK", "tensor_map", "the tile must be a matrix, or split_inner", _LDMATRIX),
-    _row("LDMATRIX_COLUMN", "column", "rows must start at a multiple of 16 bytes", _LDMATRIX),
-    _row("LDMATRIX_TRANSPOSE", "transpose", "only elements of 16 bits transpose", _LDMATRIX),
-    _row("LDMATRIX_OUTSIDE", "row", "the matrices must lie within the tile", _LDMATRIX),
-    _row("LDMATRIX_ADDRESS", "smem_address", "the tile must be aligned to 128", _LDMATRIX),
 )
 
 
@@ -180,7 +174,7 @@ def rules(group: str | None = None) -> RuleList:
     """
     rows = (
         *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *MAP_ADVICE, *COPY_REFUSALS.values(),
-        *CALL_RULES, *OPERAND_RULES,
+        *CALL_RULES, *OPERAND_RULES, *LDMATRIX_RULES.values(),
     )  # fmt: skip
     everything = [_info(row) for row in rows]
     chosen = [rule for rule in everything if group in (None, rule.group, rule.id)]

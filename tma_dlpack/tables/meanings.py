@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
-from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
+from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     NAMES,
     TensorMapDataType,
@@ -133,6 +133,8 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
     if word is None and (number := integer_of(value)) is not None:
         return enum(number) if 0 <= number < len(enum) else meaning(enum, str(number))
     if word is None and enum is TensorMapDataType:
+        if (dtype := dlpack_type_of(value)) is not None:
+            return next(iter(_carriers(dtype)), None)  # type: ignore[return-value]
         word = name_of_dtype(value)
     if word is None:
         return None
@@ -143,8 +145,50 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
 def choices_of(enum: type[IntEnum], value: object) -> str:
     """Return the fix for a value that `parse` does not understand."""
     near = near_name(enum, value)
+    if enum is TensorMapDataType and (needs := packed_needs(text_of(value) or "")):
+        return needs
     choices = ", ".join(f"{m.name} ({m.value})" for m in enum)
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
+
+
+#: Names of types of fewer than 8 bits -> the map type of two or four of them, and how to pack.
+_PACKED_WORDS = {
+    "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
+    "16U6_ALIGN16B": ("float6 fp6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn", "four 6-bit"),
+}
+
+
+def packed_needs(word: str) -> str:
+    """Return what a type of fewer than 8 bits needs; "" for other words.
+
+    >>> packed_needs("torch.int4")[:62]
+    'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
+    """
+    bare = word.rpartition(".")[2].lower()
+    for name, (words, packed) in _PACKED_WORDS.items():
+        if bare in words.split():
+            holds = f"{packed} values in each {'byte' if '4' in packed else '3 bytes'}"
+            return (
+                f"{bare} values are packed: pass a uint8 tensor that holds {holds}, with data_type="
+                f"{name!r}, on sm_100 or later (target='sm_100')"
+            )
+    return ""
+
+
+def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
+    """Return the map's type of a DLPack type, else the types of its size."""
+    own = data_type_of(dtype)
+    return [own] if own is not None else list(overrides_of(dtype))
+
+
+def dlpack_type_of(value: object) -> DLDataType | None:
+    """Return the DLPack type of an object with `__dlpack_data_type__`; None for others."""
+    method = getattr(type(value), "__dlpack_data_type__", None)
+    try:
+        code, bits, lanes = method(value)  # type: ignore[misc]
+        return DLDataType(int(code), int(bits), int(lanes))
+    except Exception:  # no method, or one that raises or returns something else
+        return None
 
 
 @lru_cache(maxsize=256)
@@ -232,7 +276,9 @@ def dtype_named(name: str) -> DLDataType:
     bare = name.rpartition(".")[2]  # of torch.float16
     found = NAMED_DTYPES.get(bare) or NAMED_DTYPES.get(dtype_called(name) or "")
     if found is None:
-        fix = "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3"
+        fix = packed_needs(name) or (
+            "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3"
+        )
         raise unfit("dtype", name, f"be one of {', '.join(NAMED_DTYPES)}", fix)
     return found
 
