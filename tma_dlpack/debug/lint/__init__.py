@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.lint import inputs, ptx, report, rules, single
-from tma_dlpack.debug.lint.events import Events, summaries
+from tma_dlpack.debug.lint.events import Events, Summary, summaries
 from tma_dlpack.debug.lint.flow import Flow, TooLargeError
 from tma_dlpack.debug.lint.launched import LaunchedMaps
 from tma_dlpack.debug.lint.launched import mistakes as launched_mistakes
@@ -86,26 +86,38 @@ def lint(
     """
     launched = maps if isinstance(maps, LaunchedMaps | None) else LaunchedMaps(maps)
     given = inputs.read(source, nvcc_flags)
-    module = ptx.parse(given.text)
-    callees = summaries(module.functions)
-    notes = [f"{name}: its braces do not close; not checked" for name in module.unread]
+    notes: list[str] = []
+    comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
-    for function in module.functions:
-        try:
-            values = Values(module, function)
-            events = Events(Flow(values), callees)
-            found = [*rules.paths(events), *single.mistakes(events)]
-            if launched is not None:
-                found += launched_mistakes(events, launched)
-        except TooLargeError:
-            notes.append(f"{function.name}: too many paths; not checked")
-            continue
-        if found:
-            mistakes.setdefault(function.name, []).extend(found)
-    suppressions = report.Suppressions(module.comments, given.folder)
+    functions = 0
+    for module in ptx.modules(given.text):
+        callees = summaries(module.functions)
+        notes += [f"{name}: its braces do not close; not checked" for name in module.unread]
+        comments |= module.comments
+        functions += len(module.functions)
+        for function in module.functions:
+            try:
+                found = _mistakes(module, function, callees, launched)
+            except TooLargeError:
+                notes.append(f"{function.name}: too many paths; not checked")
+            else:
+                mistakes.setdefault(function.name, []).extend(found)
+    suppressions = report.Suppressions(comments, given.folder)
     shown, hidden = report.findings(mistakes, suppressions)
     notes += [f"{text}: a suppression needs a reason" for text in suppressions.without_reason]
-    return LintReport(tuple(shown), tuple(hidden), tuple(notes), len(module.functions), given.name)
+    return LintReport(tuple(shown), tuple(hidden), tuple(notes), functions, given.name)
+
+
+def _mistakes(
+    module: ptx.Module,
+    function: ptx.Function,
+    callees: dict[str, Summary],
+    launched: LaunchedMaps | None,
+) -> list[rules.Mistake]:
+    """Return what is wrong in one function, a pair of instructions each."""
+    events = Events(Flow(Values(module, function)), callees)
+    found = [*rules.paths(events), *single.mistakes(events)]
+    return found if launched is None else [*found, *launched_mistakes(events, launched)]
 
 
 def run(

@@ -43,6 +43,7 @@ OPCODES = tuple(
         (r"tensormap\.replace.*\.global\b", "replace"),
         (r"tensormap\.cp_fenceproxy", "publish"),
         (r"mbarrier\.init", "init"),
+        (r"mbarrier\.arrive(?!\.expect_tx)", "arrive"),
         (r"mbarrier\.(try_wait|test_wait|arrive|expect_tx|complete_tx)", "use"),
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared::cluster", ""),  # another block's memory
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared\b", "write"),
@@ -179,6 +180,9 @@ class Events:
             barrier = code.address(_BARRIER_OF_LOAD) if what == "load" else code.address(2)
             if barrier:
                 yield Happening("async_use", code, self._access("async_use", code, block, barrier))
+        elif what == "arrive":
+            yield Happening("use", code, self._access("use", code, block, code.address()))
+            yield Happening("arrive", code)
         elif what in ("init", "use", "replace", "publish"):
             yield Happening(what, code, self._access(what, code, block, code.address()))
         elif what == "wait":
@@ -199,7 +203,7 @@ class Events:
                 yield Happening("map_use", code, self._access("map_use", code, block, address[1]))
         if what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in ("write", "read", "use", "init", "replace"):
+        elif what not in ("write", "read", "use", "init", "replace", "arrive"):
             self._open.clear()
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:

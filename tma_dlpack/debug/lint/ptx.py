@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -134,6 +135,7 @@ _HEADER = re.compile(
     re.MULTILINE,
 )
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
 _SYMBOL = re.compile(
     r"^[ \t]*(?:\.(?:visible|extern|weak|common)[ \t]+)*\.(shared|global|const|local)\b[^;={\n]*?"
@@ -154,7 +156,16 @@ _ENDS = re.compile(r"(?:bra|brx\.idx|ret|exit|trap)\b")
 _PARAMETER = re.compile(r"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?=[,)])")
 
 
-def parse(source: str) -> Module:
+def modules(source: str) -> Iterator[Module]:
+    """Read each module of a text: a binary holds several, each beginning with its .version."""
+    starts = [match.start() for match in _VERSION.finditer(source)][1:]
+    line = 0
+    for start, end in zip([0, *starts], [*starts, len(source)], strict=True):
+        yield parse(source[start:end], line)
+        line += source.count("\n", start, end)
+
+
+def parse(source: str, line_before: int = 0) -> Module:
     """Read a module; what cannot be read is named in `unread`, never raised."""
     comments: dict[int, str] = {}
     text = _without_comments(source, comments)
@@ -165,7 +176,7 @@ def parse(source: str) -> Module:
         if header[2] == ";" or header.start() < end:
             continue
         outside.append(text[end : header.start()])
-        line = bisect_right(lines, header.start(1)) + 1
+        line = bisect_right(lines, header.start(1)) + 1 + line_before
         function, end = _function(text, header, line, files)
         if function is None:
             unread.append(_name(header[1]))
@@ -174,6 +185,7 @@ def parse(source: str) -> Module:
     outside.append(text[end:])
     target = _TARGET.search(text)
     symbols = {name: space for part in outside for space, name in _SYMBOL.findall(part)}
+    comments = {line_before + line: text for line, text in comments.items()}
     return Module(tuple(functions), symbols, target[1] if target else "", tuple(unread), comments)
 
 

@@ -90,13 +90,16 @@ class Mistake:
 #: State of a fact after an event; where a state is not named, nothing changes. "done" states are
 #: kept, because a path on which all is right makes of an error a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
-    ("write", "fence"): {"open": "done"},
-    ("read", "fence"): {"open": "done"},
+    ("write", "fence"): {"open": "done", "shared": "done", "some": "done"},
+    ("write", "barrier"): {"open": "shared"},
+    ("read", "fence"): {"open": "done", "shared": "done", "some": "done"},
+    ("read", "barrier"): {"open": "shared"},
     ("store", "commit"): {
         "open": "committed 0",
         **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
     },
     ("store", "barrier"): {"waited": "done"},
+    ("store", "arrive"): {"waited": "done"},
     ("init", "fence"): {"open": "fenced", "barrier": "done"},
     ("init", "init_fence"): {"open": "fenced", "barrier": "done"},
     ("init", "barrier"): {"open": "barrier", "fenced": "done"},
@@ -104,6 +107,10 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("replace", "acquire"): {"released": "done"},
     ("publish", "acquire"): {"open": "done"},
 }
+
+#: A fence before the barrier by some of the threads that wrote says nothing of the others' writes;
+#: behind the barrier it is on the way from all of them to the copy.
+_FENCED_BY_SOME = {"open": "some"}
 
 #: Which facts an event changes.
 _CHANGED_BY: dict[str, set[str]] = {"wait": {"store"}}
@@ -237,11 +244,12 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
     if not any(key[0].what in _CHANGED_BY.get(what, ()) for key in facts):
         return facts
     changed: Facts = {}
-    skipped = (
-        flow.skipped(flow.event(what, happening.code, block)) if happening.code.guard else None
-    )
+    event = flow.event(what, happening.code, block)
+    skipped, here = flow.skipped(event), event.conditions
     for (fact, state, exact), conditions in facts.items():
         after = _next(fact.what, state, happening)
+        if what == "fence" and state in _FENCED_BY_SOME and _is_of_some(here, fact):
+            after = _FENCED_BY_SOME[state]
         if after == state:
             _add(changed, (fact, state, exact), conditions)
             continue
@@ -249,6 +257,11 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
         if skipped is not None and not excluded(conditions, skipped):
             _add(changed, (fact, state, exact), both(conditions, skipped))
     return changed
+
+
+def _is_of_some(here: Conditions, fact: Access) -> bool:
+    """Whether fewer threads come here than made the access."""
+    return any(symbol.by_thread for terms, *_ in here - fact.conditions for symbol, _ in terms)
 
 
 def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
@@ -292,9 +305,9 @@ _USES = frozenset(use for _, use in _PAIRS)
 
 #: The states in which a use is wrong.
 _WRONG = {
-    ("write", "store"): ("open",),
-    ("write", "load"): ("open",),
-    ("read", "load"): ("open",),
+    ("write", "store"): ("open", "shared", "some"),
+    ("write", "load"): ("open", "shared"),
+    ("read", "load"): ("open", "shared", "some"),
     ("store", "write"): ("open", "committed", "waited"),
     ("store", "load"): ("open", "committed"),
     ("store", "end"): ("open", "committed"),
@@ -332,5 +345,8 @@ def _judged(
         )
     if set(wrong) == {"waited"}:
         message += ": the thread that issued it waits, and the others do not wait for that thread"
+    if set(wrong) == {"some"}:
+        message += ". One is, but before the barrier and not by all threads of the accesses"
+        weak = True
     is_error = must and not right and not weak and pair not in _AT_MOST_WARNED
     return Mistake(rule, is_error, access.first, code, message, fix)

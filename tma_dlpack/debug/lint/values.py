@@ -33,6 +33,7 @@ _MOST_TERMS, _MOST_DEPTH = 12, 64
 _HUGE = 1 << 64
 #: Registers that differ between the threads of a block, and their bound.
 _OF_THREAD = {"%tid.x": 1023, "%laneid": 31, "%warpid": 31, "%tid.y": 1023, "%tid.z": 63}
+_BY_THREAD = {*_OF_THREAD, "elect"}
 
 
 @dataclass(eq=False, slots=True)
@@ -46,6 +47,7 @@ class Symbol:
     registers: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
     depth: int = 0
+    by_thread: bool = False  #: whether threads of a block differ in it, as far as that is known
 
     def at(self, thread: int, known: Known) -> Value:
         """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
@@ -262,6 +264,7 @@ class Values:
                 frozenset().union(*(symbol.registers for symbol in inner)),
                 frozenset().union(*(symbol.origins for symbol in inner)),
                 0 if deep else depth,
+                op in _BY_THREAD or any(symbol.by_thread for symbol in inner),
             )  # fmt: skip
             self._symbols[key] = found
         return found
