@@ -27,6 +27,40 @@ template <bool fenced> __device__ void stress_write(int4* out)
     __syncwarp();
   }
 }
+// The fence after the barrier, by the thread that stores: it stands between all writes and the copy.
+KERNEL write_late(const int4*, int4* out)
+{
+  __shared__ alignas(128) int4 tile[64 * 32];
+  for (int t = 0; t < TURNS; ++t) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) tile[threadIdx.x * 64 + i] = make_int4(t, threadIdx.x * 64 + i, 0, 0);
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      fence_async();
+      store_bulk(out + ((size_t)blockIdx.x * TURNS + t) * 2048, tile, 32768);
+      commit();
+      wait_read<0>();
+    }
+    __syncwarp();
+  }
+}
+// The fence before the barrier, by that thread alone.
+KERNEL write_some_wrong(const int4*, int4* out)
+{
+  __shared__ alignas(128) int4 tile[64 * 32];
+  for (int t = 0; t < TURNS; ++t) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) tile[threadIdx.x * 64 + i] = make_int4(t, threadIdx.x * 64 + i, 0, 0);
+    if (threadIdx.x == 0) fence_async();
+    __syncwarp();
+    if (threadIdx.x == 0) {
+      store_bulk(out + ((size_t)blockIdx.x * TURNS + t) * 2048, tile, 32768);
+      commit();
+      wait_read<0>();
+    }
+    __syncwarp();
+  }
+}
 KERNEL write_wrong(const int4*, int4* out) { stress_write<false>(out); }
 KERNEL write_right(const int4*, int4* out) { stress_write<true>(out); }
 
@@ -147,6 +181,7 @@ struct Case {
 };
 static const Case CASES[] = {
   {"write_wrong", write_wrong, BLOCKS, 32}, {"write_right", write_right, BLOCKS, 32},
+  {"write_late", write_late, BLOCKS, 32}, {"write_some_wrong", write_some_wrong, BLOCKS, 32},
   {"read_wrong", read_wrong, BLOCKS, 32}, {"read_right", read_right, BLOCKS, 32},
   {"again_wrong", again_wrong, BLOCKS, 512}, {"others_wrong", others_wrong, BLOCKS, 512},
   {"again_right", again_right, BLOCKS, 512}, {"end_wrong", end_wrong, BLOCKS * TURNS, 512},

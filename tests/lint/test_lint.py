@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -155,6 +156,53 @@ def test_labels_and_registers_of_inline_assembly_are_their_own():
     assert rules_of(body) == []
 
 
+REGISTERS = itertools.count(50)
+
+
+def of_thread_0(instruction: str) -> str:
+    n = next(REGISTERS)
+    return f"mov.u32 %r{n}, %tid.x;\nsetp.ne.u32 %p{n}, %r{n}, 0;\n@!%p{n} {instruction}\n"
+
+
+def test_a_fence_by_some_threads_counts_behind_the_barrier_alone():
+    fence = of_thread_0("fence.proxy.async;")
+    store = of_thread_0(STORE) + of_thread_0("cp.async.bulk.commit_group;")
+    end = of_thread_0("cp.async.bulk.wait_group.read 0;") + "ret;\n"
+    assert rules_of(WRITE + fence + "bar.sync 0;\n" + store + end) == ["PROXY_FENCE warning"]
+    assert rules_of(WRITE + "bar.sync 0;\n" + fence + store + end) == []
+    alone = "mov.u32 %r1, tile;\n" + of_thread_0("st.shared.u32 [%r1], 0;")
+    assert rules_of(alone + fence + "bar.sync 0;\n" + store + end) == []
+
+
+@pytest.mark.parametrize(
+    ("publish", "expected"),
+    [
+        ("", ["BULK_WAIT error"]),
+        ("bar.sync 0;\n", []),
+        ("bar.warp.sync -1;\n", []),
+        ("mbarrier.arrive.shared::cta.b64 _, [%r8];\n", []),
+        ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r8], 64;\n", ["BULK_WAIT error"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_others_must_hear_of_a_wait_before_they_write(publish, expected):
+    store = "fence.proxy.async;\nbar.sync 0;\n" + of_thread_0(STORE)
+    store += of_thread_0("cp.async.bulk.commit_group;")
+    wait = of_thread_0("cp.async.bulk.wait_group.read 0;")
+    again = WRITE.replace("%r1", "%r2")
+    assert rules_of(WRITE + store + wait + publish + again + "ret;\n") == expected
+
+
+def test_a_binary_holds_several_modules_each_with_its_own_files():
+    module = HEAD + '.file 1 "{0}.cu"\n.visible .entry {0}() {{\n.loc 1 7 1\n' + WRITE
+    module += STORE.replace("%rd1", "%rd5") + END + "}}\n"
+    found = tma.lint("\n".join(module.format(name) for name in ("a", "b"))).findings
+    assert [(f.kernel, f.line, f.source) for f in found] == [
+        ("a", 10, "a.cu:7"),
+        ("b", 25, "b.cu:7"),
+    ]
+
+
 def test_a_called_function_counts_as_its_worst():
     callee = (
         ".func writes()\n{\nmov.u32 %r1, tile;\nst.shared.u32 [%r1], 0;\nret;\n}\n"
@@ -170,6 +218,17 @@ def test_a_plain_architecture_has_no_wgmma():
     body = "wgmma.fence.sync.aligned;\nret;\n"
     assert rules_of(body) == []
     assert rules_of(body, HEAD.replace("sm_90a", "sm_90")) == ["CLUSTER error"]
+
+
+def test_a_comment_in_the_source_suppresses_a_finding(tmp_path):
+    lines = (HERE / "kernels.cu").read_text().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if line.startswith("KERNEL proxy_fence_wrong"))
+    lines[at] = lines[at].rstrip() + "  // lint: allow PROXY_FENCE: shown in the guide\n"
+    (tmp_path / "kernels.cu").write_text("".join(lines))
+    (tmp_path / "kernels.ptx").write_text(PTX.read_text())
+    report = tma.lint(tmp_path / "kernels.ptx")
+    assert [finding.kernel for finding in report.suppressed] == ["proxy_fence_wrong"]
+    assert len(report.findings) == len(EXPECTED) - 1
 
 
 def test_a_reason_suppresses_a_finding_and_no_reason_does_not():

@@ -26,6 +26,7 @@ NVCC = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 #: Case -> the error code of CUDA, and whether output is wrong; None where both were seen.
 MEASURED = {
     "write_wrong": (0, True), "write_right": (0, False),
+    "write_late": (0, None), "write_some_wrong": (0, None),
     "read_wrong": (0, True), "read_right": (0, False),
     "again_wrong": (0, True), "others_wrong": (0, True), "again_right": (0, False),
     "end_wrong": (0, None), "end_right": (0, False),
