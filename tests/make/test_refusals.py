@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from in_c import compiled
+from in_c import REPORT_IN_C, compiled, with_defaults
 
 import tma_dlpack as tma
 from tma_dlpack.checks import report as reports
@@ -164,3 +164,15 @@ def test_the_callers_locals_are_left_as_they_were():
 
     assert deletes()
     assert has_a_copy()
+
+
+@compiled
+def test_an_empty_tensor_is_left_to_python():
+    x = np.lib.stride_tricks.as_strided(np.zeros(8, np.float32), (16, 0, 64), (0, 1 << 34, 4))
+    for given in ({}, {"shape": (32, 0, 64), "offset": 16}):
+        given |= {"box_sizes": (1, 1, 32)}
+        assert REPORT_IN_C["tiled"](x, **given) is None
+        report = tma.check_tma_descriptor(x, **given)
+        assert (
+            report.violations == build.check("tiled", x, with_defaults("tiled", given)).violations
+        )

@@ -59,8 +59,16 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
+/* Whether a tensor has no element: its strides mean nothing then. */
+static int is_empty(const TmaDlpackTensor *tensor) {
+  for (int i = 0; i < tensor->ndim; ++i)
+    if (tensor->shape[i] == 0) return 1;
+  return 0;
+}
+
 /* 1 if a map can be made; 0 with the rows that refuse it in `failed`, or, where that is 0, to fall back to
- * Python, possibly with an exception that the caller clears. */
+ * Python, possibly with an exception that the caller clears. A tensor without memory is left to Python too: it
+ * may be a wrapper of torch.func, say. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -69,7 +77,7 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return 0;
   call->failed = tma_dlpack_judge(&call->described, tma_dlpack_asked(&options->o, &call->target));
   if (TMA_DLPACK_LIKELY(call->failed == 0)) return 1;
-  if (call->described.is_null) call->failed = 0; /* a wrapper of torch.func, say: Python finds out */
+  if (call->described.is_null || is_empty(exported)) call->failed = 0;
   return 0;
 }
 
