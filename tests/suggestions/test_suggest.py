@@ -675,3 +675,7 @@ def test_the_command_prints_the_table_and_exits_1_where_there_is_none(capsys):
     assert main([*permuted, "--tile=1,1,128,64", "--allow", "BOX_IN_SHAPE", "--json"]) == 0
     allowed = json.loads(capsys.readouterr().out)["items"][0]["arguments"]["allow"]
     assert allowed == ["BOX_IN_SHAPE", "STRIDE_UNIQUE"]
+    assert main([*words[:-1], "64,128", "--major", "mn"]) == 0
+    assert "read by wgmma, MN-major" in capsys.readouterr().out
+    assert main([*words, "--major", "m"]) == 2
+    assert "major is 'm'; it must be 'K' or 'MN'" in capsys.readouterr().err

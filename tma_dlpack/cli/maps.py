@@ -65,7 +65,7 @@ def _check(options: argparse.Namespace) -> int:
             values=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
             closed=True,
         ),
-        option("--major", "default K", default="K", values=("K", "MN"), closed=True),
+        option("--major", "K or MN; default K", default="K", values=("K", "MN")),
         option("--access", "of threads", default="row", values=("row", "column"), closed=True),
         option("--stages", "tiles at a time; default 1", type=common.integer, default=1),
         option("--smem-bytes", "default: all that a block can have", type=common.integer),
