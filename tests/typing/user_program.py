@@ -60,8 +60,9 @@ def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
 
 def convolve(images: npt.NDArray[np.float16]) -> tma.TensorMap:
     """Make the map of an im2col convolution."""
-    column = {"channels_per_pixel": 64, "pixels_per_column": 128}
-    tma.check_conv_descriptor(images, 3, padding=((1, 2), 1), **column).raise_if_refused()
+    tma.check_conv_descriptor(
+        images, 3, padding=((1, 2), 1), channels_per_pixel=64, pixels_per_column=128
+    ).raise_if_refused()
     if images.ndim == 4:
         return tma.make_conv_descriptor(
             images, [3, 3], padding=1, stride=(1, 2), channels_per_pixel=64, pixels_per_column=128
@@ -173,6 +174,17 @@ def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> No
     rule: tma.RuleInfo = every[0]
     print(tma.draw.tensor(tensor_map, (0, 0)), tma.bank_conflicts(tensor_map, "column"))
     print(explanation, request, rule, tma.explore(x), tma.get_include())
+
+
+def dead(path: str) -> str:
+    """Read a GPU core dump."""
+    found: tma.PostMortem = tma.postmortem(path)
+    fault: tma.Fault = found.faults[0]
+    barrier: tma.DeadBarrier = found.barriers[0]
+    kernel: tma.DeadKernel = found.kernels[0]
+    parameter: tma.FoundMap = found.maps[0]
+    print(found.ok, fault.rule, fault.fix, barrier.message, kernel.grid, parameter.map.box_sizes)
+    return found.to_json()
 
 
 def measure(x: Sequence[npt.NDArray[np.float16]]) -> tuple[tma.BandwidthReport, tma.VerifyReport]:
