@@ -134,6 +134,21 @@ template <bool waited> __device__ void stress_end(int4* out)
 KERNEL end_wrong(const int4*, int4* out) { stress_end<false>(out); }
 KERNEL end_right(const int4*, int4* out) { stress_end<true>(out); }
 
+// The thread that initialises the barrier loads at once, without a fence; the others wait behind a barrier.
+KERNEL barrier_alone_wrong(const int4* in, int4* out)
+{
+  __shared__ alignas(128) int4 tile[2048];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    expect(&barrier, 32768);
+    load_bulk(tile, in + (size_t)(blockIdx.x % TURNS) * 2048, 32768, &barrier);
+  }
+  __syncthreads();
+  wait(&barrier, 0);
+  for (int i = threadIdx.x; i < 2048; i += blockDim.x) out[(size_t)blockIdx.x * 2048 + i] = tile[i];
+}
+
 // A map is used, changed and used again: out[block] counts the loads through the old map.
 template <bool released, bool acquired> __device__ void stress_map(CUtensorMap* maps, int* in, int* out)
 {
@@ -185,7 +200,7 @@ static const Case CASES[] = {
   {"read_wrong", read_wrong, BLOCKS, 32}, {"read_right", read_right, BLOCKS, 32},
   {"again_wrong", again_wrong, BLOCKS, 512}, {"others_wrong", others_wrong, BLOCKS, 512},
   {"again_right", again_right, BLOCKS, 512}, {"end_wrong", end_wrong, BLOCKS * TURNS, 512},
-  {"end_right", end_right, BLOCKS * TURNS, 512},
+  {"end_right", end_right, BLOCKS * TURNS, 512}, {"barrier_alone_wrong", barrier_alone_wrong, BLOCKS * TURNS, 512},
 };
 static const struct { const char* name; void (*kernel)(CUtensorMap*, int*, int*); } OF_MAPS[] = {
   {"map_wrong", map_wrong}, {"map_acquire_wrong", map_acquire_wrong}, {"map_right", map_right}};

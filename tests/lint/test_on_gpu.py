@@ -31,7 +31,7 @@ MEASURED = {
     "again_wrong": (0, True), "others_wrong": (0, True), "again_right": (0, False),
     "end_wrong": (0, None), "end_right": (0, False),
     "map_wrong": (0, True), "map_acquire_wrong": (0, True), "map_right": (0, False),
-    "barrier_init_both_wrong": (719, None), "barrier_init_right": (0, False),
+    "barrier_alone_wrong": (0, None), "barrier_init_both_wrong": (719, None), "barrier_init_right": (0, False),
     "map_space_local_wrong": (700, None), "map_space_shared_wrong": (700, None),
     "map_space_right": (0, False),
     "cluster_wrong": (715, None), "cluster_right": (0, False),

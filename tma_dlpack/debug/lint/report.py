@@ -7,7 +7,6 @@ allow a finding.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections import defaultdict
@@ -144,7 +143,7 @@ class LintReport:
         parts = [bold(self._total())]
         if rows:
             parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
-        return fragment([*parts, *(plain(f"note: {html.escape(note)}") for note in self.notes)])
+        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
 
     def to_json(self) -> str:
         """Return the findings as JSON: ``{"findings": [...]}``, with the names of `LintFinding`."""
