@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+import struct
+
 import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.debug.postmortem import hangs
+from tma_dlpack.debug.postmortem import hangs, memory
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.hangs import State, Wait
@@ -139,3 +142,44 @@ def rule_of(word: Word, parity: int = 0, others=(), announced=None) -> str:
 )
 def test_what_a_barrier_lacks_is_named(word, more, rule):
     assert rule_of(word, **more) == rule
+
+
+# -- maps among parameters ------------------------------------------------------------------------
+
+
+def random_parameters(rng: random.Random) -> bytes:
+    """128 bytes as kernels have them among their parameters, that are no map."""
+    pointer = struct.pack("<Q", 0x7F0000000000 + rng.randrange(1 << 38) // 256 * 256)
+    rest = rng.choice(
+        (
+            b"".join(struct.pack("<Q", rng.randrange(1 << 47)) for _ in range(15)),
+            b"".join(struct.pack("<i", rng.choice((0, 1, 64, 4096))) for _ in range(30)),
+            b"".join(struct.pack("<f", rng.gauss(0, 1)) for _ in range(30)),
+            struct.pack("<i", rng.randrange(4096)) + bytes(116),
+            rng.randbytes(120),
+        )
+    )
+    return pointer + rest
+
+
+def test_parameters_that_are_no_map_are_not_taken_for_one():
+    rng = random.Random(5)
+    blocks = [random_parameters(rng) for _ in range(3000)]
+    assert sum(len(memory._maps("k", block, 0x240, "sm_90")) for block in blocks) == 0
+
+
+def test_maps_are_found_among_other_parameters_by_their_alignment():
+    rng = random.Random(6)
+    image = im2col(0)
+    parameters = random_parameters(rng)[:112] + bytes(PLAIN) + random_parameters(rng) + bytes(image)
+    found = memory._maps("k", parameters, 0x210, "sm_90")
+    assert [(one.offset, one.kind) for one in found] == [(112, "tiled"), (368, "im2col")]
+    assert [bytes(one.map) for one in found] == [bytes(PLAIN), bytes(image)]
+
+
+def test_a_map_that_no_copy_can_use_is_none_and_says_why():
+    data = bytearray(bytes(PLAIN))
+    data[9] |= 0x08  # interleaved, of rank 2
+    found, why = memory.read_map(bytes(data), "sm_90")
+    assert found is None
+    assert "interleaved" in why

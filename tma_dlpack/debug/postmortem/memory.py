@@ -9,6 +9,7 @@ of 512 and 1,000 of 1,000 random states::
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -75,13 +76,17 @@ def looks_like_one(word: int, most_arrivals: int) -> bool:
 # -- tensor maps among the parameters --------------------------------------------------------------
 
 _ALIGNMENT = 64  # of a map in memory
-_ADDRESS_BITS, _ADDRESS_UNIT = 57, 16
+_ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
+_MEASURED = "sm_90"  # where the second half of a map is known: two numbers, or zeros
+_MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
 
 
 def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
     """Return the map in 128 bytes, or why they are none."""
     try:
-        return TensorMap.from_bytes(data, target), ""
+        found = TensorMap.from_bytes(data, target)
+        _ = found.tx_bytes, found.smem_bytes  # of what no copy can use there are none
+        return found, ""
     except TmaError as error:
         return None, " ".join(str(error).split("\n")[0].split())
 
@@ -100,7 +105,7 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
     while start + MAP_BYTES <= len(parameters):
         data = parameters[start : start + MAP_BYTES]
         tensor_map = read_map(data, target)[0] if any(data) else None
-        if tensor_map is not None and _is_plausible(tensor_map):
+        if tensor_map is not None and _is_plausible(tensor_map, data, target):
             found.append(FoundMap(tensor_map, kernel, start))
             start += MAP_BYTES
         else:
@@ -108,12 +113,16 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
     return tuple(found)
 
 
-def _is_plausible(found: TensorMap) -> bool:
+def _is_plausible(found: TensorMap, data: bytes, target: str) -> bool:
     """Return whether what reads as a map is one: bytes by chance seldom say all of this."""
     address = found.global_address
+    box_bytes, unused, repeat, *others = struct.unpack("<16I", data[MAP_BYTES // 2 :])
+    is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))
+    inner = found.box_dim[0] if found.kind == "tiled" else found.channels_per_pixel or 0
     return bool(
         address
         and address % _ADDRESS_UNIT == 0
         and address >> _ADDRESS_BITS == 0
-        and found.tx_bytes
+        and inner * found.arguments.type_row.element_bits % (8 * _INNER_BYTES) == 0
+        and (is_drivers or target != _MEASURED)
     )
