@@ -33,6 +33,8 @@ SEE = "; see python -m tma_dlpack"
         (["suggest"], f"--shape, --dtype and --tile are missing{SEE} suggest --help"),
         (["check", *TENSOR, "--swiz=3"], "check has no option --swiz; did you mean --swizzle?"),
         (["check", *TENSOR, "--boxes", "8"], "check has no option --boxes; did you mean --box?"),
+        (["postmortem", "--pid=x"], f"--pid: 'x' is not an integer{SEE} postmortem --help"),
+        (["postmortem", "--after=x"], f"--after: 'x' is not a number{SEE} postmortem --help"),
         (["doctor", "x"], f"doctor has no argument x{SEE} doctor --help"),
         (["check", *TENSOR, "--box"], f"--box: expected one argument{SEE} check --help"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -218,7 +219,10 @@ def _in_our_words(message: str) -> str:
         names = missing.split(", ")
         listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
         return f"{listed} {'is' if len(names) == 1 else 'are'} missing"
-    return message.removeprefix("argument ")
+    message = message.removeprefix("argument ")
+    for kind, name in (("int", "an integer"), ("float", "a number")):
+        message = re.sub(rf"invalid {kind} value: ('.*')", rf"\1 is not {name}", message)
+    return message
 
 
 # -- errors ---------------------------------------------------------------------------------------
