@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -88,9 +89,9 @@ def _bits_of_address(op: str, values: list[Value]) -> Value | None:
     terms = left or right
     if (left and right) or len(terms) != 1 or terms[0][0].op != "name" or terms[0][1] != 1:
         return None
-    if op in ("xor", "or"):
-        return terms, _COMPUTED[op](a, b)
-    return ((), a & b) if op == "and" and 0 <= (b if left else a) < ALIGNED else None
+    if op not in ("xor", "or", "and") or not 0 <= (b if left else a) < ALIGNED:
+        return None
+    return (() if op == "and" else terms), _COMPUTED[op](a, b)
 
 
 def _shifted(values: list[Value], mask: int) -> list[Value] | None:
@@ -191,7 +192,8 @@ class Values:
             if place in starts:
                 self._current.clear()
             if names:
-                self._read(code, names)
+                with suppress(IndexError):  # an operand is missing: what it writes stays unknown
+                    self._read(code, names)
         self._current.clear()
 
     def conditions(self, code: Instruction) -> tuple[Condition, ...]:
@@ -387,7 +389,7 @@ class Values:
     def _computed(self, opcode: str, words: list[str]) -> Value | None:
         """Return the value of an operation on whole numbers; None if it is not one."""
         head = opcode.split(".")
-        if head[-1][0] == "f" and head[0] != "cvta":
+        if head[-1][:1] == "f" and head[0] != "cvta":
             return None
         args = [self.operand(word) for word in words[1:]]
         op = head[0]
