@@ -27,12 +27,14 @@ from tma_dlpack.tables.arguments import (
 from tma_dlpack.tables.coerce import counted, integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
+    DATA_TYPE_MEMBERS,
+    FILL_MEMBERS,
+    INTERLEAVE_MEMBERS,
+    L2_MEMBERS,
+    MODE_MEMBERS,
+    SWIZZLE_MEMBERS,
     TensorMapDataType,
-    TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation, wrong_argument
 from tma_dlpack.tables.limits import MAX_RANK
@@ -145,15 +147,6 @@ class Options(NamedTuple):
     pixels: int
 
 
-#: Members by the numbers that C has of them.
-_DATA_TYPES = tuple(TensorMapDataType)
-_INTERLEAVES = tuple(TmaInterleaveLayout)
-_SWIZZLES = tuple(TmaSwizzle)
-_L2_PROMOTIONS = tuple(TmaL2FetchSize)
-_OOB_FILLS = tuple(TmaOobFill)
-_MODES = tuple(TensorMapIm2ColWideMode)
-
-
 def request_of_options(
     kind: MapKind, view: TensorView, address: int, target: Target, o: Options
 ) -> Request:
@@ -165,9 +158,9 @@ def request_of_options(
         view = view.as_strided(shape, strides, o.offset * view.dtype.itemsize_bits // 8)
         address += view.offset_bytes
     rank, is_tiled = len(view.shape), kind == "tiled"
-    asked_type = None if o.asked_type < 0 else _DATA_TYPES[o.asked_type]
+    asked_type = None if o.asked_type < 0 else DATA_TYPE_MEMBERS[o.asked_type]
     data_type = _type_of(view, asked_type)
-    interleave = _INTERLEAVES[o.interleave]
+    interleave = INTERLEAVE_MEMBERS[o.interleave]
     dims, strides_bytes = _layout_of(view, data_type, interleave)
     return Request(
         EncodeArguments(
@@ -178,14 +171,14 @@ def request_of_options(
             (1,) * rank if o.elem_strides is None else o.elem_strides[::-1],
             o.box_sizes[::-1] if is_tiled else (),
             interleave,
-            _SWIZZLES[o.swizzle],
-            _L2_PROMOTIONS[o.l2_promotion],
-            _OOB_FILLS[o.oob_fill],
+            SWIZZLE_MEMBERS[o.swizzle],
+            L2_MEMBERS[o.l2_promotion],
+            FILL_MEMBERS[o.oob_fill],
             () if is_tiled else o.lower[::-1],
             () if is_tiled else o.upper[::-1],
             o.channels,
             o.pixels,
-            _MODES[o.mode],
+            MODE_MEMBERS[o.mode],
         ),
         address,
         rank,

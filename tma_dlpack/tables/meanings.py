@@ -161,7 +161,7 @@ _PACKED_WORDS = {
 def packed_needs(word: str) -> str:
     """Return what a type of fewer than 8 bits needs; "" for other words.
 
-    >>> packed_needs("torch.int4")[:62]
+    >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
     """
     bare = word.rpartition(".")[2].lower()

@@ -12,12 +12,12 @@ import numpy as np
 
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
 from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
+    DATA_TYPE_MEMBERS,
+    FILL_MEMBERS,
+    INTERLEAVE_MEMBERS,
+    L2_MEMBERS,
+    MODE_MEMBERS,
+    SWIZZLE_MEMBERS,
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from tma_dlpack.dlpack import TensorView
 
 
-#: Members by the numbers that C has of them.
-_DATA_TYPES = tuple(TensorMapDataType)
-_INTERLEAVES = tuple(TmaInterleaveLayout)
-_SWIZZLES = tuple(TmaSwizzle)
-_L2_PROMOTIONS = tuple(TmaL2FetchSize)
-_OOB_FILLS = tuple(TmaOobFill)
-_MODES = tuple(TensorMapIm2ColWideMode)
-
-
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     """Return the driver's arguments of the numbers that C has of them."""
     (
@@ -48,20 +39,20 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
     ) = numbers  # fmt: skip
     return EncodeArguments(
         KINDS[kind],
-        _DATA_TYPES[data_type],
+        DATA_TYPE_MEMBERS[data_type],
         dims,
         strides,
         steps,
         box,
-        _INTERLEAVES[interleave],
-        _SWIZZLES[swizzle],
-        _L2_PROMOTIONS[l2_promotion],
-        _OOB_FILLS[oob_fill],
+        INTERLEAVE_MEMBERS[interleave],
+        SWIZZLE_MEMBERS[swizzle],
+        L2_MEMBERS[l2_promotion],
+        FILL_MEMBERS[oob_fill],
         lower,
         upper,
         channels,
         pixels,
-        _MODES[mode],
+        MODE_MEMBERS[mode],
     )
 
 
