@@ -256,7 +256,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     ]
     by_tma = [
         "if (threadIdx.x == 0) {",
-        f"  expect_tx(&full, {tm.tx_bytes});",
+        f"  arrive_expect_tx(&full, {tm.tx_bytes});",
         f"  load(tile, map, &full, {column}, {row});",
         "}",
         "wait(&full, 0);",

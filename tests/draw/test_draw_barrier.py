@@ -264,7 +264,7 @@ def test_a_ring_is_filled_ahead_and_then_waits_for_each_release():
     at_once = [e for _, e in said if e.startswith("producer: wait") and e.endswith("at once")]
     assert at_once == [f"producer: wait(empty[{s}], 1) passes at once" for s in range(4)]
     released = [at for at, e in said if e == "consumer: arrive(empty[0])"]
-    second_loads = [at for at, e in said if e == "producer: expect_tx(full[0], 8192)"]
+    second_loads = [at for at, e in said if e == "producer: arrive_expect_tx(full[0], 8192)"]
     assert second_loads[1:] == released[:2]
     waits = [e for _, e in said if e.startswith("consumer: wait")]
     assert waits[0] == "consumer: wait(full[0], 0)"

@@ -220,7 +220,9 @@ class Play:
 
     def arrive(self, barrier: str, tx_bytes: int | None = None) -> None:
         """Arrive, and announce bytes where there are some."""
-        self._say(f"arrive({barrier})" if tx_bytes is None else f"expect_tx({barrier}, {tx_bytes})")
+        self._say(
+            f"arrive({barrier})" if tx_bytes is None else f"arrive_expect_tx({barrier}, {tx_bytes})"
+        )
         self._change(barrier, self._state(barrier).arrive(tx_bytes or 0))
 
     def write(self, slot: str, piece: str, tile: int, size: int) -> None:
