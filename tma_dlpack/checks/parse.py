@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.reader import Reader
-from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
+from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules, with_box
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import (
@@ -417,4 +417,7 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
             global_dim=dims,  # type: ignore[arg-type]
             global_strides=strides_bytes,  # type: ignore[arg-type]
         )
-    return r.with_fields(arguments=a, **fields)
+    new = r.with_fields(arguments=a, **fields)
+    if view is None and change.keys() == {"box_sizes"}:
+        new.__dict__["facts"] = with_box(r.facts, a)
+    return new

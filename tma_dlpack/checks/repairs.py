@@ -319,13 +319,13 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
     """Return the options with which the driver's own rules are all that is asked; "" for none."""
     if not faults or request.is_driver_call or request.unreadable:
         return ""
-    ids = {f.rule.id for f in faults}
-    allowable = ids <= set(ALLOWABLE)
-    change = DRIVERS_RULES
-    if allowable:
+    ids, change = {f.rule.id for f in faults}, DRIVERS_RULES
+    if ids <= set(ALLOWABLE):
         change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
-    elif _lifts_hardware(request):
-        return ""
+    else:
+        by_driver = set_of_rules(request.kind, "driver", request.target)
+        if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
+            return ""
     if faults_of(changed(request, change)):
         return ""
     name, value = next(iter(change.items()))

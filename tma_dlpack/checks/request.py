@@ -340,6 +340,15 @@ def _ignores_inner_step(r: Request) -> bool:
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
 
 
+def with_box(facts: Any, a: EncodeArguments) -> Any:
+    """Return the struct of the same request with another box: in a fifth of the time."""
+    c: Any = Described()
+    c.__dict__.update(facts.__dict__)
+    _describe_box(c, a.box_dim, a.element_strides)
+    c.inner_box_bits = c.inner_box * c.element_bits
+    return c
+
+
 def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
     c.box_count, c.box_dim = len(box), (box + _ZEROS)[:5]
     c.inner_box = c.span_values if c.is_split else c.box_dim[0]

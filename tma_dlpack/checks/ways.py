@@ -103,7 +103,8 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Way]:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    for n in _nearest_first(old, (*ends, *around, unit, 1)):
+    in_units = r.target.has_model or (r.kind == "tiled" and not a.interleave)
+    for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
             yield Way(text.format(n), with_box_entry(r, i, n))
 
