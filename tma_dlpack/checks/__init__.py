@@ -11,9 +11,9 @@ A rule belongs to one or more sets of rules:
 
 `parse.py` turns the arguments of a call into a `Request`, `request.describe` turns that into the
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
-rows, returns what fails, and `report.py` orders it and asks the rows for their words. The C judge
-is printed from the same rows (include/tma_dlpack_tables.h). A chapter of rules has the repairs of
-its arguments for `Report.fixed` too; `words.py` has the fixes that name the tensor's framework.
+rows, returns what fails, and `repairs.py` orders it. The C judge is printed from the same rows
+(include/tma_dlpack_tables.h). A row has `ways` out: other arguments, or another tensor (`ways.py`).
+`repairs.py` judges what each leads to; the sentence of a fix and `Report.fixed` are what passes.
 
 A new rule takes three steps:
 
@@ -22,7 +22,8 @@ A new rule takes three steps:
    `after` names the rules that must hold first. If the predicate needs a number that the struct has
    not, add it to `rule.STRUCT`, and fill it in request.py and in tma_dlpack_make.h.
 2. ``python .packaging/generate.py``, and build the C extension again.
-3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py.
+3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py, and for the fix a
+   call on a tensor in tests/checks/test_every_fix.py, which follows it.
 
 The rule then appears in every judge, in reports, in `fixed()`, in `tma.rules()` and, if only
 libcu++ has it, in `allow=`.

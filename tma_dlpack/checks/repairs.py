@@ -211,17 +211,20 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
 DRIVERS_RULES: Change = {"rules": "driver"}
 
 
-def changes_of(given: Change, request_of: Callable[[Change], Request]) -> Change | None:
+def changes_of(
+    request: Request, given: Change, request_of: Callable[[Change], Request]
+) -> Change | None:
     """Return arguments that are accepted instead; None if the tensor itself must change.
 
     Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
     """
-    request = request_of(given)
     change = _search(request, given, request_of)
     if change is None and not _lifts_hardware(request):
         by_driver = _search(request_of({**given, **DRIVERS_RULES}), given, request_of)
         change = None if by_driver is None else DRIVERS_RULES | by_driver
-    if change is None or _refused({**given, **change}, request_of):
+    if change is None:
+        return None
+    if not given.keys() >= change.keys() and _refused({**given, **change}, request_of):
         return None  # the call has no such argument: of a convolution that is another one
     return _needed(change, given, request_of)
 

@@ -198,7 +198,7 @@ class Report(Drawn):
             if any(v.argument not in request.proposals for v in request.unreadable):
                 return None  # the argument is not clear, or the tensor itself was refused
             meant |= request.proposals
-        changes = changes_of({**self._given, **meant}, self._request_of)
+        changes = changes_of(request, {**self._given, **meant}, self._request_of)
         return None if changes is None else meant | changes
 
     def __repr__(self) -> str:

@@ -132,9 +132,12 @@ def _fits(size: int, extent: Number) -> bool:
     return 1 <= size <= min(extent, MAX_BOX)
 
 
+_ENTRIES = ("columns", "rows", *(f"entries of dimension {d}" for d in range(2, MAX_RANK)))
+
+
 def other_tile(old: EncodeArguments, new: EncodeArguments, tx_bytes: Callable[[], int]) -> str:
     """Say how a tile differs from the one asked for, and what a kernel then waits for."""
-    names = ("columns", "rows", *(f"entries of dimension {d}" for d in range(2, MAX_RANK)))
+    names: tuple[str, ...] = _ENTRIES
     was, becomes = old.box_dim, new.box_dim
     if old.kind != "tiled":
         names = ("channels", "pixels")
