@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tma_dlpack.debug.lint.flow import Conditions, Flow
 from tma_dlpack.debug.lint.ptx import Function, Instruction
@@ -105,16 +106,10 @@ class Happening:
     registers: frozenset[str] = frozenset()
 
 
+@lru_cache(maxsize=4096)
 def event_of(opcode: str) -> str:
     """Return the event of an opcode, "" for none."""
-    found = _CACHE.get(opcode)
-    if found is None:
-        found = next((event for pattern, event in OPCODES if pattern.match(opcode)), "")
-        _CACHE[opcode] = found
-    return found
-
-
-_CACHE: dict[str, str] = {}
+    return next((event for pattern, event in OPCODES if pattern.match(opcode)), "")
 
 
 class Events:
@@ -128,23 +123,16 @@ class Events:
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self._overlaps: dict[tuple[Access, Access, bool], str] = {}
-        places = [
-            [
-                (place, code, what)
-                for place, code in enumerate(block.code)
-                if (what := event_of(code.opcode))
-            ]
-            for block in flow.blocks
-        ]
-        for number, found in enumerate(places):
+        for number, block in enumerate(flow.blocks):
             self._open.clear()
+            found = [(event_of(code.opcode), code) for code in block.code]
             self.blocks.append(
-                [h for place, code, what in found for h in self._happens(what, code, number, place)]
+                [h for what, code in found if what for h in self._happens(what, code, number)]
             )
         ended = {name for access in self.accesses for name in registers(access.terms or ())}
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
-                self._with_writes(number, places[number], writes)
+                self._with_writes(number, writes)
 
     def overlap(self, a: Access, b: Access, exact: bool) -> str:
         """Return `overlap` of two accesses, computed once."""
@@ -153,12 +141,10 @@ class Events:
             self._overlaps[key] = overlap(a, b, exact)
         return self._overlaps[key]
 
-    def _with_writes(
-        self, number: int, places: list[tuple[int, Instruction, str]], writes: list[tuple[int, str]]
-    ) -> None:
+    def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
         """Put the writes of registers between the events of a block, in their order."""
         code = self.flow.blocks[number].code
-        order = {id(instruction): place for place, instruction, _ in places}
+        order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
             (place, 0, Happening("write_register", code[place], registers=frozenset((name,))))
@@ -167,7 +153,8 @@ class Events:
         merged.sort(key=lambda entry: entry[:2])
         self.blocks[number] = [happening for _, _, happening in merged]
 
-    def _happens(self, what: str, code: Instruction, block: int, place: int) -> Iterator[Happening]:
+    def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Happening]:
+        """Return what an instruction does; a copy also uses its barrier and its map."""
         if what in ("write", "read"):
             access = self._access(what, code, block, code.address())
             if access is not None:
@@ -177,7 +164,7 @@ class Events:
         elif what in ("load", "send"):
             if what == "load":
                 yield Happening("load", code, self._access("load", code, block, code.address()))
-            barrier = code.address(_BARRIER_OF_LOAD) if what == "load" else code.address(2)
+            barrier = code.address(_BARRIER_OF_COPY)
             if barrier:
                 yield Happening("async_use", code, self._access("async_use", code, block, barrier))
         elif what == "arrive":
@@ -246,7 +233,7 @@ def _bytes(code: Instruction) -> int:
 
 
 #: In ``[shared], [map, {coordinates}], [mbarrier]`` and ``[shared], [global], bytes, [mbarrier]``.
-_BARRIER_OF_LOAD = 2
+_BARRIER_OF_COPY = 2
 _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
 
 

@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +310,7 @@ class Suppressions:
     def __init__(self, comments: Mapping[int, str], folder: Path | None) -> None:
         self._comments = comments
         self._folder = folder
+        self._read: dict[str, dict[int, str]] = {}
         self.without_reason: list[str] = []
 
     def reason(self, rule: str, group: list[Mistake]) -> str:
@@ -330,20 +330,27 @@ class Suppressions:
             if line in self._comments:
                 yield self._comments[line]
         for file, number in code.place:
-            lines = _lines(file, self._folder)
+            lines = self._lines(file)
             for at in (number, number - 1):
                 if at in lines:
                     yield lines[at]
 
+    def _lines(self, file: str) -> dict[int, str]:
+        """Return the lines of a source that speak of suppression, by number; read once."""
+        if file not in self._read:
+            places = [Path(file), *([self._folder / Path(file).name] if self._folder else [])]
+            found = next((path for path in places if _is_source(path)), None)
+            text = found.read_text(encoding="utf-8", errors="replace") if found else ""
+            lines = enumerate(text.splitlines(), 1)
+            self._read[file] = {n: line for n, line in lines if "lint:" in line}
+        return self._read[file]
 
-@cache
-def _lines(file: str, folder: Path | None) -> dict[int, str]:
-    """Return the lines of a source that speak of suppression, by number."""
-    for path in (Path(file), *([folder / Path(file).name] if folder else [])):
-        try:
-            if path.is_file() and path.stat().st_size < 16 << 20:
-                text = path.read_text(encoding="utf-8", errors="replace")
-                return {n: line for n, line in enumerate(text.splitlines(), 1) if "lint:" in line}
-        except OSError:
-            continue
-    return {}
+
+def _is_source(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < _MOST_SOURCE_BYTES
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+_MOST_SOURCE_BYTES = 16 << 20
