@@ -93,6 +93,11 @@ def read(dump: Dump) -> PostMortem:
         notes.append(
             "a fault ended the kernel: barriers that look complete, or are waited at, say nothing"
         )
+    if any(barrier.rule for barrier in barriers):
+        notes.append(
+            "a dump is one moment: if the program was slow and not stuck, these waits would have "
+            "ended; a second dump some seconds later tells"
+        )
     if trapped:
         notes.append("warps stand at a trap: it ended the kernel, and others wait in vain")
     if dump.target not in KNOWN_TARGETS:

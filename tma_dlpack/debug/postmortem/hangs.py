@@ -259,23 +259,18 @@ class Survey:
                     announced = self._announced(warp, pc)
             for address, what in found:
                 waited[address][what] += 1
-        words = {address: Word.at(block.shared, address) for address in waited}
         blocked = {}
         for address, waits in waited.items():
-            word = words[address]
-            stuck = Counter(
-                {
-                    w: n
-                    for w, n in waits.items()
-                    if word is not None and w.parity in (None, word.phase)
-                }
-            )
-            if word is not None and stuck:
+            word = Word.at(block.shared, address)
+            if word is None:
+                continue
+            stuck = {wait: n for wait, n in waits.items() if wait.parity in (None, word.phase)}
+            if stuck:  # others' phase has ended: they go on
                 blocked[address] = word, stuck
-        for address, (word, waits) in blocked.items():
+        for address, (word, stuck) in blocked.items():
             state = self.state(kernel, block, address, word)
             state.blocks += 1
-            state.waits += waits
+            state.waits += Counter(stuck)
             state.announced = announced if word.count == 1 else None  # of several that arm, a part
             state.others |= {(a, w) for a, (w, _) in blocked.items() if a != address}
 

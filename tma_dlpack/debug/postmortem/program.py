@@ -195,6 +195,7 @@ def _dump_now(
             os.close(end)
             asked += 1
     if not asked:
+        child.terminate()
         _end(child)
         return (f"{why}; no process has a CUDA context, so there is nothing to dump",)
     _say(f"{why}: dumping {counted(asked, 'process')}")
