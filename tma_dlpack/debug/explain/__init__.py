@@ -253,11 +253,11 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
 
 def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the calls that the C++ header refused."""
-    for call in ours.REFUSED_CALL.finditer(log.text):
-        line = log.line_at(call.start())
+    for found in ours.REFUSED_CALL.finditer(log.text):
+        line, call = log.line_at(found.start()), ours.RefusedCall(found["parts"])
         read = ours.read_call(call, line)
-        if why := ours.why_of(call):
-            log.notes.append(f"line {line}: {why}")
+        if call.why:
+            log.notes.append(f"line {line}: {call.why}")
         yield _Encode(line, read, ours.check_call(call, read, target))
     for place, violation in ours.says_in(log.text):
         line = log.line_at(place)

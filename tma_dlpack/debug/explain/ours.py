@@ -21,13 +21,13 @@ from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.targets import Target
 
-_TEXT = r"[^\n]{0,2000}?"
+_BEGINS = "tma_dlpack: refused: "
+#: The line of a call: at most as far as the next one begins.
 REFUSED_CALL: Final = re.compile(
-    rf"tma_dlpack: refused: (?:(?P<function>cuTensorMapEncode\w{{1,20}})\((?P<call>{_TEXT})\); )?"
-    rf"rules=(?P<rules>[\w+]{{1,20}}); (?:options: (?P<options>{_TEXT}); )?"
-    rf"tensor: (?P<tensor>dtype={_TEXT}\}})(?:; (?P<why>[^={{\n]{_TEXT}))?"
+    rf"{_BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{_BEGINS})[^\n]){{0,8000}}?)"
     r"; python -m tma_dlpack explain says why"
 )
+_CALL = re.compile(r"(cuTensorMapEncode\w{1,20})\((.*)\)")
 _PAIR = re.compile(
     r"(\w{1,40})=(?:\{([^{}\n]{0,999})\}|(0x[\da-f]{1,16}|-?(?:0|[1-9]\d{0,23})|True)(?!\w))"
 )
@@ -35,8 +35,6 @@ _NUMBER = re.compile(r"-?\d{1,24}")
 _ADDED = ("split_inner", "ragged")
 _LISTS = ("dtype", "device", "shape", "strides", "box_sizes")
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-#: Parts of the reason that the report says itself.
-_KNOWN = re.compile(r"(?:broken: |allow names )[^;]*(?:; |$)")
 _KINDS = {function: kind for kind, function in FUNCTIONS.items()}
 #: Other lines | the argument | what must be | what to do.
 _SAYS: Final = rows(r"""
@@ -47,7 +45,27 @@ split_inner and ragged are options of tiled maps | split_inner | a map for im2co
 the tensor is lazily negated or conjugated | tensor | a map shows memory as it is |
     pass x.resolve_neg().resolve_conj()
 """)
-_LINE: Final = re.compile(r"tma_dlpack: refused: (?!cuTensorMap|rules=)([^\n]{1,400})")
+_LINE: Final = re.compile(rf"{_BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
+
+
+class RefusedCall:
+    """The parts of a line: the call of the driver, if it could be described, and what is beside."""
+
+    def __init__(self, parts: str) -> None:
+        self.function, self.rules, self.why = "", "", ""
+        self.call: dict[str, Any] = {}
+        self.options: dict[str, Any] = {}
+        self.tensor: dict[str, Any] = {}
+        for part in parts.split("; "):
+            name, _, rest = part.partition(": ")
+            if call := _CALL.fullmatch(part):
+                self.function, self.call = call[1], _pairs(call[2])
+            elif part.startswith("rules="):
+                self.rules = part.removeprefix("rules=")
+            elif name in ("options", "tensor"):
+                setattr(self, name, _pairs(rest))
+            elif not part.startswith(("broken: ", "allow names ")):  # which the report says itself
+                self.why = f"{self.why}; {part}" if self.why else part
 
 
 def says_in(text: str) -> Iterator[tuple[int, Violation]]:
@@ -60,27 +78,25 @@ def says_in(text: str) -> Iterator[tuple[int, Violation]]:
                 yield line.start(), Violation("ARGUMENT", name, what, limit, fix, source)
 
 
-def read_call(line: re.Match[str], number: int) -> PrintedArguments:
+def read_call(line: RefusedCall, number: int) -> PrintedArguments:
     """Return the driver's arguments of a refused call; none where it could not be described."""
     where: dict[str, Any] = {"printed_by": "tma_dlpack.h", "lines": (number, number)}
-    if line["call"] is None:
-        return PrintedArguments(**where)
     shown: dict[str, Any] = {}
-    for name, value in _pairs(line["call"]).items():
+    for name, value in line.call.items():
         meaning = meaning_of(name)
         if meaning is not None:
             shown[meaning[0]] = member_of(meaning[0], value) if meaning[0] in ENUMS else value
     for corner in CORNERS:
         if f"{corner}_width" in shown:
             shown[corner] = (shown.pop(f"{corner}_width"),)
-    kind = _KINDS.get(line["function"], "tiled")
+    kind = _KINDS.get(line.function, "tiled")
     known = {name: shown[name] for name in arguments_of(kind) if name in shown}
     return PrintedArguments(kind=kind, **where, **known)
 
 
-def check_call(line: re.Match[str], read: PrintedArguments, target: Target) -> Report:
+def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Report:
     """Check a refused call as `check_tma_descriptor` would."""
-    tensor, options = _pairs(line["tensor"]), _pairs(line["options"] or "")
+    tensor, options = line.tensor, line.options
     dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
     one_each = strides is None or len(strides) == len(shape)
@@ -93,7 +109,7 @@ def check_call(line: re.Match[str], read: PrintedArguments, target: Target) -> R
         view = TensorView(address, *judge_layout(layout), "DLTensor")
     except TmaPreconditionError as error:
         return Report(error.violations)
-    given: dict[str, Any] = {"rules": line["rules"], "target": target}
+    given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
@@ -103,14 +119,9 @@ def check_call(line: re.Match[str], read: PrintedArguments, target: Target) -> R
         given |= {name: value for name, value in options.items() if name in (*given, *_ADDED)}
     if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
         return judge(read, (), target)
-    if line["call"] is None:
+    if not line.call:
         given |= dict.fromkeys(_OPTIONS[1:], 0)
     return check_view(read.kind, view, given)
-
-
-def why_of(line: re.Match[str]) -> str:
-    """Return what the line says beside its numbers and the rules that are broken."""
-    return _KNOWN.sub("", line["why"] or "").rstrip("; ")
 
 
 def _pairs(text: str) -> dict[str, Any]:
