@@ -12,6 +12,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r "$root/tma_dlpack" "$root/tests" "$root/pyproject.toml" "$copy"
+mkdir "$copy/notebooks"
+cp "$root"/notebooks/*.json "$copy/notebooks"
 cd "$copy"
 include=$("$python" -c "import sysconfig; print(sysconfig.get_paths()['include'])")
 for module in tensor_map/_storage make/_accept debug/trace/_inject; do
