@@ -146,6 +146,28 @@ def test_only_the_bytes_that_are_stored_count(offset, expected):
     assert rules_of(write + STORE + END) == expected
 
 
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r8];\nret;\n"
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        ("st.shared.u32 [%r1], 0;\n", ["PROXY_FENCE warning"]),
+        ("ld.shared.u32 %r4, [%r1];\n", ["PROXY_FENCE error"]),
+        ("ld.shared.u32 %r4, [%r1+64];\n", []),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r1];\n", ["PROXY_FENCE error"]),
+        ("atom.shared.add.u32 %r4, [%r1], 1;\n", ["PROXY_FENCE warning"]),
+        ("ld.global.u32 %r4, [%rd1];\n", []),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], %r4, [%r8];\n", []),
+    ],
+    ids=lambda value: value.split(" ")[0] if isinstance(value, str) else "",
+)
+def test_accesses_before_a_bulk_load_of_the_same_bytes(access, expected):
+    start = "mov.u32 %r1, tile;\n"
+    assert rules_of(start + access + "bar.sync 0;\n" + LOAD) == expected
+    assert rules_of(start + access + "fence.proxy.async;\nbar.sync 0;\n" + LOAD) == []
+
+
 def test_labels_and_registers_of_inline_assembly_are_their_own():
     wait = (
         "{\n.reg .pred p;\nLAB:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%r5], 0;\n"
