@@ -146,7 +146,7 @@ def test_only_the_bytes_that_are_stored_count(offset, expected):
     assert rules_of(write + STORE + END) == expected
 
 
-LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r8];\nret;\n"
+LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r8];\n"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%r
 )
 def test_accesses_before_a_bulk_load_of_the_same_bytes(access, expected):
     start = "mov.u32 %r1, tile;\n"
-    assert rules_of(start + access + "bar.sync 0;\n" + LOAD) == expected
-    assert rules_of(start + access + "fence.proxy.async;\nbar.sync 0;\n" + LOAD) == []
+    assert rules_of(start + access + "bar.sync 0;\n" + LOAD + "ret;\n") == expected
+    assert rules_of(start + access + "fence.proxy.async;\nbar.sync 0;\n" + LOAD + "ret;\n") == []
 
 
 def test_labels_and_registers_of_inline_assembly_are_their_own():
