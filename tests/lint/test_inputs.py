@@ -219,6 +219,12 @@ def test_sarif_has_what_its_schema_requires():
     assert run["invocations"][0]["executionSuccessful"] is True
 
 
+def test_repr_is_one_short_line():
+    assert repr(tma.lint(HEAD + ENTRY + WRONG + "}\n")) == (
+        "LintReport(1 error, 0 warnings in 1 function)"
+    )
+
+
 def test_html_escapes_what_the_ptx_says():
     text = (HEAD + ENTRY + WRONG + "}\n").replace("k(", "$k(")
     page = tma.lint('.file 1 "<b>.cu"\n' + text.replace("st.sh", ".loc 1 7 1\nst.sh"))._repr_html_()

@@ -76,7 +76,7 @@ _MOST_NAME = 72
 
 
 @public
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LintReport:
     """What `lint` found.
 
@@ -112,6 +112,9 @@ class LintReport:
         parts = [str(finding) for finding in self.findings]
         parts += [f"note: {note}" for note in self.notes]
         return "\n\n".join([*parts, self._total()]) if parts else self._total()
+
+    def __repr__(self) -> str:
+        return f"LintReport({self._total()})"
 
     def _total(self) -> str:
         errors = sum(finding.severity == ERROR for finding in self.findings)
