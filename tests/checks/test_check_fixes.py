@@ -543,6 +543,26 @@ def test_corners_of_another_number_are_replaced_by_no_other_convolution(lower, u
     assert report.fixed() is None
 
 
+def test_a_swizzle_that_two_rules_disagree_on_takes_another_layout():
+    x = view((2, 14, 14, 64), (2, 32))
+    options = {"interleave_layout": "bytes32", "swizzle": "bytes32", "target": "sm_100"}
+    report = check("im2col_wide", x, wide(0, 0, 32, 8, **options))
+    assert rules_of(report) == ["WIDE_SWIZZLE"]
+    assert report.changes() == {
+        "swizzle": TmaSwizzle.bytes128, "interleave_layout": TmaInterleaveLayout.bytes16
+    }  # fmt: skip
+    assert report.violations[0].fix == (
+        "use swizzle='bytes128', and use interleave_layout='bytes16'"
+    )
+
+
+def test_overlapping_pixels_are_allowed_in_im2col_maps_too():
+    x = view((2, 14, 14, 64), (2, 16), strides=(64, 896, 64, 1))
+    report = check("im2col", x, im2col((0, 0), (0, 0), 64, 8, allow=()))
+    assert rules_of(report) == ["STRIDE_UNIQUE"]
+    assert report.changes() == {"allow": ("STRIDE_UNIQUE",)}
+
+
 def test_channels_are_made_whole_before_the_swizzle_is_widened():
     x = view((2, 14, 14, 64), (1, 8))
     assert check("im2col", x, im2col((0, 0), (0, 0), 37, 8, swizzle="bytes32")).changes() == {

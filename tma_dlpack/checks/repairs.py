@@ -148,7 +148,7 @@ def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
     if found:
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if {f.rule.id for f in a.left} <= least]
-    return [] if unfinished is None else [_continued(unfinished, known)]
+    return [] if unfinished is None else [_continued(unfinished, known - {fault.key})]
 
 
 def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
@@ -194,10 +194,13 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
             text = ", and ".join(texts)
             return Answer(text, change, is_other, answer.request, answer.left, is_alone=False)
         new = next(f for f in answer.left if f.key not in known)
-        tried = (_first(new, tries, known) for tries in new.alternatives())
-        step = next((a for a in tried if a is not None and not a.is_guess), None)
-        if step is None:
+        tried = [a for tries in new.alternatives() if (a := _first(new, tries, known))]
+        steps = sorted(
+            (a for a in tried if not a.is_guess), key=lambda a: not _breaks_only(a, known)
+        )
+        if not steps:
             break
+        step = steps[0]
         answer = step
         names = [name for name in step.change if f"{name}=" not in step.text]
         values = " and ".join(f"{name}={step.change[name]}" for name in names)
