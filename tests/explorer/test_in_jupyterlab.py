@@ -16,6 +16,9 @@ pytestmark = pytest.mark.skipif(
 EXPLORE = """import numpy as np, tma_dlpack as tma
 e = tma.explore(np.zeros((64, 128), np.float32))
 e"""
+BARRIER = "from tma_dlpack import draw\ndraw.barrier()"
+PAPER = """() => getComputedStyle(document.querySelector(".tmax-stage").shadowRoot
+  .querySelector(".t-paper")).fill"""
 VOLUME = EXPLORE.replace("64, 128), np.float32", "2, 4, 28, 28, 64), np.float16")
 STORED = 'class="tma-still"'.replace('"', '\\"')  # of a picture, in the notebook's JSON
 END_SESSIONS = """async () => {
@@ -45,8 +48,8 @@ def live(chromium, home, lab):
 
 
 @contextlib.contextmanager
-def running(chromium, home, lab, name, codes):
-    """Open a notebook and run its first cell, which shows an explorer."""
+def running(chromium, home, lab, name, codes, shown=".tmax-stage svg"):
+    """Open a notebook and run its first cell, which shows an explorer, or something else."""
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(code) for code in codes], metadata={"kernelspec": kernel}
@@ -58,8 +61,9 @@ def running(chromium, home, lab, name, codes):
     seen.page.wait_for_selector("text=Python 3 (ipykernel) | Idle", timeout=60_000)
     seen.page.locator(".jp-Notebook .jp-Cell").first.click()
     seen.page.keyboard.press("Shift+Enter")
-    seen.page.wait_for_selector(".tmax-stage svg", timeout=60_000)
-    seen.settle()
+    seen.page.wait_for_selector(shown, timeout=60_000)
+    if shown.startswith(".tmax"):
+        seen.settle()
     yield seen
     seen.page.evaluate(END_SESSIONS)
     seen.page.close()
@@ -98,6 +102,30 @@ def test_keys_are_the_explorers_and_not_jupyterlabs(live):
     keys.press("ArrowRight")
     assert live.page.inner_text(".tmax-said").startswith("element (0, 0)")
     live.shot("lab-explorer-live", full_page=False)
+
+
+def test_it_is_light_in_a_light_theme_before_anything_is_touched(live):
+    assert live.page.evaluate(PAPER) == "rgb(255, 255, 255)"
+    assert live.page.evaluate("document.querySelector('.tmax').style.colorScheme") == "light"
+
+
+def test_enter_takes_a_number_and_a_shape_that_are_typed(live):
+    for value in ("4", "0"):
+        live.page.fill('input[aria-label="coords[0], typed"]', value)
+        live.page.keyboard.press("Enter")
+        live.settle()
+        assert live.page.input_value('input[type=range][aria-label="coords[0]"]') == value
+
+
+def test_a_control_leaves_saving_to_jupyterlab(live, home):
+    field = live.page.locator('input[aria-label="coords[0], typed"]')
+    before = (home / live.name).stat().st_mtime_ns
+    live.page.wait_for_selector(".jp-mod-current.jp-mod-dirty", state="attached")
+    field.focus()
+    live.page.keyboard.press("Control+s")
+    live.page.wait_for_selector(".jp-mod-current.jp-mod-dirty", state="detached")
+    assert (home / live.name).stat().st_mtime_ns > before
+    assert field.get_attribute("data-lm-suppress-shortcuts") == "true"  # again
 
 
 def test_the_page_is_saved_from_the_notebook(live, tmp_path):
@@ -144,3 +172,25 @@ def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, l
         seen.page.keyboard.press("Shift+Enter")
         seen.page.wait_for_selector("text=plane (2, 3)", timeout=20_000)
         seen.shot("lab-explorer-plane", full_page=False)
+
+
+def test_a_control_leaves_running_to_jupyterlab(chromium, home, lab):
+    with running(chromium, home, lab, "again.ipynb", (EXPLORE, "1 + 1")) as seen:
+        field = seen.page.locator('input[aria-label="coords[0], typed"]')
+        old = field.get_attribute("id")
+        field.focus()
+        seen.page.keyboard.press("Shift+Enter")
+        seen.page.wait_for_selector(f"#{old}", state="detached")  # the cell ran again
+        seen.page.wait_for_selector(".tmax-stage svg")
+
+
+def test_keys_after_a_click_on_the_barriers_picture_delete_no_cell(chromium, home, lab):
+    with running(chromium, home, lab, "barrier.ipynb", (BARRIER, "1 + 1"), ".tma-seek") as seen:
+        seen.page.locator(".tma-play .tma-live svg").click(position={"x": 60, "y": 60})
+        slider = seen.page.locator('.tma-seek input[aria-label="event"]')
+        last = int(slider.input_value())
+        for key in ("d", "d", "x", "ArrowLeft"):
+            seen.page.keyboard.press(key)
+        seen.page.wait_for_timeout(300)
+        assert cells(seen) == 2
+        assert int(slider.input_value()) == last - 1

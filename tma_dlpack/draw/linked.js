@@ -13,12 +13,31 @@ const pixelOf = (colour) => {
   context.fillRect(0, 0, 1, 1);
   return context.getImageData(0, 0, 1, 1).data;
 };
+// An element with this attribute keeps its keys from JupyterLab, which reads them before all else.
+const OWN_KEYS = "data-lm-suppress-shortcuts";
+const ownKeys = (element) => element?.setAttribute(OWN_KEYS, "true");
+const isLabs = (event) => (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey)) ||
+  (event.key.toLowerCase() === "s" && (event.ctrlKey || event.metaKey));
+// Run and save are JupyterLab's from everywhere: our elements in their way step aside for a moment.
+const passKeys = (event) => {
+  if (!isLabs(event)) return;
+  const path = event.composedPath().filter((e) => e instanceof Element);
+  if (!path.some((e) => e.matches(".tma, .tmax"))) return;
+  const owners = path.filter((e) => e.hasAttribute(OWN_KEYS));
+  for (const e of owners) e.removeAttribute(OWN_KEYS);
+  setTimeout(() => owners.forEach(ownKeys));
+};
+if (!window.tmaPassesKeys) {
+  window.tmaPassesKeys = true;
+  addEventListener("keydown", passKeys, true);
+}
 // The page is dark where the nearest background behind a node is.
 const isDark = (node) => {
   const body = document.body.classList;  // VS Code's outputs stand on no background of their own
   if (body.contains("vscode-dark")) return true;
   if (body.contains("vscode-light")) return false;
-  for (let e = node; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
+  const from = node.isConnected ? node : document.body;  // elsewhere no colour is known
+  for (let e = from; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
     const colour = getComputedStyle(e).backgroundColor;
     if (colour === "rgba(0, 0, 0, 0)") continue;
     const [red, green, blue, opacity] = pixelOf(colour);
@@ -66,8 +85,7 @@ class Linked {
     const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
     if (!keys.length) return;
     svg.setAttribute("tabindex", "0");
-    // JupyterLab leaves its keys alone; a key in a shadow root comes to it from the host.
-    for (const e of [svg, svg.getRootNode().host]) e?.setAttribute("data-lm-suppress-shortcuts", "true");
+    for (const e of [svg, svg.getRootNode().host]) ownKeys(e);  // a key in a shadow comes from its host
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 }[event.key];
       if (event.key === "Escape") this.pin("");

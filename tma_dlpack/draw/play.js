@@ -16,9 +16,8 @@ const element = (name, attributes, ...children) => {
   made.append(...children);
   return made;
 };
-// JupyterLab leaves the keys of these alone.
 const control = (name, attributes, ...children) =>
-  element(name, { "data-lm-suppress-shortcuts": "true", ...attributes }, ...children);
+  element(name, { [OWN_KEYS]: "true", ...attributes }, ...children);
 
 class Played {
   constructor(root, data) {
@@ -66,9 +65,21 @@ class Barrier extends Played {
   }
   choose(n) {
     super.choose(n);
+    // A click on the picture gives it the keys, which would go to the notebook's cell.
+    for (const e of [this.svg, this.svg.getRootNode().host]) ownKeys(e);
+    this.svg.setAttribute("tabindex", "-1");
+    this.svg.addEventListener("keydown", (event) => this.step(event));
     this.root.querySelector(".tma-code").innerHTML = this.choice.code;
     this.slider.value = this.slider.max = this.choice.frames.length;
     this.play(false);
+    this.seek();
+  }
+  step(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    this.play(false);
+    this.slider.stepUp(by);
     this.seek();
   }
   play(on) {

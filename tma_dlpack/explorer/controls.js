@@ -6,7 +6,7 @@ const NARROW = 900;  // px, as in explorer.css
 
 const make = (tag, attributes = {}, ...children) => {
   const e = document.createElement(tag);
-  if (TAKES_KEYS.includes(tag)) e.dataset.lmSuppressShortcuts = "true";  // of JupyterLab
+  if (TAKES_KEYS.includes(tag)) ownKeys(e);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
     else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
@@ -16,6 +16,12 @@ const make = (tag, attributes = {}, ...children) => {
 };
 
 const download = (href, name) => make("a", { href, download: name }).click();
+// Enter takes what was typed; JupyterLab keeps a browser's own `change` from coming.
+const onEnter = (take) => (event) => {
+  if (event.key !== "Enter" || isLabs(event)) return;
+  event.preventDefault();
+  take();
+};
 const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
 // --- What the controls are called ----------------------------------------------------------------
@@ -74,10 +80,11 @@ class NumberControl {
   constructor(item, legal, choose) {
     Object.assign(this, { item, legal, choose });
     const id = newId();
-    const change = (value) => Number.isInteger(value) && choose({ [item.name]: value });
+    const change = (value) => Number.isInteger(value) && value !== this.value && choose({ [item.name]: value });
+    const type = () => change(this.field.valueAsNumber);
     this.field = make("input", {
       type: "number", id, step: 1, "aria-label": `${item.name}, typed`,
-      onchange: () => change(this.field.valueAsNumber),
+      onchange: type, onkeydown: onEnter(type),
     });
     this.slider = make("input", {
       type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
@@ -141,11 +148,15 @@ class MenuControl {
 // A list or a number that is typed, such as a shape.
 class WordsControl {
   constructor(item, legal, choose) {
-    const id = newId();
+    const id = newId(), type = () => this.field.value !== this.value && choose({ [item.name]: this.field.value });
     this.field = make("input", { type: "text", id, placeholder: HINTS[item.name], "aria-label": item.name, spellcheck: "false",
-      onchange: () => choose({ [item.name]: this.field.value }) });
+      onchange: type, onkeydown: onEnter(type) });
     this.element = make("div", { class: "tmax-menu" }, make("label", { for: id }, item.name), this.field);
   }
-  set(value) { if (this.field !== document.activeElement) this.field.value = value ?? ""; }
+  set(value) {
+    const words = value ?? "";
+    if (this.field !== document.activeElement || words !== this.value) this.field.value = words;
+    this.value = words;
+  }
   reach() {}
 }

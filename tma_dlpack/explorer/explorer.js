@@ -271,6 +271,7 @@ class Explorer {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
     let width = 0;
     new ResizeObserver(() => {
+      if (!width) this.paint();  // shown at last: the ground it stands on is known
       const now = this.host.clientWidth;
       if (this.exact && now && Math.abs(now - width) > 24) this.ask("show");
       width = now || width;
