@@ -9,7 +9,6 @@ import pty
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -229,25 +228,6 @@ def test_the_program_calls_itself_as_it_was_called(called, name, monkeypatch, ca
     assert f"; see {name} check --help" in capsys.readouterr().err
     main(["check", "--help"])
     assert f"usage: {name} check [OPTIONS] --shape SHAPE --dtype DTYPE" in capsys.readouterr().out
-
-
-def milliseconds(*words):
-    """The least processor time of five processes."""
-    found = []
-    for _ in range(5):
-        before = os.times()
-        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
-        after = os.times()
-        spent = after.children_user + after.children_system
-        found.append(spent - before.children_user - before.children_system)
-        time.sleep(0)
-    return 1000 * min(found)
-
-
-@pytest.mark.parametrize("word", ["--version", "--help"])
-def test_version_and_help_are_as_quick_as_the_import(word):
-    bare = milliseconds("-c", "import tma_dlpack")
-    assert milliseconds("-m", "tma_dlpack", word) - bare < 50
 
 
 def test_what_version_and_help_import():
