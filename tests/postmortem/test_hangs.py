@@ -216,4 +216,4 @@ def test_a_whole_card_is_read_in_time_and_said_once(whole_card):
     (barrier,) = found.barriers
     assert (barrier.blocks, barrier.waiting, barrier.rule) == (132, 132 * 12, "HANG_BYTES")
     assert found.kernels[0].warps == 132 * 12
-    assert seconds < 5  # 0.5 measured, for 27 MB and 152,000 sections
+    assert seconds < 5  # 0.4 to 0.5 measured, for 27 MB and 158,820 sections
