@@ -117,7 +117,7 @@ def test_a_dump_that_is_cut_off_is_said(program, tmp_path, dumps):
     done = run("--", *program, "fault", str(cut))
     assert done.returncode == 2
     assert "is cut off or damaged" in done.stderr
-    assert "the program ended while the driver wrote its dump" in done.stderr
+    assert "the program ended while the driver wrote its dump, or the driver st" in done.stderr
 
 
 #: As torch: the launch fails before the driver's thread has written the dump, and Python ends.

@@ -27,7 +27,7 @@ _OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
 #: Without growth, a dump is given up after so long: of a live process, and of one that has ended.
-_QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 60.0, 2.0, 600.0
+_QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
 Reader = Callable[[Dump], PostMortem]
@@ -76,8 +76,9 @@ if found is not None:
 """
 _ASKED: Final = "asked"
 _CUT: Final = (
-    "the program ended while the driver wrote its dump: on a CUDA error, let it wait (sleep) in "
-    "place of ending; the driver ends it when the dump is whole"
+    "the program ended while the driver wrote its dump, or the driver stopped writing. Of a C++ "
+    "program: on a CUDA error, let it sleep in place of ending. The driver 580.159.04 stops at a "
+    "grouped GEMM that torch's process launched: run a hang apart and dump it by --pid"
 )
 
 
@@ -220,7 +221,7 @@ def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: l
             is_whole = bool(dumps) and all(map(_is_whole, dumps))
             if is_whole or (has_ended and (not dumps or quiet > _ENDED_SECONDS)):
                 return
-        if quiet > _QUIET_SECONDS or now - begun > _MOST_SECONDS:
+        if (size > 0 and quiet > _QUIET_SECONDS) or now - begun > _MOST_SECONDS:
             return
         if now - shown > 2:
             _say(f"{size / 1e6:.1f} MB written")
