@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_named_alone(x, options, argument, found, limit, 
         ),
         (
             {"offset": 2}, "ADDRESS_ALIGNED", "offset",
-            "the address 0x7f0000000008 is 8 bytes past a multiple of 16",
+            "the address is 0x7f0000000008",
             "use an offset whose address is a multiple of 16 bytes; the nearest before is offset=0",
         ),
         (

@@ -257,12 +257,11 @@ TENSOR_RULES: tuple[Rule, ...] = (
         why="the hardware moves memory in units of 16 bytes, for some layouts 32",
         asks="be a multiple of 16 bytes, or 32 with bytes32 and for the types padded to 16 bytes",
         holds="address % alignment_bytes == 0",
-        found=lambda r: (
-            f"the address {r.address:#x} is "
-            f"{counted(r.address % r.facts.alignment_bytes, 'byte')} past "
-            f"a multiple of {r.facts.alignment_bytes}"
+        found=lambda r: f"the address is {r.address:#x}",
+        must=lambda r: (
+            f"be a multiple of {r.facts.alignment_bytes} bytes, and is "
+            f"{counted(r.address % r.facts.alignment_bytes, 'byte')} past one"
         ),
-        must=lambda r: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=lambda r: f"use an address that is a multiple of {r.facts.alignment_bytes}",
         libcudacxx="__get_tensor_address",
         documented=True,
