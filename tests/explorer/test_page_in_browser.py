@@ -57,7 +57,7 @@ class Opened(harness.Seen):
         self.requests = []
         self.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(url)
-        self.page.wait_for_selector(".tmax-stage svg, .tmax-code, .tma-finding")
+        self.page.wait_for_selector(".tmax-state")
         self.settle()
 
     def value(self, name):
@@ -306,6 +306,96 @@ def test_letters_are_legible_at_every_width(open_page, whole, width, scheme):
 def test_what_is_pressed_has_a_name(open_page):
     seen = open_page()
     assert seen.page.evaluate(harness.NAMELESS) == []
+
+
+#: Gives the pictures without a name for a screen reader, folded ones too.
+NAMELESS_PICTURES = """() => {
+  const hosts = [...document.querySelectorAll(".tma-live, .tmax-stage")];
+  const drawn = hosts.flatMap((host) => [...host.shadowRoot.querySelectorAll("svg")]);
+  return [drawn.length, drawn.filter((svg) => !svg.getAttribute("aria-label")).length];
+}"""
+
+
+def test_every_picture_has_a_name(open_page, whole):
+    seen = open_page(whole)
+    seen.page.wait_for_selector(".tma-live")
+    assert seen.page.evaluate(NAMELESS_PICTURES) == [5, 0]
+    label = seen.page.locator(".tmax-stage svg").first.get_attribute("aria-label")
+    assert label == "tensor (32, 256), box (8, 64) at (0, 0)"
+
+
+def test_back_undoes_a_change_and_forward_does_it_again(open_page):
+    seen = open_page("#shape=64,128&box_sizes=8,64&swizzle=bytes128")
+    seen.choose("swizzle", "bytes32")
+    seen.drag((4, 16), (30, 90))
+    moved = seen.values("coords[0]", "coords[1]")
+    assert moved != (0, 0)
+    for step, swizzle, coords in (
+        ("history.back()", "bytes32", (0, 0)),
+        ("history.back()", "bytes128", (0, 0)),
+        ("history.forward()", "bytes32", (0, 0)),
+        ("history.forward()", "bytes32", moved),
+    ):
+        before = seen.address()
+        seen.page.evaluate(step)
+        seen.page.wait_for_function("(before) => location.hash !== before", arg=before)
+        seen.settle()
+        assert (seen.value("swizzle"), seen.values("coords[0]", "coords[1]")) == (swizzle, coords)
+    assert len(seen.requests) == 1
+
+
+def test_what_is_turned_on_is_one_entry_of_the_history(open_page):
+    seen = open_page("#shape=64,128&box_sizes=8,64")
+    seen.page.evaluate(
+        "() => { window.entries = 0; const push = history.pushState.bind(history);"
+        "history.pushState = (...state) => { window.entries += 1; push(...state); } }"
+    )
+    seen.page.locator('input[type=range][aria-label="coords[0]"]').focus()
+    for _ in range(5):
+        seen.page.keyboard.press("ArrowRight")
+        seen.settle()
+    assert seen.values("coords[0]") == (5,)
+    assert seen.page.evaluate("window.entries") in (1, 2)  # a busy machine pauses
+    entries = seen.page.evaluate("window.entries")
+    seen.type("shape", "nonsense")  # changes nothing
+    assert seen.page.evaluate("window.entries") == entries
+
+
+def test_back_from_the_first_change_opens_the_first_state(open_page, tmp_path):
+    path = tmp_path / "mine.html"
+    path.write_text(page({"shape": (48, 96)}, with_barriers=False), encoding="utf-8")
+    seen = open_page(path.as_uri())
+    seen.type("shape", "24, 96")
+    seen.page.evaluate("history.back()")
+    seen.page.wait_for_function("() => location.hash === ''")
+    seen.settle()
+    assert seen.value("shape") == "48, 96"
+
+
+def test_a_state_without_a_picture_speaks_of_none(open_page):
+    seen = open_page("#shape=0")
+    assert seen.state() == "✗ refused: 2 violations; there is no picture of it"
+    assert seen.pictures()[0] == 0
+    assert seen.page.locator("text=back to the last accepted").count() == 0
+    seen.type("shape", "64, 128")
+    assert seen.state() == "✓ accepted"
+    seen.page.evaluate("location.hash = '#shape=0'")
+    seen.page.wait_for_selector("text=there is no picture of it")
+    assert seen.pictures()[0] == 0  # none of the address before
+
+
+def test_paper_has_the_pictures_in_light_colours_and_no_controls(open_page):
+    seen = open_page("#shape=64,128", 1280, "dark")
+    seen.page.emulate_media(media="print")
+    for hidden in (".tmax-controls", ".tmax-tools", "[role=tablist]", ".tmax-fixes"):
+        assert not seen.page.locator(hidden).first.is_visible(), hidden
+    assert seen.page.locator(".tmax-stage svg").first.is_visible()
+    paper = seen.page.evaluate(
+        "getComputedStyle(document.querySelector('.tmax-stage').shadowRoot"
+        ".querySelector('.t-paper')).fill"
+    )
+    seen.page.emulate_media(media="screen")
+    assert paper == "rgb(255, 255, 255)"
 
 
 # --- Random addresses ---------------------------------------------------------------------------

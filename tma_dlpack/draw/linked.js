@@ -46,7 +46,7 @@ const isDark = (node) => {
   return getComputedStyle(document.documentElement).colorScheme.includes("dark") &&
     matchMedia("(prefers-color-scheme: dark)").matches;
 };
-const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media all" : "@media not all");
+const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
 
 class Linked {
   // svgs(): the pictures that belong together; say(text): where what is lit is described.
@@ -82,6 +82,8 @@ class Linked {
     svg.addEventListener("pointerover", (event) => this.pinned || this.show(key(event)));
     svg.addEventListener("pointerleave", () => this.pinned || this.show(""));
     svg.addEventListener("click", (event) => this.pin(key(event) === this.pinned ? "" : key(event)));
+    const about = svg.querySelector("desc");  // screen readers read a label out first
+    if (about) svg.setAttribute("aria-label", about.textContent);
     const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
     if (!keys.length) return;
     svg.setAttribute("tabindex", "0");

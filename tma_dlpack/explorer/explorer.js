@@ -211,7 +211,7 @@ class Explorer {
     this.refused.textContent = view.refusal;
     this.refused.hidden = !view.refusal;
     this.fixes.replaceChildren(...(view.fix ? [this.button(view.fix, "fix")] : []),
-      ...(view.ok ? [] : [this.button("back to the last accepted", "undo")]));
+      ...(view.ok || view.isBlank ? [] : [this.button("back to the last accepted", "undo")]));
     this.code = view.codes.map(([, text]) => text).join("\n\n");
     this.codeBox.replaceChildren(...view.codes.flatMap(([language, text]) => [
       make("div", { class: "tmax-language" }, make("b", {}, language),
@@ -232,7 +232,7 @@ class Explorer {
       tab.tabIndex = on ? 0 : -1;
     }
     this.host.classList.toggle("tmax-stale", !view.ok);
-    if (view.panels.length || view.ok) this.draw(view.panels, view.exact);
+    if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels, view.exact);
   }
   // exact: the pictures were drawn for this width.
   draw(panels, exact) {

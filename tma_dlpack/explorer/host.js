@@ -3,10 +3,11 @@
 // send(question), on("msg:custom", answer => ...).
 
 const LAST = "the picture shows the last accepted values";
+const SAME_CHANGE_MS = 1000;
 
 class Host {
   constructor(given, { keepsAddress = true } = {}) {
-    Object.assign(this, { heard: [], width: 900, keepsAddress, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
+    Object.assign(this, { heard: [], first: given, written: { at: -Infinity }, width: 900, keepsAddress, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
     this.begin(given);
     if (keepsAddress) addEventListener("hashchange", () => this.reopened());
   }
@@ -15,6 +16,7 @@ class Host {
     this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
     this.accepted = null;
     this.turn(completed(given));
+    this.address = writeAddress(this.state);
     if (!this.accepted) this.drawRepaired();
   }
   // A first state that is refused has no accepted picture before it: draw it with its fix.
@@ -28,7 +30,7 @@ class Host {
     this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
   }
   reopened() {
-    this.begin(location.hash);
+    this.begin(location.hash.length > 1 ? location.hash : this.first);
     this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
   }
   get(name) {
@@ -49,15 +51,21 @@ class Host {
       if (this.keepsAddress) this.write();
       return this.say({ ...this.legal(), seq: asked.seq });
     }
+    if (asked.do !== "show") this.changed = [asked.do, ...Object.keys(asked.values || {})];
     if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
     else if (asked.do === "fix") this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
     else if (asked.do === "undo" && this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
     const answer = { ...this.answer(), seq: asked.seq };
     this.say(before === this.shapeOfControls ? answer : { ...answer, controls: this.controls(), ...this.legal() });
   }
+  // One entry of the history a change; what is turned on without a pause is one change.
   write() {
+    const address = writeAddress(this.state), names = String(this.changed), at = performance.now();
+    if (address === this.address) return;
+    const isMore = names === this.written.names && at - this.written.at < SAME_CHANGE_MS;
     try {
-      history.replaceState(null, "", writeAddress(this.state));
+      history[isMore ? "replaceState" : "pushState"](null, "", address);
+      Object.assign(this, { address, written: { names, at } });
     } catch {
       this.keepsAddress = false;  // a document without an address of its own
     }
@@ -148,8 +156,9 @@ class Host {
   // --- Answers ---
   answer() {
     const { state, report, tile } = this, refused = tile?.refusal, ok = Boolean(tile) && !refused;
-    const last = this.instead ? "the picture shows it with the fix below" : LAST;
     if (ok) this.instead = null;
+    const isBlank = !(ok || this.instead || this.accepted);
+    const last = this.instead ? "the picture shows it with the fix below" : isBlank ? "there is no picture of it" : LAST;
     const shown = ok ? this : this.instead;
     let panels = [], refusal = refused ? `${refused.rule}: ${refused.found}; ${refused.limit}.\nFix: ${refused.fix}` : "", banks = {};
     if (shown) {
@@ -163,7 +172,7 @@ class Host {
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
-      title: "", banks, panels, exact: true,
+      title: "", banks, panels, isBlank, exact: true,
       codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
   findings() {
