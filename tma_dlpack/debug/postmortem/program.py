@@ -78,7 +78,7 @@ _ASKED: Final = "asked"
 _CUT: Final = (
     "the program ended while the driver wrote its dump, or the driver stopped writing. Of a C++ "
     "program: on a CUDA error, let it sleep in place of ending. The driver 580.159.04 stops at a "
-    "grouped GEMM that torch's process launched: run a hang apart and dump it by --pid"
+    "grouped GEMM that torch's process launched; for a hang, try --pid (not tried there)"
 )
 
 
