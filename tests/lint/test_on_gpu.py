@@ -23,7 +23,7 @@ from tma_dlpack import driver
 HERE = Path(__file__).parent
 NVCC = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 
-#: Case -> the error code of CUDA, and whether output is wrong; None where both were seen.
+#: Case -> the error code of CUDA, and whether output is wrong; None where that is open.
 MEASURED = {
     "write_wrong": (0, True), "write_right": (0, False),
     "write_late": (0, None), "write_some_wrong": (0, None),
@@ -32,7 +32,8 @@ MEASURED = {
     "end_wrong": (0, None), "end_right": (0, False),
     "map_wrong": (0, True), "map_acquire_wrong": (0, True), "map_right": (0, False),
     "barrier_alone_wrong": (0, None),
-    "barrier_init_both_wrong": (719, None), "barrier_init_right": (0, False),
+    "barrier_init_both_wrong": (None, None),  # 719 in one of 1,000 launches or more
+    "barrier_init_right": (0, False),
     "map_space_local_wrong": (700, None), "map_space_shared_wrong": (700, None),
     "map_space_right": (0, False),
     "cluster_wrong": (715, None), "cluster_right": (0, False),
@@ -67,7 +68,7 @@ def test_a_kernel_does_on_hardware_what_lint_says(case, program):
     run = subprocess.run([program, case], capture_output=True, text=True, timeout=60, check=True)
     code, wrong, of = map(int, run.stdout.split())
     expected, is_wrong = MEASURED[case]
-    assert code == expected
+    assert expected is None or code == expected
     assert of > 0
     if is_wrong is not None:
         assert (wrong > 0) == is_wrong, f"{wrong} of {of}"
