@@ -4,7 +4,7 @@ const LINK_STYLE =
   "svg{display:block;max-width:100%;height:auto}:focus{outline:none}" +
   "svg:focus-visible{outline:2px solid #1f6feb}[data-k],[data-to]{cursor:pointer}" +
   ".lit{stroke:#d29922!important;stroke-width:3px!important;stroke-opacity:1!important}" +
-  ".near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
+  "@media print{svg{min-width:0!important}}.near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
 
 // Red, green, blue and opacity, 0 to 255, of any colour that CSS can name.
 const pixelOf = (colour) => {
@@ -31,6 +31,14 @@ if (!window.tmaPassesKeys) {
   window.tmaPassesKeys = true;
   addEventListener("keydown", passKeys, true);
 }
+// A picture is scrolled in its panel where the page is so narrow that letters would be smaller.
+const LEAST_LETTER = 10;  // px
+const keepLegible = (svg) => {
+  const size = (e) => Number(e.getAttribute("font-size")), own = size(svg);
+  const least = Math.min(own, ...[...svg.querySelectorAll("text")].map((t) => size(t) || own));
+  svg.style.minWidth = `${Math.ceil(LEAST_LETTER / least * svg.viewBox.baseVal.width)}px`;
+  svg.getRootNode().host.style.overflowX = "auto";
+};
 // The page is dark where the nearest background behind a node is.
 const isDark = (node) => {
   const body = document.body.classList;  // VS Code's outputs stand on no background of their own

@@ -47,6 +47,7 @@ class Played {
     this.now = n;
     this.root.querySelector(".tma-title b").textContent = this.choice.title;
     draw(this.root.querySelector(".tma-live"), this.choice.svg);
+    keepLegible(this.svg);
   }
 }
 

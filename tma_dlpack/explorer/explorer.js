@@ -242,7 +242,10 @@ class Explorer {
     for (const svg of this.stage.querySelectorAll("svg")) {
       const most = exact ? 1 : this.el.clientWidth < NARROW ? 1.6 : 1.3;  // times its own size
       svg.style.maxWidth = `min(100%, ${most * svg.viewBox.baseVal.width}px)`;
-      if (exact) svg.style.flex = "none";
+      if (exact) {
+        svg.style.flex = "none";
+        keepLegible(svg);
+      }
       this.drag.attach(svg);
       this.linked.attach(svg);
       svg.addEventListener("click", (e) => this.strip(e) || (exact && this.ask("show")));

@@ -1,7 +1,7 @@
 // Pictures as SVG text, in the styles of the package's own figures (STYLE_SHEET and STYLE_ATTRIBUTES
 // come from draw/grid.py). They are drawn as wide as the page has room, with letters of one size.
 
-const FONT = 12, LEAST_FONT = 9.5, GLYPH = 0.61;  // px; the width of a letter, in font sizes
+const FONT = 12, LEAST_FONT = 10, GLYPH = 0.61;  // px; the width of a letter, in font sizes
 const EDGE = 12, LINE = 17;  // px around a picture, and of a line of words
 const TINTS = 8;
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
