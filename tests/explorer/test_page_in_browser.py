@@ -326,6 +326,13 @@ def test_every_picture_has_a_name(open_page, whole):
     assert label == "tensor (32, 256), box (8, 64) at (0, 0)"
 
 
+#: Goes through the history, and waits until the page has heard of it.
+GO = """() => new Promise((done) => {
+  addEventListener("hashchange", () => done(), { once: true });
+  %s;
+})"""
+
+
 def test_back_undoes_a_change_and_forward_does_it_again(open_page):
     seen = open_page("#shape=64,128&box_sizes=8,64&swizzle=bytes128")
     seen.choose("swizzle", "bytes32")
@@ -338,9 +345,7 @@ def test_back_undoes_a_change_and_forward_does_it_again(open_page):
         ("history.forward()", "bytes32", (0, 0)),
         ("history.forward()", "bytes32", moved),
     ):
-        before = seen.address()
-        seen.page.evaluate(step)
-        seen.page.wait_for_function("(before) => location.hash !== before", arg=before)
+        seen.page.evaluate(GO % step)
         seen.settle()
         assert (seen.value("swizzle"), seen.values("coords[0]", "coords[1]")) == (swizzle, coords)
     assert len(seen.requests) == 1
@@ -368,9 +373,9 @@ def test_back_from_the_first_change_opens_the_first_state(open_page, tmp_path):
     path.write_text(page({"shape": (48, 96)}, with_barriers=False), encoding="utf-8")
     seen = open_page(path.as_uri())
     seen.type("shape", "24, 96")
-    seen.page.evaluate("history.back()")
-    seen.page.wait_for_function("() => location.hash === ''")
+    seen.page.evaluate(GO % "history.back()")
     seen.settle()
+    assert seen.address() == ""
     assert seen.value("shape") == "48, 96"
 
 
