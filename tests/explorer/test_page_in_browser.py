@@ -73,6 +73,10 @@ class Opened(harness.Seen):
     def address(self):
         return self.page.evaluate("location.hash")
 
+    def written(self, words):
+        """Wait until the address, which follows after a pause, has these words."""
+        self.page.wait_for_function("(words) => location.hash.includes(words)", arg=words)
+
     def type(self, name, words):
         self.page.fill(f'input[type=text][aria-label="{name}"]', words)
         self.page.keyboard.press("Enter")
@@ -336,7 +340,9 @@ GO = """() => new Promise((done) => {
 def test_back_undoes_a_change_and_forward_does_it_again(open_page):
     seen = open_page("#shape=64,128&box_sizes=8,64&swizzle=bytes128")
     seen.choose("swizzle", "bytes32")
+    seen.written("swizzle=bytes32")
     seen.drag((4, 16), (30, 90))
+    seen.written("coords=")
     moved = seen.values("coords[0]", "coords[1]")
     assert moved != (0, 0)
     for step, swizzle, coords in (
@@ -351,21 +357,21 @@ def test_back_undoes_a_change_and_forward_does_it_again(open_page):
     assert len(seen.requests) == 1
 
 
-def test_what_is_turned_on_is_one_entry_of_the_history(open_page):
+def test_what_is_turned_on_without_a_pause_is_one_entry_of_the_history(open_page):
     seen = open_page("#shape=64,128&box_sizes=8,64")
     seen.page.evaluate(
         "() => { window.entries = 0; const push = history.pushState.bind(history);"
-        "history.pushState = (...state) => { window.entries += 1; push(...state); } }"
+        "history.pushState = (...state) => { window.entries += 1; push(...state); };"
+        "window.now = 0; performance.now = () => window.now; }"
     )
     seen.page.locator('input[type=range][aria-label="coords[0]"]').focus()
-    for _ in range(5):
+    for now, row, entries in ((0, 1, 1), (999, 2, 1), (1998, 3, 1), (2998, 4, 2)):
+        seen.page.evaluate("(now) => { window.now = now; }", now)
         seen.page.keyboard.press("ArrowRight")
-        seen.settle()
-    assert seen.values("coords[0]") == (5,)
-    assert seen.page.evaluate("window.entries") in (1, 2)  # a busy machine pauses
-    entries = seen.page.evaluate("window.entries")
+        seen.written(f"coords={row},0")
+        assert seen.page.evaluate("window.entries") == entries
     seen.type("shape", "nonsense")  # changes nothing
-    assert seen.page.evaluate("window.entries") == entries
+    assert seen.page.evaluate("window.entries") == 2
 
 
 def test_back_from_the_first_change_opens_the_first_state(open_page, tmp_path):
@@ -373,6 +379,7 @@ def test_back_from_the_first_change_opens_the_first_state(open_page, tmp_path):
     path.write_text(page({"shape": (48, 96)}, with_barriers=False), encoding="utf-8")
     seen = open_page(path.as_uri())
     seen.type("shape", "24, 96")
+    seen.written("shape=24,96")
     seen.page.evaluate(GO % "history.back()")
     seen.settle()
     assert seen.address() == ""
