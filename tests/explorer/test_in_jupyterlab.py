@@ -99,8 +99,14 @@ def test_keys_are_the_explorers_and_not_jupyterlabs(live):
         live.settle()
         assert cells(live) == 3, place
     live.page.locator(".tmax-stage svg").first.focus()
+    keys.press("ArrowDown")
+    live.settle()
+    assert live.page.input_value('input[aria-label="coords[0], typed"]') == "1"
+    keys.press("ArrowUp")
+    live.settle()
+    live.page.locator(".tmax-stage svg").nth(1).focus()
     keys.press("ArrowRight")
-    assert live.page.inner_text(".tmax-said").startswith("element (0, 0)")
+    assert live.page.inner_text(".tmax-said") == "banks 0..3: bytes 0..15 of every 128"
     live.shot("lab-explorer-live", full_page=False)
 
 

@@ -454,6 +454,39 @@ def test_controls_on_a_phone_are_at_least_24_px_high_and_wide(open_page, whole):
     seen.shot("page-phone")
 
 
+def test_arrows_move_the_box_from_one_legal_place_to_the_next(open_page):
+    seen = open_page("#shape=64,128&dtype=float16&box_sizes=8,64&swizzle=bytes128&coords=0,112")
+    seen.page.locator(".tmax-stage svg").first.focus()
+    for key, coords in (
+        ("ArrowRight", (0, 120)),  # in steps of 16 bytes
+        ("ArrowLeft", (0, 112)),
+        ("ArrowDown", (1, 112)),
+        ("Shift+ArrowDown", (9, 112)),
+        ("ArrowUp", (8, 112)),
+        ("Shift+ArrowLeft", (8, 48)),
+    ):
+        seen.page.keyboard.press(key)
+        seen.settle()
+        assert seen.values("coords[0]", "coords[1]") == coords, key
+        assert seen.state() == "✓ accepted"
+    least = int(seen.page.get_attribute('input[type=range][aria-label="coords[0]"]', "min"))
+    seen.page.fill('input[aria-label="coords[0], typed"]', f"{least}")
+    seen.page.keyboard.press("Enter")
+    seen.settle()
+    seen.page.locator(".tmax-stage svg").first.focus()
+    seen.page.keyboard.press("ArrowUp")
+    seen.settle()
+    assert seen.values("coords[0]") == (least,)  # its end
+
+
+def test_arrows_walk_through_the_chunks_of_the_other_pictures(open_page):
+    seen = open_page("#shape=64,128&box_sizes=8,64")
+    seen.page.locator(".tmax-stage svg").nth(1).focus()
+    seen.page.keyboard.press("ArrowRight")
+    assert seen.page.inner_text(".tmax-said") == "banks 0..3: bytes 0..15 of every 128"
+    assert seen.values("coords[0]", "coords[1]") == (0, 0)
+
+
 # --- Random addresses ---------------------------------------------------------------------------
 
 # fmt: off

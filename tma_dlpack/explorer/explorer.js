@@ -32,7 +32,22 @@ class Drag {
     if (!svg.dataset.x) return;
     const axes = [svg.dataset.x, svg.dataset.y].map((text) => text && new DrawnAxis(text));
     svg.style.touchAction = "none";
+    svg.setAttribute("tabindex", "0");
+    svg.addEventListener("keydown", (event) => this.step(event, axes));
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
+  }
+  // An arrow moves the box by one, to the next legal place; with Shift by its own length.
+  step(event, axes) {
+    const [n, sign] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, -1], ArrowDown: [1, 1] }[event.key] ?? [];
+    if (n === undefined) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();  // chunks are walked through in the other pictures
+    if (!axes[n]) return;
+    const { legal, values } = this.explorer, { dimension } = axes[n], name = `coords[${dimension}]`;
+    const by = event.shiftKey ? values[`box_sizes[${dimension}]`] ?? 1 : 1, r = legal.ranges[name];
+    const wanted = values[name] + sign * by, within = Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted));
+    const next = legal.snap(name, within, sign);
+    if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
   begin(event, svg, axes) {
     const { explorer } = this, { values, legal } = explorer;
@@ -237,6 +252,7 @@ class Explorer {
   // exact: the pictures were drawn for this width.
   draw(panels, exact) {
     this.exact = exact;
+    const focused = [...this.stage.children].indexOf(this.stage.getRootNode().activeElement);
     this.stage.innerHTML = panels.join("");
     this.paint();
     for (const svg of this.stage.querySelectorAll("svg")) {
@@ -251,6 +267,7 @@ class Explorer {
       svg.addEventListener("click", (e) => this.strip(e) || (exact && this.ask("show")));
     }
     if (this.linked.pinned) this.linked.show(this.linked.pinned);
+    this.stage.children[focused]?.focus({ preventScroll: true });
   }
   strip(event) {
     const key = event.target.closest?.("g")?.querySelector("[data-k^=at]")?.dataset.k;

@@ -146,7 +146,7 @@ function tensorPicture(tile, plane, shown, width) {
   const inner = plane[1] === tile.shape.length - 1;
   sheet.say(`→ shape[${columns.dimension}] = ${columns.extent.toLocaleString("en")}${inner ? ", contiguous" : ""}` +
     (rows.dimension >= 0 ? `   ↓ shape[${rows.dimension}] = ${rows.extent.toLocaleString("en")}` : ""));
-  sheet.say("Drag the box, or its lower right corner.");
+  sheet.say("Drag the box, or its lower right corner; arrow keys move it.");
   sheet.y += LINE;  // for the columns of the box
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
   const plotWidth = width - left - EDGE, unit = plotWidth / (columns.last - columns.first);
