@@ -153,6 +153,19 @@ def test_a_map_that_triton_made_on_the_device_is_in_global_memory(tmp_path):
     assert "is in global memory, which this file has not" in fault.notes[0]
 
 
+def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(tmp_path):
+    path = tmp_path / "gemm.core"
+    path.write_bytes(lzma.decompress((GOLDEN / "gemm_coordinate.core.xz").read_bytes()))
+    found = tma.postmortem(path)
+    (fault,) = found.faults
+    assert (fault.kernel, fault.instruction, fault.alike) == ("grouped_gemm", "UTMALDG.2D", 2)
+    assert fault.lines[2] == "/tmp/kernels/grouped_gemm.cu:131"  # the header's, then the caller's
+    assert (fault.rule, fault.coordinates) == ("COORDINATE_16B", (4, 0))
+    assert (fault.map.offset, fault.map.box_dim, fault.map.tx_bytes) == (0x70, (64, 64), 8192)
+    assert [m.offset for m in found.maps] == [0x70, 0x170]
+    assert len(found.barriers) == 8  # four stages: full and empty
+
+
 def test_after_a_fault_nothing_follows_from_barriers(dumps):
     found = tma.postmortem(dumps / "fault_nowhere.core")
     (barrier,) = found.barriers
