@@ -20,10 +20,9 @@ from tma_dlpack.debug.postmortem.results import PostMortem
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
-#: What a dump leaves out: without global memory it is small, and holds nobody's data.
-#: What a dump leaves out. With the constant banks the driver stops after 69 KB where a torch process
-#: runs our grouped GEMM, and without them it does not [H200, driver 580.159.04]; the reader does not
-#: need them, parameters stand apart.
+#: What a dump leaves out: without global memory it is small, and holds nobody's data. With the
+#: constant banks the driver stopped after 69 KB where a torch process ran our grouped GEMM [H200,
+#: driver 580.159.04]; the reader does not need them: parameters stand apart.
 _BANKS: Final = ",skip_constbank_memory"  # not tried with cuda-gdb
 _SKIPPED_WITH_GLOBAL: Final = "skip_nonrelocated_elf_images" + _BANKS
 _SKIPPED: Final = f"{_SKIPPED_WITH_GLOBAL},skip_global_memory,skip_local_memory"
