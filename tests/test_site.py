@@ -75,14 +75,20 @@ class Links(HTMLParser):
                 self.targets.add(value)
 
 
-@pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_no_link_within_it_is_broken(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built without a warning."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed")
     pytest.importorskip("myst_nb", reason="myst_nb is not installed")
-    site = tmp_path / "site"
+    site = tmp_path_factory.mktemp("built") / "site"
     build = [sys.executable, "-m", "sphinx", "-W", "-q", str(NOTEBOOKS), str(site)]
     done = subprocess.run(build, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+    return site
+
+
+@pytest.mark.slow
+def test_no_link_within_the_site_is_broken_and_every_public_name_has_an_anchor(site):
     pages = {page.relative_to(site).as_posix(): Links(page) for page in site.rglob("*.html")}
     pages = {name: page for name, page in pages.items() if not name.startswith("_static/")}
     missing = [
@@ -97,25 +103,22 @@ def test_the_site_is_built_without_a_warning_and_no_link_within_it_is_broken(tmp
         anchors = pages[f"reference/{page}.html"].ids
         names = [f"{module.__name__}.{name}" for name in module.__all__]
         assert [name for name in names if name not in anchors] == []
-    in_a_browser(site)
 
 
-def in_a_browser(site: Path) -> None:
-    """Look at pages: code is not cut at 1280 pixels, and nothing is white in the dark."""
-    if screens.MISSING:
-        return
+@pytest.mark.slow
+def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, chromium):
     names = [path.relative_to(NOTEBOOKS).with_suffix("").as_posix() for path in PAGES]
     dark = ["index", "guide/one_call", "reference/python", "02_swizzle_and_banks"]
-    with screens.browser() as chromium:
-        for theme, shown in (("light", [*names, *dark[-1:]]), ("dark", dark)):
-            page = chromium.new_page(viewport={"width": 1280, "height": 900})
-            page.add_init_script(f"localStorage.mode = localStorage.theme = '{theme}'")
-            for name in shown:
-                page.goto((site / f"{name}.html").as_uri())
-                screens.shot(page, f"site-{name.replace('/', '-')}-{theme}", full_page=False)
-                assert page.evaluate(CUT) == [], (name, theme)
-                grounds = set(page.evaluate(GROUNDS))
-                assert theme == "light" or "rgb(255, 255, 255)" not in grounds, name
+    for theme, shown in (("light", [*names, *dark[-1:]]), ("dark", dark)):
+        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        page.add_init_script(f"localStorage.mode = localStorage.theme = '{theme}'")
+        for name in shown:
+            page.goto((site / f"{name}.html").as_uri())
+            screens.shot(page, f"site-{name.replace('/', '-')}-{theme}", full_page=False)
+            assert page.evaluate(CUT) == [], (name, theme)
+            grounds = set(page.evaluate(GROUNDS))
+            assert theme == "light" or "rgb(255, 255, 255)" not in grounds, name
+        page.close()
 
 
 #: Blocks of code that are wider than their place.
