@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
     from tma_dlpack.verification import VerifyReport, verify
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 
 __all__ = [
     "TARGETS",
