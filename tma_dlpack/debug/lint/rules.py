@@ -317,8 +317,10 @@ _WRONG = {
     ("publish", "map_use"): ("open",),
 }
 #: Pairs that are warnings at most. Writes before a load were not seen to win; a block that ends
-#: with a store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py).
-_AT_MOST_WARNED = {("write", "load"), ("store", "end")}
+#: with a store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py). A
+#: copy right after the init, by the same thread, is common in kernels that work (nine of
+#: ThunderKittens and FlashAttention-3); other threads without a barrier remain an error.
+_AT_MOST_WARNED = {("write", "load"), ("store", "end"), ("init", "async_use")}
 
 
 def _judged(
