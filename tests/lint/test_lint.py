@@ -103,6 +103,13 @@ def test_what_nvcc_makes_of_the_source_today_has_the_same_findings(architecture)
     assert found == found_in(PTX)
 
 
+@pytest.mark.skipif(NVCC is None, reason="nvcc compiles it")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["extension/double_tiles.cu", "grouped_gemm.cu"])
+def test_a_kernel_with_our_header_needs_no_flags_and_has_no_finding(name):
+    assert tma.lint(HERE.parent.parent / "notebooks" / name).findings == ()
+
+
 # -- small texts ----------------------------------------------------------------------------------
 
 HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n.shared .align 128 .b8 tile[4096];\n"

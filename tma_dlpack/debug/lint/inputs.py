@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tma_dlpack.include import get_include
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
 
 MOST_BYTES = 96 << 20
@@ -73,7 +74,7 @@ def _checked(content: bytes, name: str) -> str:
 
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
-    """Compile to PTX with line numbers."""
+    """Compile to PTX with line numbers; our header is found, after the folders of the flags."""
     nvcc = _tool(
         "nvcc", "install the CUDA toolkit, or lint its PTX (nvcc -ptx -lineinfo) made elsewhere"
     )
@@ -84,8 +85,8 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     )
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
-        words = [nvcc, "-ptx", "-lineinfo", *arch, *flags, "-o", str(out), str(path.resolve())]
-        done = _run(words)
+        words = [nvcc, "-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}"]
+        done = _run([*words, "-o", str(out), str(path.resolve())])
         if done.returncode or not out.is_file():
             raise TmaUnsupportedError(f"nvcc failed: {_last_lines(done.stderr or done.stdout)}")
         return out.read_bytes()
