@@ -88,9 +88,11 @@ def test_a_cu_goes_through_nvcc_with_the_flags(tmp_path, monkeypatch):
     source = tmp_path / "kernel.cu"
     source.write_text("")
     assert [f.rule for f in tma.lint(source).findings] == ["PROXY_FENCE"]
-    assert (tmp_path / "words").read_text().startswith("-ptx -lineinfo -arch=sm_90a -o ")
+    ours = f"-I{tma.get_include()} -o "
+    words = (tmp_path / "words").read_text
+    assert words().startswith(f"-ptx -lineinfo -arch=sm_90a {ours}")
     assert main(["lint", str(source), "--", "-arch=sm_100a", "-Ihere"]) == 1
-    assert (tmp_path / "words").read_text().startswith("-ptx -lineinfo -arch=sm_100a -Ihere -o ")
+    assert words().startswith(f"-ptx -lineinfo -arch=sm_100a -Ihere {ours}")
 
 
 def test_what_nvcc_says_is_shown(tmp_path, monkeypatch):
