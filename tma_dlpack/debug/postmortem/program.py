@@ -23,9 +23,9 @@ from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 #: What a dump leaves out: without global memory it is small, and holds nobody's data. With the
 #: constant banks the driver stopped after 69 KB where a torch process ran our grouped GEMM [H200,
 #: driver 580.159.04]; the reader does not need them: parameters stand apart.
-_BANKS: Final = ",skip_constbank_memory"  # not tried with cuda-gdb
-_SKIPPED_WITH_GLOBAL: Final = "skip_nonrelocated_elf_images" + _BANKS
-_SKIPPED: Final = f"{_SKIPPED_WITH_GLOBAL},skip_global_memory,skip_local_memory"
+_SKIPPED: Final = "skip_nonrelocated_elf_images"
+_MEMORY: Final = "skip_global_memory,skip_local_memory"
+_BANKS: Final = "skip_constbank_memory"  # not tried with cuda-gdb
 _OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
@@ -45,6 +45,11 @@ class Ended:
     notes: tuple[str, ...]
 
 
+def _skipped(with_global: bool) -> str:
+    """Return what a dump leaves out, as driver and debugger take it."""
+    return _SKIPPED if with_global else f"{_SKIPPED},{_MEMORY}"
+
+
 def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
     """Return the variables that switch dumps on; ``%p`` is the process id, filled in by CUDA."""
     return {
@@ -52,7 +57,7 @@ def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
         "CUDA_COREDUMP_FILE": str(folder / "core.%p"),
         "CUDA_COREDUMP_PIPE": str(folder / "pipe.%p"),
-        "CUDA_COREDUMP_GENERATION_FLAGS": _SKIPPED_WITH_GLOBAL if with_global else _SKIPPED,
+        "CUDA_COREDUMP_GENERATION_FLAGS": f"{_skipped(with_global)},{_BANKS}",
     }
 
 
@@ -287,7 +292,7 @@ def of_process(
         )
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:
         path = Path(name) / f"core.{pid}"
-        flags = (_SKIPPED_WITH_GLOBAL if with_global else _SKIPPED).replace(_BANKS, "")
+        flags = _skipped(with_global)
         dump = f"generate-core-file --no-cpu --cuda-flags {flags} --cuda-core-file {path}"
         words = [debugger, "-q", "-batch", "-p", str(pid), "-ex", dump, "-ex", "detach"]
         try:
