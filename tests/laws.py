@@ -11,6 +11,11 @@ SHARE = {"all": 1, "few": 12}.get(os.environ.get("TMA_DLPACK_EXAMPLES", ""), 4)
 law = pytest.mark.hypothesis  # also marks laws that draw their examples themselves
 
 
+def slow_if(condition: bool, *values):
+    """Return a parameter of a test, which is slow where the condition holds."""
+    return pytest.param(*values, marks=[pytest.mark.slow] * condition)
+
+
 def examples(count: int, *, rare: bool = False) -> settings:
     """Draw this many examples where all are asked for, in any time, for machines are shared.
 

@@ -29,6 +29,7 @@ def doubled():
     return operator
 
 
+@pytest.mark.slow
 def test_a_map_inside_a_custom_operator_works_in_one_compiled_graph(doubled, torch):
     x = torch.arange(64 * 64, dtype=torch.float32, device="cuda").reshape(64, 64)
     compiled = torch.compile(lambda x: doubled(x + 1) - 3, fullgraph=True)

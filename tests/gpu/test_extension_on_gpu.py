@@ -56,6 +56,7 @@ def own_tests(folder, name):
     return python(folder, "-m", "pytest", *plain, name)  # all of them pass: its status is 0
 
 
+@pytest.mark.slow
 def test_the_operator_built_by_setup_py_passes_its_tests(torch, folder):
     python(folder, "setup.py", "-q", "build_ext", "--inplace")
     assert [*folder.glob("_tma_example*.so")]
@@ -63,6 +64,7 @@ def test_the_operator_built_by_setup_py_passes_its_tests(torch, folder):
     assert ("skipped" in printed) == (torch.cuda.device_count() < 2)
 
 
+@pytest.mark.slow
 def test_the_operator_compiled_at_its_first_import_doubles(torch, folder):
     if shutil.which("ninja") is None:
         pytest.skip("cpp_extension.load needs ninja")
@@ -73,14 +75,17 @@ def test_the_operator_compiled_at_its_first_import_doubles(torch, folder):
     assert "equal: True" in python(folder, "-c", run)
 
 
+@pytest.mark.slow
 def test_the_handler_of_jax_passes_its_tests(jax, folder):
     assert "skipped" not in own_tests(folder, "test_jax.py")
 
 
+@pytest.mark.slow
 def test_the_raw_kernel_of_cupy_passes_its_tests(cupy, folder):
     assert "skipped" not in own_tests(folder, "test_cupy.py")
 
 
+@pytest.mark.slow
 def test_the_handler_built_by_cmake_passes_the_same_tests(jax, folder):
     if shutil.which("cmake") is None:
         pytest.skip("needs cmake")
@@ -92,6 +97,7 @@ def test_the_handler_built_by_cmake_passes_the_same_tests(jax, folder):
     assert "skipped" not in own_tests(folder, "test_jax.py")
 
 
+@pytest.mark.slow
 def test_the_twelve_lines_of_the_readme_run_and_find_their_tile_right(cupy, folder):
     wrong = (folder / "twelve_lines.py").read_text().replace("x[16:32, 32:64]", "x[16:32, 31:63]")
     python(folder, "twelve_lines.py")

@@ -228,6 +228,7 @@ def test_the_convolution_is_torchs_exactly(size, wgmma, conv_library):
 # --- The benches ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bench_gemm_prints_each_kernel_at_each_size(wgmma, capsys):
     assert gemm.main(["--size", "512", "1024", "--rounds", "1"]) == 0
     _, _, *rows = capsys.readouterr().out.splitlines()
@@ -237,6 +238,7 @@ def test_bench_gemm_prints_each_kernel_at_each_size(wgmma, capsys):
         assert row.endswith("right")
 
 
+@pytest.mark.slow
 def test_bench_gemm_fails_where_a_product_is_wrong(wgmma, capsys, monkeypatch):
     wrong = dataclasses.replace(FAST, swizzle="none")
     monkeypatch.setattr(gemm, "CHOICES", (FAST, wrong))

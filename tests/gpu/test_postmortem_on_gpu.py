@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from laws import slow_if
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
@@ -33,6 +34,8 @@ CASES = {
     "fault_load_on_no_barrier": "BARRIER_INIT",
     "right_pipeline": "",
 }
+#: One of each kind; the others, of which the dumps are golden files, are slow.
+QUICK = ("fault_coordinate", "hang_ring_bytes", "right_pipeline")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +61,7 @@ def rules(report: str) -> list[str]:
     return [found["rule"] for found in (*plain["faults"], *plain["barriers"]) if found["rule"]]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [slow_if(case not in QUICK, case) for case in CASES])
 def test_a_kernel_that_dies_or_hangs_is_explained(case, programs, tmp_path):
     report = tmp_path / "report.json"
     done = postmortem("--after", "2", "-o", str(report), "--", str(programs / case))
@@ -68,6 +71,7 @@ def test_a_kernel_that_dies_or_hangs_is_explained(case, programs, tmp_path):
     assert done.returncode == bool(CASES[case])
 
 
+@pytest.mark.slow
 def test_a_map_in_global_memory_is_read_from_a_dump_that_has_it(programs, tmp_path):
     program = tmp_path / "program"
     words = ["nvcc", "-std=c++17", "-arch=sm_90a", str(DYING), "-DCASE=fault_global_map_rank"]

@@ -30,6 +30,7 @@ SEED, CASES = 20261122, 30
 TOLERANCE = 0.03
 
 
+@pytest.mark.slow
 def test_the_first_suggestion_is_among_the_fastest(torch):
     misses, rows = [], 0
     print(f"\n{driver.status().devices[0]}; seed {SEED}; ratio: first to best, medians of {ROUNDS}")
