@@ -47,23 +47,13 @@ __device__ void together(const Map& c, int m, int n, int k, LoadStage load_stage
   Ring<Choose> ring = start_ring<Choose>(c_boxes), loading = ring;
   const int2 place = Tiles<Choose>(m, n).place(blockIdx.x);
   const int warpgroup = threadIdx.x / 128;
-  constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
-  constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
   float d[128];
 
   for (int k0 = 0; k0 < Choose::stages * TILE_K && k0 < k; k0 += TILE_K, loading.at.advance())
     load_stage(loading, place, k0);
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
   {
-    wait(ring.full(), ring.at.phase());
-    const unsigned a = shared_address(ring.a()) + warpgroup * 64 * Choose::span;
-    const unsigned b = shared_address(ring.b());
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < TILE_K / 16; ++step)
-      wgmma_64x256x16(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
-                      descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout), k0 + step);
-    wgmma_commit();
+    multiply_stage(d, ring, warpgroup, k0);
     wgmma_wait();
     __syncthreads();  // all have read the stage
     const int next = k0 + Choose::stages * TILE_K;

@@ -170,25 +170,33 @@ __device__ void release(const Ring<Choose>& ring, int stage)
   if (block < Choose::cluster) arrive_remote_relaxed(ring.empties + stage, block);
 }
 
+// Multiply the 64 columns of a stage once it is full: four steps, which are one group of wgmmas. This
+// warpgroup's 64 rows; the first stage of a tile, k0 = 0, begins with zeros.
+template <class Choose>
+__device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int warpgroup, int k0)
+{
+  constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
+  constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
+  wait(ring.full(), ring.at.phase());
+  const unsigned a = shared_address(ring.a()) + warpgroup * 64 * Choose::span;
+  const unsigned b = shared_address(ring.b());
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < TILE_K / 16; ++step)
+    wgmma_64x256x16(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
+                    descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout),
+                    k0 + step);
+  wgmma_commit();
+}
+
 // Add up one tile of C in registers: 64 of its rows for each warpgroup.
 template <class Choose>
 __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int k)
 {
-  constexpr unsigned long long a_layout = k_major_descriptor<TILE_M, Choose::swizzle>();
-  constexpr unsigned long long b_layout = k_major_descriptor<TILE_N, Choose::swizzle>();
   int before = -1;
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
   {
-    wait(ring.full(), ring.at.phase());
-    const unsigned a = shared_address(ring.a()) + warpgroup * 64 * Choose::span;
-    const unsigned b = shared_address(ring.b());
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < TILE_K / 16; ++step)
-      wgmma_64x256x16(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
-                      descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout),
-                      k0 + step);
-    wgmma_commit();
+    multiply_stage(d, ring, warpgroup, k0);
     wgmma_wait<1>();  // the stage before this one has been read
     if (before >= 0) release(ring, before);
     before = ring.at.stage();
