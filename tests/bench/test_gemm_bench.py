@@ -42,8 +42,36 @@ def test_a_ratio_is_our_speed_over_torchs():
     ],
 )
 def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
-    command = ["nvcc", "-std=c++17", SM_90A, "-cubin", "-Xptxas", "-v", f"-I{tma.get_include()}"]
-    command += ["-Werror=all-warnings", "-o", str(tmp_path / "out.cubin"), str(NOTEBOOKS / name)]
+    compile_without_spilling(tmp_path, NOTEBOOKS / name, SM_90A)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("checked", [0, 1])
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize(
+    "target", ["100a", *(pytest.param(t, marks=pytest.mark.slow) for t in ("100f", "103a", "110a"))]
+)
+def test_the_blackwell_kernel_compiles_for_every_target_with_tcgen05(
+    target, blocks, checked, tmp_path
+):
+    options = (
+        f"-gencode=arch=compute_{target},code=sm_{target}",
+        f"-DBLOCKS={blocks}",
+        f"-DTMA_DLPACK_CHECK={checked}",
+    )
+    compile_without_spilling(tmp_path, NOTEBOOKS / "blackwell_gemm.cu", *options)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_lint_finds_nothing_in_the_blackwell_kernel(blocks):
+    flags = ["-arch=sm_100a", f"-DBLOCKS={blocks}"]
+    assert tma.lint(NOTEBOOKS / "blackwell_gemm.cu", nvcc_flags=flags).findings == ()
+
+
+def compile_without_spilling(folder, source, *options):
+    command = ["nvcc", "-std=c++17", *options, "-cubin", "-Xptxas", "-v", f"-I{tma.get_include()}"]
+    command += ["-Werror=all-warnings", "-o", str(folder / "out.cubin"), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     spills = [line for line in built.stderr.splitlines() if "spill stores" in line]
@@ -51,6 +79,9 @@ def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
     assert all("0 bytes spill stores, 0 bytes spill loads" in line for line in spills)
 
 
-@pytest.mark.parametrize(("name", "most"), [("hopper_gemm.cu", 350), ("grouped_gemm.cu", 200)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("hopper_gemm.cu", 350), ("grouped_gemm.cu", 200), ("blackwell_gemm.cu", 140)],
+)
 def test_a_kernel_is_short_enough_to_be_read_from_top_to_bottom(name, most):
     assert len((NOTEBOOKS / name).read_text().splitlines()) <= most

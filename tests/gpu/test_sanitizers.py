@@ -1,4 +1,4 @@
-"""The verbs of 0.4 under the tools of compute-sanitizer: their tests pass, and no tool finds anything."""
+"""The verbs of 0.4 under compute-sanitizer: their tests pass, and no tool finds anything."""
 
 from __future__ import annotations
 

@@ -1,0 +1,140 @@
+// blackwell_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, by the tensor core of compute
+// capability 10. Compiled for sm_100a, sm_103a and sm_110a, not run: written from the PTX ISA.
+//
+// The tiles, the maps and the ring are hopper_gemm.cu's. What changes: one thread issues the products; their
+// sums are in tensor memory (128 lanes, one for each row, of 512 columns), not in a warpgroup's registers;
+// and the tensor core itself arrives at the barrier of a stage that it has read.
+//
+//   warp 0, one thread   wait(empty), arrive_expect_tx, load A and B   --full-->
+//   warp 1, one thread   wait(full), 4 x tcgen05.mma, tcgen05.commit   --empty-->  and at the end  --done-->
+//   all four warps       wait(done), tcgen05.ld of 32 rows each, round, store
+//
+// -DBLOCKS=2: two blocks multiply as one, 256 x 256; each loads its 128 rows of A and half of the rows of B.
+
+#include <tma_dlpack.h>
+
+using namespace tma_dlpack;
+
+#ifndef BLOCKS
+#define BLOCKS 1
+#endif
+#define GROUP_OF(BLOCKS) ".cta_group::" #BLOCKS
+#define GROUP_(BLOCKS) GROUP_OF(BLOCKS)
+#define GROUP GROUP_(BLOCKS)
+
+// The boxes are A's 128, B's B_ROWS and C's 128 rows of 64 columns, all swizzled by 128 bytes.
+constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4, B_ROWS = TILE_N / BLOCKS;
+constexpr int ROW_BYTES = 128, A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + B_ROWS * ROW_BYTES;
+constexpr Swizzle SWIZZLE = Swizzle::bytes128;
+
+// tcgen05's "Instruction descriptor": float sums, bf16 twice, both K-major, so many rows of B and of A.
+constexpr unsigned INSTRUCTION = 1 << 4 | 1 << 7 | 1 << 10 | TILE_N / 8 << 17 | BLOCKS * TILE_M / 16 << 24;
+
+// sums = A x B^T + (add ? sums : 0) for 16 columns of A and B, by their matrix descriptors. One thread.
+__device__ inline void multiply(unsigned sums, unsigned long long a, unsigned long long b, int add)
+{
+  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %4, 0;\n"
+               " tcgen05.mma" GROUP ".kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(sums), "l"(a), "l"(b),
+               "r"(INSTRUCTION), "r"(add) : "memory");
+}
+
+// Arrive at the barrier, in each of the blocks, once this thread's products so far are complete.
+__device__ inline void arrive_when_multiplied(Barrier* barrier)
+{
+  constexpr unsigned short blocks = (1 << BLOCKS) - 1;
+  asm volatile("tcgen05.commit" GROUP ".mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+               " [%0], %1;" ::"r"(shared_address(barrier)), "h"(blocks) : "memory");
+}
+
+// Eight columns of this thread's row, rounded.
+__device__ inline uint4 read_bf16(unsigned sums)
+{
+  float v[8];
+  asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];\n"
+               "tcgen05.wait::ld.sync.aligned;" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]),
+               "=f"(v[4]), "=f"(v[5]), "=f"(v[6]), "=f"(v[7]) : "r"(sums) : "memory");
+  unsigned two[4];
+  for (int i = 0; i < 4; ++i)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+  return {two[0], two[1], two[2], two[3]};
+}
+
+// Blocks: m / 128, in pairs if BLOCKS is 2, by n / 256. Dynamic shared memory: 1024 + STAGES * STAGE_BYTES.
+extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
+  blackwell_gemm(const __grid_constant__ Map a, const __grid_constant__ Map b,
+                 const __grid_constant__ Map c, int k)
+{
+  extern __shared__ unsigned char shared_memory[];
+  __shared__ Barrier full[STAGES], empty[STAGES], done;
+  __shared__ unsigned allocated;  // where in tensor memory
+  unsigned char* const stages = shared_memory + (-shared_address(shared_memory) & 1023);
+  const int warp = threadIdx.x / 32, rank = static_cast<int>(cluster_rank());
+  const int row = blockIdx.x * TILE_M, column = blockIdx.y * TILE_N;
+
+  if (threadIdx.x == 0)
+  {
+    init(&done);
+    for (int stage = 0; stage < STAGES; ++stage) init(full + stage), init(empty + stage);
+  }
+  if (warp == 0)
+    asm volatile("tcgen05.alloc" GROUP ".sync.aligned.shared::cta.b32 [%0], %1;\n"
+                 "tcgen05.relinquish_alloc_permit" GROUP ".sync.aligned;\n"
+                 "tcgen05.fence::before_thread_sync;" ::"r"(shared_address(&allocated)), "n"(TILE_N) : "memory");
+  cluster_sync();
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  const unsigned sums = allocated;
+
+  if (warp == 0 && elect_one())
+  {
+    auto at = PipelineState<STAGES>::producer();
+    for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+    {
+      unsigned char* const stage = stages + at.stage() * STAGE_BYTES;
+      wait(empty + at.stage(), at.phase());
+      if (rank == 0) arrive_expect_tx(full + at.stage(), BLOCKS * STAGE_BYTES);
+#if BLOCKS == 2  // the bytes count on the barrier of rank 0, which multiplies
+      load_cta_group2(stage, a, full + at.stage(), k0, row);
+      load_cta_group2(stage + A_BYTES, b, full + at.stage(), k0, column + rank * B_ROWS);
+#else
+      load(stage, a, full + at.stage(), k0, row);
+      load(stage + A_BYTES, b, full + at.stage(), k0, column);
+#endif
+    }
+  }
+  else if (warp == 1 && rank == 0 && elect_one())
+  {
+    constexpr unsigned long long a_layout = tcgen05_k_major_descriptor<TILE_M, SWIZZLE>();
+    constexpr unsigned long long b_layout = tcgen05_k_major_descriptor<B_ROWS, SWIZZLE>();
+    PipelineState<STAGES> at;
+    for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+    {
+      const unsigned stage = shared_address(stages) + at.stage() * STAGE_BYTES;
+      wait(full + at.stage(), at.phase());
+      asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+      for (int step = 0; step < TILE_K / 16; ++step)
+        multiply(sums, descriptor_at(stage + k_step_bytes<TILE_M, SWIZZLE>(step), a_layout),
+                 descriptor_at(stage + A_BYTES + k_step_bytes<B_ROWS, SWIZZLE>(step), b_layout), k0 + step);
+      arrive_when_multiplied(empty + at.stage());
+    }
+    arrive_when_multiplied(&done);
+  }
+  __syncwarp();
+
+  wait(&done, 0);
+  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  for (int n = 0; n < TILE_N; n += 8)
+    *reinterpret_cast<uint4*>(stages + n / 64 * A_BYTES +
+                              swizzled<SWIZZLE>(threadIdx.x * ROW_BYTES + n % 64 * 2)) =
+      read_bf16(sums + (warp * 32 << 16) + n);  // lanes in the upper half of the address
+  fence_async();
+  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+  cluster_sync();
+  if (warp == 0)
+    asm volatile("tcgen05.dealloc" GROUP ".sync.aligned.b32 %0, %1;" ::"r"(sums), "n"(TILE_N) : "memory");
+  if (threadIdx.x == 0)
+  {
+    for (int n = 0; n < TILE_N; n += 64) store(c, stages + n / 64 * A_BYTES, column + n, row);
+    commit();
+    wait_read();  // shared memory must live until it is read
+  }
+}
