@@ -68,3 +68,13 @@ def test_a_branch_goes_where_nvdisasm_says():
 
 def test_what_is_no_instruction_of_tma_has_no_name():
     assert Instruction(0x0000000502007986, 0x002FE2000C101904, 9).name == ""
+
+
+def test_a_wait_sets_a_scoreboard_for_its_answer():
+    waits = [op for row in LISTED if (op := instruction(row[0], row[2], row[3])).is_wait]
+    assert len(waits) > 30
+    assert {op.set_scoreboards[0] < 6 for op in waits} == {True}
+    # from grouped_gemm.cu: @!P0 BRA, nine instructions after the SYNCS whose answer it needs
+    wait = Instruction(0x000000169B0075A7, 0x0020E64000800017F, 9)
+    branch = Instruction(0x0000002400D08947, 0x002FEC0003800000, 9)
+    assert (wait.set_scoreboards, branch.needed_scoreboards) == ((1, 7), (1,))

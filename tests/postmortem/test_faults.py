@@ -164,6 +164,12 @@ def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(tmp_path):
     assert (fault.map.offset, fault.map.box_dim, fault.map.tx_bytes) == (0x70, (64, 64), 8192)
     assert [m.offset for m in found.maps] == [0x70, 0x170]
     assert len(found.barriers) == 8  # four stages: full and empty
+    assert [(row.what, row.warps) for row in found.kernels[0].standing] == [
+        ("waits at an mbarrier", 16),  # the consumers: their first try has not answered yet
+        ("at a barrier of the cluster (cluster_sync, barrier.cluster.wait)", 6),
+        ("waits at an mbarrier", 2),
+        ("wait for other threads of their warp", 2),
+    ]
 
 
 def test_after_a_fault_nothing_follows_from_barriers(dumps):

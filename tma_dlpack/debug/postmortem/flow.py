@@ -121,13 +121,26 @@ class Flow:
     def _find_waits(self, place: int) -> tuple[int, ...]:
         if self[place].is_wait:
             return (place,)
-        if place and self[place - 1].is_wait:  # its answer is looked at
-            return (place - 1,)
+        if unanswered := self._unanswered(place):
+            return unanswered
         ahead = self.reach(place, stop=self._works)
         behind = self.reach(place, back=True, stop=self._works)
         if self._works(place) or ahead is None or behind is None or place not in ahead:
             return ()
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
+
+    def _unanswered(self, place: int) -> tuple[int, ...]:
+        """Return the waits whose answer an instruction needs; empty if it needs another's, too."""
+        needed = self[place].needed_scoreboards
+        if len(needed) != 1:
+            return ()
+
+        def sets(i: int) -> bool:
+            return needed[0] in self[i].set_scoreboards
+
+        seen = self.reach(place, back=True, stop=sets)
+        found = sorted(i for i in seen or () if sets(i))
+        return tuple(found) if all(self[i].is_wait for i in found) else ()
 
     def _works(self, place: int) -> bool:
         return self[place].does_work

@@ -378,16 +378,20 @@ class Survey:
         return state is not None and bool(state.waits)
 
 
+#: Where threads that wait at no mbarrier stand: by the instruction, or the one before it.
+_STANDING: Final = {
+    "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
+    "BPT": TRAP,
+    "UCGABAR_WAIT": "at a barrier of the cluster (cluster_sync, barrier.cluster.wait)",
+    "BSYNC": "wait for other threads of their warp",
+    "WARPSYNC": "wait for other threads of their warp",
+}
+
+
 def _standing_words(flow: Flow, place: int) -> str:
-    name = flow[place].name
     before = flow[place - 1].name if place else ""
-    if before == "BAR" or name == "BAR":
-        return "at a barrier of the block (__syncthreads, bar.sync)"
-    if before == "BPT" or name == "BPT":
-        return TRAP
-    if name == "UCGABAR_WAIT":
-        return "at a barrier of the cluster (cluster_sync, barrier.cluster.wait)"
-    return "elsewhere: no control flow ties it to the wait of an mbarrier"
+    name = before if before in ("BAR", "BPT") else flow[place].name
+    return _STANDING.get(name, "elsewhere: no control flow ties it to the wait of an mbarrier")
 
 
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:

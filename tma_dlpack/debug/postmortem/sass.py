@@ -63,6 +63,8 @@ _OTHERS: Final = {
     0xDC7: "UCGABAR_WAIT",
     0x95D: "NANOSLEEP",
     0x95C: "BPT",
+    BSYNC: "BSYNC",
+    0x948: "WARPSYNC",
 }
 #: Instructions without a register as result, though bits 16..23 are some number.
 _NO_TARGET: Final = frozenset(
@@ -264,6 +266,16 @@ class Instruction:
     def guard(self) -> int:
         """The predicate that decides if it runs, `ALWAYS` for none."""
         return self.low >> 12 & 0xF
+
+    @property
+    def set_scoreboards(self) -> tuple[int, int]:
+        """The scoreboards that it sets until it has written and read its registers; 7: none."""
+        return self.high >> 46 & 7, self.high >> 49 & 7
+
+    @property
+    def needed_scoreboards(self) -> tuple[int, ...]:
+        """The scoreboards that have to be clear before it runs."""
+        return tuple(n for n in range(6) if self.high >> 52 + n & 1)
 
     @property
     def ends(self) -> bool:
