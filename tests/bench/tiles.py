@@ -140,7 +140,7 @@ def _best(pipelines: dict[Pipeline, list[float]]) -> Timed:
 # -- the table -----------------------------------------------------------------------------------
 
 ELEMENT_BYTES = 2
-ROW_BYTES = (2048, 6144, 16384)  # of a tensor
+ROW_BYTES = (2048, 3072, 4096, 6144, 8192, 12288, 16384)  # of a tensor
 PADDING_BYTES = (0, 16)
 LINE_BYTES = (16, 32, 48, 64, 96, 128, 192, 256, 512)
 SPANS = {16: "none", 32: "bytes32", 64: "bytes64", 128: "bytes128"}
@@ -215,7 +215,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     import torch
 
     options = _parser().parse_args(argv)
-    rows: list[dict[str, Any]] = []
+    earlier = [json.loads(Path(file).read_text()) for file in options.add]
+    rows: list[dict[str, Any]] = [row for rows in earlier for row in rows]
     for row_bytes, padding in itertools.product(options.row_bytes, PADDING_BYTES):
         rows += measured(row_bytes, padding, options.rounds, torch)
         if options.out:
@@ -232,4 +233,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--row-bytes", type=int, nargs="+", default=list(ROW_BYTES))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--out", help="also write every measurement, as JSON")
+    parser.add_argument("--add", nargs="+", default=[], help="files of --out that count too")
     return parser

@@ -25,7 +25,7 @@ from tma_dlpack.dlpack import Device, as_tensor_view
 from tma_dlpack.driver.library import DeviceFacts, DriverStatus
 from tma_dlpack.suggestions import reasons, tile_suggestions
 from tma_dlpack.suggestions.speeds import CARDS, card_of
-from tma_dlpack.suggestions.tile_choices import AS_FAST, column_degree
+from tma_dlpack.suggestions.tile_choices import AS_FAST, AS_FAST_ELSEWHERE, Wanted, column_degree
 
 A = np.zeros((4096, 4096), np.uint16)
 BF16 = {"data_type": "BFLOAT16"}
@@ -457,6 +457,20 @@ def test_speeds_are_those_of_the_tensors_gpu(gpu, name, other, monkeypatch):
     assert host is CARDS[0]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "device_type", "as_fast"),
+    [("NVIDIA H200", 2, AS_FAST), ("NVIDIA H100 PCIe", 2, AS_FAST_ELSEWHERE),
+     ("NVIDIA H200", 1, AS_FAST_ELSEWHERE)],
+)  # fmt: skip
+def test_another_cards_speeds_decide_only_beyond_what_cards_differ_by(
+    gpu, device_type, as_fast, monkeypatch
+):
+    monkeypatch.setattr(driver, "status", named(gpu))
+    view = dataclasses.replace(as_tensor_view(A), device=Device(device_type, 0))
+    wanted = Wanted(view, (8, 8), None, "K", "row", CARDS[0], {})
+    assert wanted.as_fast == as_fast
+
+
 def test_speeds_of_another_card_say_whose_they_are(monkeypatch):
     assert any("(measured, H200, driver" in reason for reason in first(A, (64, 64), **BF16).reasons)
     monkeypatch.setattr(reasons, "card_of", lambda device: (CARDS[0], "NVIDIA GH200"))
@@ -552,7 +566,7 @@ def test_no_suggestion_is_faster_than_one_before_it_beyond_the_noise(question):
     x, tile, words = question
     found = tma.suggest(x, tile, **words)
     for before, after in itertools.pairwise(found):
-        assert after.bandwidth <= before.bandwidth / AS_FAST
+        assert after.bandwidth <= before.bandwidth / AS_FAST_ELSEWHERE
         if after.bandwidth == before.bandwidth:
             assert after.copies >= before.copies
 

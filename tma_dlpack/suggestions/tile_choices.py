@@ -25,15 +25,16 @@ from tma_dlpack.draw.reads import PHASE, WARP, conflicts, element_of, reads_of
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.suggestions.speeds import Card
+from tma_dlpack.suggestions.speeds import Card, card_of
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: What is nearly as fast as the fastest counts as fast: it is within the noise of a measurement.
-AS_FAST = 0.98
+#: What is nearly as fast as the fastest counts as fast: within the noise of a measurement, and of
+#: another card's within what cards differ by.
+AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
 #: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
@@ -100,6 +101,13 @@ class Wanted:
     def without_tensor(self) -> Wanted:
         """Return the same about a tensor that need not be kept alive."""
         return replace(self, view=self.view.at(self.view.address))
+
+    @property
+    def as_fast(self) -> float:
+        """Share of the fastest choice's speed that counts as fast."""
+        device = self.view.device
+        measured = not device.is_host and card_of(device)[1] is None
+        return AS_FAST if measured else AS_FAST_ELSEWHERE
 
     @property
     def tile_bytes(self) -> int:
@@ -187,9 +195,9 @@ def choices(wanted: Wanted) -> tuple[list[Choice], list[Refused]]:
     return found, refused
 
 
-def best_first(found: list[Choice]) -> list[Choice]:
+def best_first(wanted: Wanted, found: list[Choice]) -> list[Choice]:
     """Sort by speed, and those as fast as the fastest by what else they cost."""
-    fast = AS_FAST * max(choice.speed for choice in found)
+    fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
 
 

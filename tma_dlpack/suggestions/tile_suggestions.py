@@ -337,7 +337,7 @@ def _suggestions(
     if not fitting:
         least = min(choice.all_bytes for choice in found)
         return Suggestions(title, (), partial(reasons.of_too_large, later, least))
-    best = best_first(without_needless_conflicts(fitting))
+    best = best_first(wanted, without_needless_conflicts(fitting))
     items = tuple(_suggestion(choice, later) for choice in best)
     left_out = [choice for choice in fitting if choice not in best]
     return Suggestions(title, items, partial(reasons.of_left_out, later, left_out))
