@@ -30,6 +30,7 @@ sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
 from tma_dlpack.checks.request import NAN_REFUSED, RULE_SETS  # noqa: E402
 from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
+from tma_dlpack.consumer import operand, refusals  # noqa: E402
 from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
@@ -685,6 +686,33 @@ def js_fields() -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
 
+def js_operand() -> dict[str, Any]:
+    """Return what reads a tile through a matrix descriptor, and why it may not."""
+    instructions = [
+        {
+            "name": row.name,
+            "capabilities": row.capabilities,
+            "fields": [[field.name, field.first_bit, field.bits] for field in row.fields],
+            "layout_types": {swizzle.name: n for swizzle, n in row.layout_types.items()},
+            "fixed": row.fixed,
+            "mn_bits": row.mn_bits,
+            "sure": row.sure,
+        }
+        for row in operand.INSTRUCTIONS.values()
+    ]
+    return {
+        "K_STEP_BYTES": operand.K_STEP_BYTES,
+        "UNITS": operand.UNITS,
+        "SPAN_BYTES": operand.SPAN_BYTES,
+        "TYPES": [data_type.name for data_type in operand.OPERAND_TYPES],
+        "INSTRUCTIONS": instructions,
+        "RULES": [
+            {"id": row.id, "must": row.asks or _static(row.must), "after": row.after}
+            for row in refusals.ROWS
+        ],
+    }
+
+
 def js_tables() -> str:
     """Return explorer/tables.js."""
     columns = []
@@ -717,6 +745,7 @@ def js_tables() -> str:
         "TARGETS": targets,
         "RULES": js_rows(),
         "COPY_RULES": copies,
+        "OPERAND": js_operand(),
         "DATA_TYPES": js_types(),
         "DTYPES": js_dtypes(),
         "FIELDS": js_fields(),

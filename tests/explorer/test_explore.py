@@ -14,7 +14,7 @@ import tma_dlpack as tma
 from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look
 from tma_dlpack.explorer.legal import legal_options, legal_ranges, ranges
 from tma_dlpack.explorer.page import address, state_of
-from tma_dlpack.explorer.widget import Explorer, explore, start_state
+from tma_dlpack.explorer.widget import Explorer, explore
 
 TENSORS = {
     "a vector": numbered((100,)),
@@ -302,7 +302,7 @@ def test_the_banks_tab_steps_through_an_access_and_ranks_the_swizzles():
     ask = {"do": "show", "tab": "banks", "access": "ldmatrix", "phase": 2}
     answer = explorer.hear(ask)
     assert answer["banks"] == {"phase": 2, "last": 3}
-    assert start_state(explorer)["accesses"] == ("column", "row", "ldmatrix")
+    assert answer["menu"]["options"] == ["column", "row", "ldmatrix"]
     assert "32 wavefronts with none" in answer["title"]
     assert "8 wavefronts, 24 of 32 so far" in answer["panels"][0]
     assert "1. bytes128" in answer["panels"][1]

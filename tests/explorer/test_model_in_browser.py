@@ -29,6 +29,7 @@ from tma_dlpack.checks.judge import ABI
 from tma_dlpack.draw.chunks import first_coords, lines_positions
 from tma_dlpack.explorer.choice import Choice
 from tma_dlpack.explorer.legal import menus
+from tma_dlpack.explorer.page import MODEL
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
@@ -36,7 +37,6 @@ from tma_dlpack.tensor_map.cpp import _driver_cpp
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
-SCRIPTS = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
 #: Answers for a state, in JSON: what the tests below compare.
 ANSWER = """
 window.answer = ({ page, place, lanes }) => {
@@ -61,6 +61,7 @@ window.answer = ({ page, place, lanes }) => {
   for (const swizzle of tmaTables.ENUMS.swizzle)
     found.banks[swizzle] = ["column", "row"].map(
       (access) => tmaModel.banks(page, access, { swizzle, smemOffset }).degrees);
+  found.operands = ["K", "MN"].map((major) => tmaModel.operand(page, major));
   found.lanes = tmaModel.ldmatrix(page, ...lanes);
   found.lanesDegrees = found.lanes && tmaModel.banks(page, found.lanes.slice(0, 8 * lanes[2].num), {
     smemOffset: lanes[2].smemAddress }).degrees;
@@ -74,7 +75,7 @@ def page(chromium):
     seen = harness.Seen(chromium)
     seen.page.set_content("<!doctype html>")
     folder = files("tma_dlpack.explorer")
-    scripts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    scripts = [(folder / name).read_text(encoding="utf-8") for name in MODEL]
     seen.page.add_script_tag(content="\n".join([*scripts, ANSWER]))
     yield seen.page
     seen.close()
@@ -151,6 +152,7 @@ def compare_copied(page, seeds):
         compare_tile(seed, state, tensor_map, tile, found)
         compare_banks(seed, tensor_map, tile, where["smem_offset"], found["banks"])
         compare_ldmatrix(seed, tensor_map, lanes, found)
+        compare_operands(seed, tensor_map, found["operands"])
     return loaded
 
 
@@ -190,6 +192,30 @@ def compare_ldmatrix(seed, tensor_map, lanes, found):
         return
     conflicts = tma.draw.bank_conflicts(tensor_map, access, smem_offset=offset)
     assert tuple(found["lanesDegrees"]) == conflicts.swizzles[0].degrees, seed
+
+
+def compare_operands(seed, tensor_map, operands):
+    """Hold the refusals, the 64 bits, the K steps and the atoms equal to matrix_descriptor's."""
+    major, _ = tensor_map.target.compute_capability
+    name = "tcgen05" if major in (10, 11) else "wgmma"
+    for found in operands:
+        assert found["instruction"] == name
+        try:
+            d = tma.matrix_descriptor(tensor_map, instruction=name, major=found["major"])
+        except TmaError as error:
+            rules = [v.rule for v in error.violations]
+            assert [r["rule"] for r in found["refusals"]] == rules, (seed, found)
+            continue
+        assert found["refusals"] == [], seed
+        assert int(found["value"], 16) == d.value, seed
+        assert tuple(found["starts"]) == d.k_starts, seed
+        sizes = found["mnElements"], found["kElements"], found["leading"], found["stride"]
+        own = d.mn_elements, d.k_elements, d.leading_byte_offset, d.stride_byte_offset
+        assert sizes == own, seed
+        drawn = tma.draw.matrix(d)
+        assert (len(found["atoms"]), len(found["atoms"][0])) == (drawn.down, drawn.across)
+        atoms = [(a["address"], tuple(a["steps"])) for line in found["atoms"] for a in line]
+        assert atoms == [(a.address, a.steps) for a in drawn.atoms], seed
 
 
 def test_the_tables_of_the_page_are_those_of_the_package(page):
@@ -254,6 +280,31 @@ def test_rare_requests_break_these_rules_in_javascript_and_python(page, request_
     defaults = WIDE_OPTIONS if kind == "im2col_wide" else TILED_OPTIONS
     given = defaults | {"swizzle": NO_SWIZZLE if kind == "tiled" else "bytes128"} | given
     assert [rule for rule, _ in violations_of(request_of(kind, tensor, given))] == rules
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_100"])
+def test_every_operand_of_a_tensor_core_is_the_same_in_javascript(page, target):
+    memory = MEMORY[: 128 * 256 * 4].view(np.float32).reshape(128, 256)
+    tensors = (memory[:, :128].view(np.float16), memory[:, :64].view(np.uint8), memory)
+    read = 0
+    for tensor in tensors:
+        for swizzle in tma.TmaSwizzle:
+            for rows, spans in ((8, 1), (64, 1), (64, 2), (12, 1)):
+                span = (16, 32, 64, 128, 128, 128, 128)[swizzle] // tensor.itemsize
+                given = {"box_sizes": (rows, spans * span), "swizzle": swizzle.name}
+                given |= {"split_inner": True} if spans > 1 else {}
+                given |= {"data_type": "TFLOAT32"} if tensor.itemsize == 4 else {}
+                asked = {"dtype": str(tensor.dtype), "target": target, "address": 4096, **given}
+                strides = [s // tensor.itemsize for s in tensor.strides]
+                asked |= {"shape": list(tensor.shape), "strides": strides}
+                if not page.evaluate("tmaModel.accepts", asked):
+                    continue
+                made = tma.make_tma_descriptor(tensor, target=target, **given)
+                majors = "(r) => ['K', 'MN'].map((major) => tmaModel.operand(r, major))"
+                operands = page.evaluate(majors, asked)
+                compare_operands((swizzle, given), made, operands)
+                read += sum(not found["refusals"] for found in operands)
+    assert read > 20
 
 
 def test_threads_that_read_the_same_words_do_not_conflict_and_those_of_one_bank_do(page):

@@ -9,6 +9,7 @@ import harness
 import numpy as np
 import pytest
 
+import tma_dlpack as tma
 from tma_dlpack.cli.main import main
 from tma_dlpack.explorer.page import page
 from tma_dlpack.explorer.widget import explore
@@ -16,7 +17,7 @@ from tma_dlpack.explorer.widget import explore
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
 MOST_BYTES = 600_000
-TABS = ("tensor", "shared", "banks", "bytes", "code")
+TABS = ("tensor", "shared", "copy", "banks", "core", "bytes", "code")
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +275,73 @@ def test_phases_of_ldmatrix_are_read_by_the_threads_that_read_them(open_page):
     assert "4, free" in seen.texts()  # with the 128-byte swizzle
 
 
+def test_the_copy_moves_from_the_tensor_to_shared_memory_and_the_barrier_counts_down(open_page):
+    seen = open_page("#shape=32,240&box_sizes=4,64&coords=0,208&swizzle=bytes128&tab=copy")
+    moving = seen.page.locator(".tmax-stage svg g[style*=animation]")
+    assert moving.count() == 4 * 8  # chunks, those that are filled too
+    css = seen.page.locator(".tmax-stage svg style").text_content()
+    assert css.count("@keyframes c") == 32
+    left = [text for text in seen.texts() if text.isdigit()]
+    assert left == [str(512 - 16 * n) for n in range(32)]
+    assert {"0: done", "One load: 512 bytes, swizzle bytes128", "3.3", "0.7"} <= set(seen.texts())
+    seen.page.emulate_media(reduced_motion="reduce")
+    assert moving.first.evaluate("(e) => getComputedStyle(e).animationName") == "none"
+    seen.page.emulate_media(reduced_motion="no-preference")
+
+
+def test_a_copy_of_many_chunks_shows_the_first_64(open_page):
+    seen = open_page("#shape=64,64&box_sizes=64,64&swizzle=bytes128&tab=copy")
+    assert seen.page.locator(".tmax-stage svg g[style*=animation]").count() == 64
+    assert "448 further chunks count with the last." in seen.texts()
+
+
+def test_the_tensor_cores_view_has_the_descriptor_of_python_or_says_why_it_has_none(open_page):
+    seen = open_page("#shape=64,256&box_sizes=32,128&split_inner=yes&swizzle=bytes128&tab=core")
+    x = np.zeros((64, 256), np.float16)
+    made = tma.make_tma_descriptor(x, (32, 128), split_inner=True, swizzle="bytes128")
+    for major in ("K", "MN"):
+        seen.choose("major", major)
+        d = tma.matrix_descriptor(made, major=major)
+        assert f"The matrix descriptor: {d.value:#018x}" in seen.texts()
+        assert f"SBO {d.stride_byte_offset}" in seen.texts()
+    assert "LBO 4096" in seen.texts()
+    seen.written("major=MN")
+    seen.choose("dtype", "float64")
+    assert "MATRIX_TYPE: the map's data type is FLOAT64" in seen.page.inner_text(".tmax-refused")
+    seen.choose("dtype", "float16")
+    seen.choose("target", "sm_120")
+    assert "whose tensor cores read registers" in seen.page.inner_text(".tmax-refused")
+
+
+def test_an_im2col_wide_map_is_chosen_for_a_gpu_that_has_it(open_page):
+    seen = open_page()
+    seen.choose("kind", "im2col_wide")
+    assert (seen.value("target"), seen.value("shape")) == ("sm_100", "2, 12, 14, 64")
+    assert seen.state() == "✓ accepted"
+    assert {"image 0", "image 1"} <= set(seen.texts())  # the width wraps to the next image
+    before = seen.values("coords[2]")
+    seen.drag((0, 0.5), (0, 5.5))
+    assert seen.values("coords[2]") != before
+    seen.choose("mode", "w128")
+    assert seen.state() == "✓ accepted"
+    seen.shows("code")
+    code = seen.page.inner_text(".tmax-code >> nth=0")
+    assert "make_im2col_wide_descriptor(tensor, lower_corner_width=-1" in code
+    assert "mode='w128'" in code
+    seen.written("kind=im2col_wide")
+    seen.choose("kind", "tiled")
+    assert seen.state() == "✓ accepted"
+
+
+def test_a_packed_type_snaps_in_its_own_values_and_shows_its_gaps(open_page):
+    state = "#shape=64,256&dtype=uint8&data_type=16U4_ALIGN16B&target=sm_100&box_sizes=8,128"
+    seen = open_page(f"{state}&tab=shared")
+    assert seen.state() == "✓ accepted"
+    assert "gap of a packed type" in seen.texts()
+    assert seen.page.locator("text=multiples of 128").count() == 1  # of coords[1]
+    assert seen.page.get_attribute('input[type=range][aria-label="coords[1]"]', "max") == "576"
+
+
 def test_the_bits_of_a_chunk_that_is_clicked_are_shown(open_page):
     seen = open_page("#shape=64,64&box_sizes=16,64&swizzle=bytes128&tab=shared")
     seen.page.locator('[data-k="c3.40"]').first.click(force=True)
@@ -355,6 +423,27 @@ def test_back_undoes_a_change_and_forward_does_it_again(open_page):
         seen.settle()
         assert (seen.value("swizzle"), seen.values("coords[0]", "coords[1]")) == (swizzle, coords)
     assert len(seen.requests) == 1
+
+
+def test_back_goes_through_tabs_and_what_reads_the_tile(open_page):
+    seen = open_page("#shape=64,128&box_sizes=8,64&swizzle=bytes128")
+    seen.choose("swizzle", "none")
+    seen.shows("banks")  # before the pause: an entry of its own all the same
+    seen.written("tab=banks")
+    seen.choose("access", "row")
+    seen.written("access=row")
+    for step, swizzle, tab in (
+        ("history.back()", "none", "banks"),
+        ("history.back()", "none", "tensor"),
+        ("history.back()", "bytes128", "tensor"),
+        ("history.forward()", "none", "tensor"),
+        ("history.forward()", "none", "banks"),
+    ):
+        seen.page.evaluate(GO % step)
+        seen.settle()
+        shown = seen.page.get_attribute("[aria-selected=true]", "data-tab")
+        assert (seen.value("swizzle"), shown) == (swizzle, tab)
+    assert seen.value("access") == "column"
 
 
 def test_what_is_turned_on_without_a_pause_is_one_entry_of_the_history(open_page):
@@ -495,13 +584,13 @@ NAMES = [
     "pixel_box_upper_corner", "im2col_offsets", "plane", "address", "channels_per_pixel",
     "pixels_per_column", "ragged", "kind", "dtype", "split_inner", "target", "tab", "access",
     "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "allow",
-    "unknown",
+    "lower_corner_width", "upper_corner_width", "mode", "major", "unknown",
 ]
 WORDS = [
-    "tiled", "im2col", "float16", "float4_e2m1fnx2", "int8", "complex128", "yes", "sm_90",
-    "sm_120", "shared", "banks", "bytes", "code", "row", "ldmatrix", "bytes32", "bytes64",
-    "bytes128", "bytes128_atom_64B", "bytes16", "nan", "FLOAT16", "16U6_ALIGN16B", "driver",
-    "libcu++", "BOX_IN_SHAPE",
+    "tiled", "im2col", "im2col_wide", "float16", "float4_e2m1fnx2", "int8", "complex128", "yes",
+    "sm_90", "sm_120", "sm_100", "MN", "w128", "copy", "core", "shared", "banks", "bytes",
+    "code", "row", "ldmatrix", "bytes32", "bytes64", "bytes128", "bytes128_atom_64B", "bytes16",
+    "nan", "FLOAT16", "16U6_ALIGN16B", "driver", "libcu++", "BOX_IN_SHAPE",
 ]
 # fmt: on
 
@@ -528,7 +617,8 @@ def likely_address(rng):
     parts = [f"shape={','.join(map(str, shape))}"]
     parts += [f"dtype={rng.choice(['float16', 'float32', 'uint8', 'float8_e5m2', 'bool'])}"]
     if rank > 2 and rng.random() < 0.4:
-        parts += ["kind=im2col", f"pixels_per_column={rng.randint(1, 200)}"]
+        parts += [f"pixels_per_column={rng.randint(1, 200)}"]
+        parts += [rng.choice(["kind=im2col", "kind=im2col", "kind=im2col_wide"])]
     else:
         box = [rng.randint(1, max(1, min(n, 20))) for n in shape[:-1]] + [rng.choice([16, 32, 64])]
         parts += [f"box_sizes={','.join(map(str, box))}"]
@@ -543,7 +633,8 @@ def likely_address(rng):
         ("interleave_layout", "none none none bytes16 bytes32"),
         ("oobfill", "none nan"),
         ("target", "sm_90 sm_90 sm_100"),
-        ("tab", "tensor shared banks bytes code"),
+        ("tab", " ".join(TABS)),
+        ("major", "K MN"),
         ("access", "column row ldmatrix"),
     ):
         parts.append(f"{name}={rng.choice(words.split())}")

@@ -30,8 +30,8 @@ const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 const GROUPS = {
   "Tensor": ["shape", "strides", "address", "dtype"],
   "Box: box_sizes": ["box_sizes"],
-  "Column": ["channels_per_pixel", "pixels_per_column"],
-  "Bounding box": ["pixel_box_lower_corner", "pixel_box_upper_corner"],
+  "Column": ["channels_per_pixel", "pixels_per_column", "mode"],
+  "Bounding box": ["pixel_box_lower_corner", "pixel_box_upper_corner", "lower_corner_width", "upper_corner_width"],
   "Tile: coords": ["coords", "plane"],
   "Filter tap: im2col_offsets": ["im2col_offsets"],
   "Options": ["kind", "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "target", "split_inner", "ragged"],

@@ -97,7 +97,7 @@ class Explorer {
   constructor(model, el) {
     const start = model.get("start");
     Object.assign(this, { model, el, tab: start.view.tab, values: { ...start.view.values }, wanted: {}, seq: 0, busy: false,
-                          shown: null, dragging: false, access: "column", phase: 0 });
+                          shown: null, dragging: false, looks: {}, phase: 0 });
     this.legal = new Legal(start);
     this.numbers = new Map();
     this.menus = new Map();
@@ -143,15 +143,16 @@ class Explorer {
     const shadow = this.host.attachShadow({ mode: "open" });
     shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 520px;min-width:0}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
-    this.accesses = make("select", { "aria-label": "access", onchange: () => {
-      this.access = this.accesses.value;
+    this.lookMenu = make("select", { "aria-label": "what reads the tile", onchange: () => {
+      this.looks[this.lookMenu.name] = this.lookMenu.value;
       this.phase = 0;
       this.ask("show");
-    } }, ...start.accesses.map((a) => make("option", { value: a }, `read: ${a}`)));
+      this.settle();
+    } });
     this.phases = make("input", { type: "range", min: 0, max: 0, step: 1, value: 0, "aria-label": "phase of the access",
       oninput: () => { this.phase = this.phases.valueAsNumber; this.ask("show"); } });
     this.title = make("span", {});
-    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.accesses, this.phases, this.title);
+    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.lookMenu, this.phases, this.title);
     this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
     this.codeBox = make("div", { hidden: true });
     const tools = make("div", { class: "tmax-tools" },
@@ -190,7 +191,7 @@ class Explorer {
     const values = this.wanted;
     this.wanted = {};
     this.model.send({ do: what, values, tab: this.tab, seq: ++this.seq,
-                      shown: this.shown, access: this.access, phase: this.phase,
+                      shown: this.shown, ...this.looks, phase: this.phase,
                       pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
   }
   settle() {
@@ -236,9 +237,10 @@ class Explorer {
     this.codeBox.hidden = !isCode;
     this.host.hidden = isCode;
     this.said.hidden = isCode;
-    this.stepper.hidden = view.tab !== "banks";
+    this.stepper.hidden = !view.menu;
+    if (view.menu) this.lookAt(view.menu);
     this.title.textContent = view.title;
-    if (view.access) this.access = this.accesses.value = view.access;
+    this.phases.hidden = view.banks.last === undefined;
     this.phases.max = view.banks.last ?? 0;
     this.phases.value = this.phase = view.banks.phase ?? 0;
     for (const tab of this.tabs) {
@@ -248,6 +250,14 @@ class Explorer {
     }
     this.host.classList.toggle("tmax-stale", !view.ok);
     if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels, view.exact);
+  }
+  // How the tab is looked at: what reads the tile.
+  lookAt({ name, words, options, value }) {
+    if (this.lookMenu.name !== name) {
+      this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
+      Object.assign(this.lookMenu, { name, ariaLabel: name });
+    }
+    this.looks[name] = this.lookMenu.value = value;
   }
   // exact: the pictures were drawn for this width.
   draw(panels, exact) {
@@ -307,6 +317,7 @@ class Explorer {
     this.tab = tab;
     this.asked = performance.now();
     this.ask("show");
+    this.settle();
   }
   arrow(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

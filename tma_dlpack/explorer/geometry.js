@@ -272,8 +272,10 @@ const tmaGeometry = (() => {
     if (p.unitBytes || !elementBytes) return null;
     let columns = 1;
     if (a.kind === "tiled") {
-      const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && p.counts[d] > 1));
-      if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {
+      const split = a.is_split ? a.rank - (a.ragged === null ? 1 : 3) : null; // steps from span to span
+      const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && d !== split && p.counts[d] > 1));
+      if (split !== null) columns = p.counts[split];
+      else if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {
         const stepBytes = p.steps[axes[0]] * a.global_strides[axes[0] - 1];
         if (stepBytes === p.lineBytes) columns = p.counts[axes.shift()];
       }
@@ -301,5 +303,5 @@ const tmaGeometry = (() => {
     });
   }
 
-  return { plan, walked, tile, firstCoords, banks, ldmatrix };
+  return { plan, walked, tile, firstCoords, banks, ldmatrix, matrixOf };
 })();

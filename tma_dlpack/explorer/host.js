@@ -34,7 +34,7 @@ class Host {
     this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
   }
   get(name) {
-    return name === "start" ? { tabs: TABS, accesses: optionsOf("access"), controls: this.controls(), link: this.keepsAddress,
+    return name === "start" ? { tabs: TABS, controls: this.controls(), link: this.keepsAddress,
       view: this.answer(), ...this.legal() } : undefined;
   }
   on(_, hear) { this.heard.push(hear); }
@@ -44,8 +44,12 @@ class Host {
   send(asked) {
     const before = this.shapeOfControls;
     if (asked.width) this.width = asked.width;
-    if (asked.tab) this.state.tab = asked.tab;
-    if (asked.access) this.state.access = asked.access;
+    for (const name of ["tab", "access", "major"]) {
+      if (!asked[name] || asked[name] === this.state[name]) continue;
+      if (this.keepsAddress) this.write();  // what was changed before is an entry of its own
+      this.state = { ...this.state, [name]: asked[name] };
+      this.changed = [name, asked[name]];
+    }
     Object.assign(this.looks, { shown: asked.shown ?? null, phase: asked.phase ?? 0, pinned: asked.pinned ?? "" });
     if (asked.do === "legal") {
       if (this.keepsAddress) this.write();
@@ -111,10 +115,12 @@ class Host {
   }
   // Another kind of map: images for im2col, where the tensor has no such shape.
   otherKind(state) {
-    const shape = state.kind === "im2col" && state.shape.length < 3 ? IMAGES : state.shape;
+    const shape = state.kind !== "tiled" && state.shape.length < 3 ? IMAGES : state.shape, { target } = state;
+    const has = (name) => tmaRequest.targetOf(name).has_wide, isWide = state.kind === "im2col_wide";
     return completed({ ...state, shape, coords: null, plane: null, elem_strides: null, rules: "",
       strides: shape === state.shape ? state.strides : null,
-      box_sizes: null, swizzle: state.swizzle, im2col_offsets: null });
+      box_sizes: null, swizzle: isWide ? "bytes128" : state.swizzle, im2col_offsets: null,
+      target: isWide && !has(target) ? Object.keys(tmaTables.TARGETS).find(has) : target });
   }
   // The state with other arguments or, where none would do, another tensor; null if nothing helps.
   repaired() {
@@ -151,7 +157,7 @@ class Host {
     }
     return words;
   }
-  get offsets() { return this.state.kind === "im2col" ? this.state.im2col_offsets : null; }
+  get offsets() { return this.state.kind === "tiled" ? null : this.state.im2col_offsets; }
 
   // --- Answers ---
   answer() {
@@ -171,7 +177,7 @@ class Host {
     const code = tmaModel.code(this.request, state.coords, this.offsets);
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
-    return { tab: state.tab, access: state.access, values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
+    return { tab: state.tab, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
       title: "", banks, panels, isBlank, exact: true,
       codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
@@ -190,9 +196,9 @@ class Host {
   panels({ state, tile, request }) {
     const { tab } = this.state, wide = this.width >= 820, half = wide ? (this.width - 10) / 2 : this.width;
     const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
-    const legend = [`r: ${state.kind === "im2col" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
+    const legend = [`r: ${state.kind !== "tiled" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {
-      const source = state.kind === "im2col" ? pixelsPicture(tile, half) : tensorPicture(tile, planeOf(state, tile), this.looks.shown, half);
+      const source = state.kind !== "tiled" ? pixelsPicture(tile, half) : tensorPicture(tile, planeOf(state, tile), this.looks.shown, half);
       return [[source, memoryPicture(swizzled, tile.chunks, tile, half, { words: legend, most: FEW_LINES })], {}];
     }
     if (tab === "shared") {
@@ -200,6 +206,8 @@ class Host {
       return [[memoryPicture("Before the swizzle: row after row", tile.unswizzled, tile, half, { words: legend }),
         memoryPicture(swizzled, tile.chunks, tile, half), bitsPicture(this.pinnedChunk(tile), tile, this.width)], {}];
     }
+    if (tab === "copy") return [[copyPicture(tile, this.width)], {}];
+    if (tab === "core") return this.corePanels({ state, request }, half);
     if (tab === "banks") return this.bankPanels({ state, tile, request }, half);
     if (tab !== "bytes") return [[], {}];
     const bytes = tmaModel.encode(request);
@@ -211,6 +219,11 @@ class Host {
   // The chunk that is pinned; else the first of the second line, which a swizzle moves.
   pinnedChunk({ chunks }) {
     return chunks.find((c) => c.key && c.key === this.looks.pinned) || chunks.find((c) => c.row >= 0 && c.linear >= 128) || chunks.find((c) => c.row >= 0);
+  }
+  corePanels({ state, request }, half) {
+    const operand = tmaModel.operand(request, state.major), [refused] = operand.refusals;
+    if (refused) throw new Error(`${operand.instruction} cannot read this tile ${state.major}-major. ${refused.rule}: ${refused.found}; ${refused.limit}.`);
+    return [[corePicture(operand, half), descriptorPicture(operand, half)], {}];
   }
   bankPanels({ state, tile, request }, half) {
     const access = state.access === "ldmatrix" ? tmaModel.ldmatrix(request, 0, 0, { num: 4 }) : state.access;
@@ -241,9 +254,9 @@ class Host {
   // --- Controls ---
   controls() {
     const { state } = this, tiled = state.kind === "tiled", rank = state.shape.length;
-    const numbers = [...(tiled ? OF_TILED : OF_IM2COL), "coords", ...(tiled ? [] : ["im2col_offsets"]), "elem_strides"];
+    const numbers = [...OWN[state.kind], "coords", ...(tiled ? [] : ["im2col_offsets"]), "elem_strides"];
     const options = { ragged: ["", ...state.shape.keys()].map(String), plane: ["", ...planes(state.coords.length)] };
-    const menus = ["dtype", ...(tiled && rank > 2 ? ["plane"] : []), "kind", ...MENUS, "target", ...(tiled ? ["split_inner", "ragged"] : [])];
+    const menus = ["dtype", ...(tiled && rank > 2 ? ["plane"] : []), "kind", ...MENUS, "target", ...(state.kind === "im2col_wide" ? ["mode"] : []), ...(tiled ? ["split_inner", "ragged"] : [])];
     return [...["shape", "strides", "address"].map((name) => ({ name })),
       ...numbers.flatMap((name) => (Array.isArray(state[name]) ? state[name].map((n, d) => [`${name}[${d}]`, n]) : [[name, state[name]]]))
         .map(([name, value]) => ({ name, least: 0, most: Math.max(1, value) })),
@@ -252,7 +265,7 @@ class Host {
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
     const at = isBeside ? accepted : state, request = requestOf(at), legal = {}, options = {};
-    const offsets = at.kind === "im2col" ? at.im2col_offsets : null;
+    const offsets = at.kind === "tiled" ? null : at.im2col_offsets;
     for (const { name, most, options: all } of this.controls()) {
       if (most !== undefined) legal[name] = tmaModel.legal(request, name, at.coords, offsets);
       if (![...MENUS, "dtype"].includes(name)) continue;
@@ -262,6 +275,13 @@ class Host {
     return { legal, options };
   }
 }
+
+// The menu above the pictures of a tab: {name, words, options, value}, or null.
+const LOOKS = { banks: ["access", "read: "], core: ["major", "major: "] };
+const menuOf = (state) => {
+  const [name, words] = LOOKS[state.tab] || [];
+  return name ? { name, words, options: optionsOf(name), value: state[name] } : null;
+};
 
 // Which controls a state has.
 const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>

@@ -1,7 +1,7 @@
 // The model behind the page: judge, encode, simulate and count a tensor map, without Python.
 //
 // Plain scripts, to be concatenated in this order: tables.js (generated), request.js, geometry.js,
-// check.js, model.js. Everything is in `tmaModel`; the tables (names of enums, data types, targets,
+// operand.js, check.js, model.js. Everything is in `tmaModel`; the tables (names of enums, data types, targets,
 // limits, rules, fields of the 128 bytes) are in `tmaTables`.
 //
 // A request is a plain object in the user's words, row-major, as make_tma_descriptor takes it:
@@ -222,6 +222,11 @@ const tmaModel = (() => {
     //   addresses; null where the tile is no matrix or they leave it.
     ldmatrix: (request, row, column, options = {}) =>
       G.ldmatrix(encodeArguments(request), row, column, options),
+    // operand(request, major = "K") -> the tile as wgmma or tcgen05.mma reads it: {instruction, major,
+    //   refusals: [{rule, found, limit}]}, and where there are none {value: its 64 bits in hex, fields:
+    //   [{name, first, bits, number}], leading, stride, starts: where each K step begins, kElements,
+    //   mnElements, atoms: [[{address, steps}]] row by row, atomRows, span, swizzle, sure}.
+    operand: tmaOperand.operand,
     // legal(request, name, coords, im2colOffsets) of one control, every other staying as it is.
     //   Numbers, such as "box_sizes[0]", "pixels_per_column", "coords[1]", "strides[0]":
     //   {least, most, step, reason, refused: [{first, last, reason}]}: legal are the multiples of

@@ -28,8 +28,16 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "request.js", "geometry.js", "check.js", "model.js")
-PICTURES = ("pictures.js", "memory.js", "state.js", "host.js", "controls.js", "explorer.js")
+MODEL = ("tables.js", "request.js", "geometry.js", "operand.js", "check.js", "model.js")
+PICTURES = (
+    "pictures.js",
+    "memory.js",
+    "scenes.js",
+    "state.js",
+    "host.js",
+    "controls.js",
+    "explorer.js",
+)
 TITLE = "Tensor maps, explored"
 ABOUT = (
     "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "

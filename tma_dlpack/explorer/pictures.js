@@ -14,16 +14,16 @@ const round = (x) => Math.round(x * 100) / 100;
 
 class Sheet {
   constructor(width, about) {
-    Object.assign(this, { width, about, parts: [], data: {}, y: EDGE });
+    Object.assign(this, { width, about, parts: [], data: {}, css: "", y: EDGE });
   }
-  cell(x, y, width, height, style, { text = "", title = "", key = "", to = [], hatched = false, most = FONT } = {}) {
+  cell(x, y, width, height, style, { text = "", title = "", key = "", to = [], hatched = false, most = FONT, css = "" } = {}) {
     const box = `x="${round(x)}" y="${round(y)}" width="${round(Math.max(0, width))}" height="${round(Math.max(0, height))}"`;
     let drawn = `<rect ${box} class="t-${style}" ${STYLE_ATTRIBUTES[style] || ""}` +
       (key ? ` data-k="${key}"` : "") + (to.length ? ` data-to="${to.join(" ")}"` : "") + "/>";
     if (title) drawn = `<title>${escaped(title)}</title>${drawn}`;
     if (hatched) drawn += hatching(x, y, width, height);
     if (text !== "") drawn += this.fitted(text, x, y, width, height, most);
-    this.parts.push(`<g>${drawn}</g>`);
+    this.parts.push(`<g${css && ` style="${css}"`}>${drawn}</g>`);
   }
   // The first of some texts that fits a rectangle, in its middle; nothing where none does.
   fitted(texts, x, y, width, height, most) {
@@ -37,9 +37,9 @@ class Sheet {
     return lines.map((line, n) => `<text x="${round(x + width / 2)}" y="${round(top + n * 1.15 * size)}" ` +
       `text-anchor="middle" font-size="${round(size)}" class="t-label" pointer-events="none">${escaped(line)}</text>`).join("");
   }
-  words(x, y, text, style = "muted", anchor = "start") {
+  words(x, y, text, style = "muted", anchor = "start", css = "") {
     this.parts.push(`<text x="${round(x)}" y="${round(y)}" text-anchor="${anchor}" class="t-${style}" ` +
-      `${STYLE_ATTRIBUTES[style] || ""}>${escaped(text)}</text>`);
+      `${STYLE_ATTRIBUTES[style] || ""}${css && ` style="${css}"`}>${escaped(text)}</text>`);
   }
   path(d, style) {
     this.parts.push(`<path d="${d}" class="t-${style}" fill="none" style="fill:none;pointer-events:none" ${STYLE_ATTRIBUTES[style] || ""}/>`);
@@ -74,7 +74,7 @@ class Sheet {
     const data = Object.entries(this.data).map(([name, value]) => ` data-${name}="${value}"`).join("");
     return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" ` +
       `role="img" font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="${FONT}"${data}>` +
-      `<desc>${escaped(this.about)}</desc><style>${STYLE_SHEET}</style>` +
+      `<desc>${escaped(this.about)}</desc><style>${STYLE_SHEET}${this.css}</style>` +
       `<rect x="0.5" y="0.5" width="${width - 1}" height="${height - 1}" rx="6" class="t-paper"/>${this.parts.join("")}</svg>`;
   }
 }

@@ -1,16 +1,21 @@
 // The state of the page, which stands in its address, and the tile that it results in.
 
-const TABS = { tensor: "Tensor and tile", shared: "Shared memory", banks: "Banks", bytes: "128 bytes", code: "Code" };
+const TABS = { tensor: "Tensor and tile", shared: "Shared memory", copy: "Copy", banks: "Banks", core: "Tensor core", bytes: "128 bytes", code: "Code" };
 const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner",
   "pixel_box_upper_corner", "im2col_offsets", "plane"];
-const COUNTS = ["address", "channels_per_pixel", "pixels_per_column", "ragged"];
+const COUNTS = ["address", "channels_per_pixel", "pixels_per_column", "ragged", "lower_corner_width", "upper_corner_width"];
 const MENUS = ["swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules"];
-const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", ...MENUS];
-const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column",
+const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", "major", "mode", ...MENUS];
+const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column", major: "K", mode: "w",
   swizzle: "none", interleave_layout: "none", oobfill: "none", l2_fetch_size: "none", data_type: "", rules: "",
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
-const OF_TILED = ["box_sizes"];
-const OF_IM2COL = ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"];
+const COLUMN = ["channels_per_pixel", "pixels_per_column"];
+const OWN = {  // the numbers of each kind of map
+  tiled: ["box_sizes"],
+  im2col: ["pixel_box_lower_corner", "pixel_box_upper_corner", ...COLUMN],
+  im2col_wide: ["lower_corner_width", "upper_corner_width", ...COLUMN],
+};
+const OF_KINDS = [...new Set(Object.values(OWN).flat()), "im2col_offsets"];
 const IMAGES = [2, 12, 14, 64];  // where there are none
 const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
@@ -50,8 +55,8 @@ function writeAddress(state) {
     if (value === null || value === undefined || String(value) === String(PLAIN[name] ?? "")) continue;
     if (name === "elem_strides" && value.every((n) => n === 1)) continue;
     if (["coords", "im2col_offsets"].includes(name) && value.every((n) => n === 0)) continue;
-    const isOther = state.kind === "tiled" ? [...OF_IM2COL, "im2col_offsets"] : OF_TILED;
-    if (!isOther.includes(name)) parts.push(`${name}=${encodeURIComponent(String(value)).replaceAll("%2C", ",")}`);
+    const own = [...OWN[state.kind], ...(state.kind === "tiled" ? [] : ["im2col_offsets"])];
+    if (own.includes(name) || !OF_KINDS.includes(name)) parts.push(`${name}=${encodeURIComponent(String(value)).replaceAll("%2C", ",")}`);
   }
   return `#${parts.join("&")}`;
 }
@@ -59,7 +64,7 @@ function writeAddress(state) {
 // What a menu offers; undefined for what is no menu.
 function optionsOf(name, state) {
   const { ENUMS, RULE_SETS, TARGETS, DTYPES } = tmaTables;
-  if (name === "kind") return ["tiled", "im2col"];
+  if (name === "kind") return Object.keys(OWN);
   if (name === "dtype") return Object.keys(DTYPES);
   if (name === "target") return Object.keys(TARGETS);
   if (name === "rules") return ["", ...RULE_SETS[state.kind || "tiled"]];
@@ -67,6 +72,7 @@ function optionsOf(name, state) {
   if (name === "data_type") return ["", ...ENUMS.data_type];
   if (name === "tab") return Object.keys(TABS);
   if (name === "access") return ["column", "row", "ldmatrix"];
+  if (name === "major") return ["K", "MN"];
   return ENUMS[name];
 }
 
@@ -77,12 +83,14 @@ const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d
 // Return the state with every list as long as the tensor's rank, and a box where it has none.
 function completed(given) {
   const state = { ...PLAIN, ...given };
-  if (!state.shape?.length) state.shape = state.kind === "im2col" ? IMAGES : [32, 256];
-  const rank = state.shape.length, spatial = rank - 2;
+  if (!state.shape?.length) state.shape = state.kind !== "tiled" ? IMAGES : [32, 256];
+  const rank = state.shape.length, isWide = state.kind === "im2col_wide", spatial = isWide ? 1 : rank - 2;
   state.elem_strides = sized(state.elem_strides, rank, 1);
   if (state.strides && state.strides.length !== rank) state.strides = null;
-  if (state.kind === "im2col") {
-    for (const name of OF_IM2COL.slice(0, 2)) state[name] = sized(state[name], Math.max(0, spatial), -1);
+  if (state.kind !== "tiled") {
+    if (isWide) for (const name of OWN.im2col_wide.slice(0, 2)) state[name] ??= -1;
+    else for (const name of OWN.im2col.slice(0, 2)) state[name] = sized(state[name], Math.max(0, spatial), -1);
+    if (isWide && given.swizzle === undefined) state.swizzle = "bytes128";
     state.channels_per_pixel ??= Math.min(64, state.shape.at(-1));
     state.pixels_per_column ??= 32;
     state.im2col_offsets = sized(state.im2col_offsets, Math.max(0, spatial), 0);
@@ -97,7 +105,7 @@ function completed(given) {
 }
 
 const requestOf = (state) => {
-  const own = state.kind === "tiled" ? [...OF_TILED, "ragged"] : OF_IM2COL, request = { allow: state.allow };
+  const own = [...OWN[state.kind], { tiled: "ragged", im2col_wide: "mode" }[state.kind]], request = { allow: state.allow };
   for (const name of ["kind", "shape", "strides", "dtype", "address", "elem_strides", "target", ...own, ...MENUS])
     if (state[name] !== null && state[name] !== "" && state[name] !== undefined) request[name] = state[name];
   if (request.target === PLAIN.target) delete request.target;
@@ -110,7 +118,7 @@ const requestOf = (state) => {
 // What the pictures ask of a tile: tmaModel's, with names and links. Lists are row-major, of the map.
 class ShownTile {
   constructor(state, request) {
-    const found = tmaModel.tile(request, state.coords, state.kind === "im2col" ? state.im2col_offsets : null);
+    const found = tmaModel.tile(request, state.coords, state.kind === "tiled" ? null : state.im2col_offsets);
     const map = tmaRequest.encodeArguments(request), { rank } = map, outward = (list) => [...list].reverse();
     const { chunks, chunk, ...plan } = found;
     Object.assign(this, plan, { found, state, map, smemOffset: 0 });
@@ -126,7 +134,7 @@ class ShownTile {
     Object.assign(this, { terms, repeatBytes: repeat_bytes });
     const type = map.row.name;
     this.typeName = state.data_type || type.toLowerCase() === state.dtype ? type : `${state.dtype} as ${type}`;
-    if (state.kind === "im2col") this.asPixels(map);
+    if (state.kind !== "tiled") this.asPixels(map);
   }
   get chunks() { return (this.every ??= this.found.chunks().map((c) => this.named(c))); }
   // The same chunks where they would be without the swizzle.
@@ -173,7 +181,7 @@ class ShownTile {
   // --- im2col ---
   asPixels(map) {
     const { rank } = map, first = map.interleave ? 0 : 1, dims = [];  // row-major dimensions of w, h, d
-    for (let s = 0; s < rank - 2; s++) dims.push(rank - 1 - (first + s));
+    for (let s = 0; s < map.lower.length; s++) dims.push(rank - 1 - (first + s));
     this.imageDims = [dims[1] ?? -1, dims[0]];
     this.depthDims = dims.slice(2);
     this.startBox = Object.fromEntries(dims.map((d, s) => [d, [map.lower[s], this.shape[d] - 1 + map.upper[s]]]));

@@ -25,6 +25,8 @@ TABS = {"tensor": "Tensor", "shared": "Shared memory", "copy": "Copy", "banks": 
 TABS |= {"bytes": "Bytes", "core": "Tensor core", "code": "Code"}
 #: What the Banks tab can read the tile with.
 ACCESSES = ("column", "row", "ldmatrix")
+#: tab -> name, words before each option, options of the menu above its pictures.
+MENUS = {"banks": ("access", "read: ", ACCESSES), "core": ("major", "major: ", ("K", "MN"))}
 
 
 def figures(look: Look, tab: str, options: Mapping[str, Any]) -> tuple[Figure, ...]:
@@ -92,8 +94,12 @@ def message(look: Look, tab: str, options: Mapping[str, Any], note: str) -> dict
         where = {"phase": min(max(0, integer_of(options.get("phase")) or 0), last), "last": last}
         scenes, drawn = [steps.step(where["phase"]), *[first] * bool(others)], drawn[:1]
     cpp = [["C++", look.tensor_map.cpp()]] if tab == "code" and look.tensor_map else []
+    name, words, choices = MENUS.get(tab, ("", "", ()))
+    value = options.get(name) if options.get(name) in choices else next(iter(choices), "")
+    menu = {"name": name, "words": words, "options": list(choices), "value": value}
     return {
         "tab": tab,
+        "menu": menu if name else None,
         "values": values(look.choice),
         "ok": look.ok,
         "state": _state(look),

@@ -29,7 +29,7 @@ from tma_dlpack.explorer.legal import (
     ranges,
 )
 from tma_dlpack.explorer.page import embedded, page, state_of
-from tma_dlpack.explorer.views import ACCESSES, TABS, controls, message, still_html
+from tma_dlpack.explorer.views import TABS, controls, message, still_html
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaError, refusal
@@ -330,7 +330,7 @@ def style_sheet() -> str:
 
 def start_state(explorer: Explorer) -> dict[str, Any]:
     """Return what the front end begins with."""
-    state = {"tabs": TABS, "accesses": ACCESSES, "controls": explorer.controls(), "page": True}
+    state = {"tabs": TABS, "controls": explorer.controls(), "page": True}
     return {**state, "view": explorer.answer({}), **explorer.legal()}
 
 
