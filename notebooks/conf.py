@@ -101,6 +101,7 @@ RULE_GROUPS = {
     "operand": "What matrix descriptors and ldmatrix require",
     "tensor": "Tensors that cannot be used at all",
     "call": "What an argument must be",
+    "file": "What a file or text from elsewhere must be",
 }
 
 

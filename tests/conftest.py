@@ -1,5 +1,6 @@
 """What all tests share: every core, hypothesis' examples, one browser, absent frameworks."""
 
+import functools
 import gc
 import os
 
@@ -12,6 +13,24 @@ import tma_dlpack
 
 for _name in tma_dlpack.__all__:  # public classes name the package, where doctest looks for them
     getattr(tma_dlpack, _name)
+
+_LISTED = {rule.id for rule in tma_dlpack.rules()}
+
+
+def _only_listed(finding):
+    """Let no test make a violation or an advice whose id `rules()` does not list."""
+    make = finding.__init__
+
+    @functools.wraps(make)
+    def checked(self, rule, *words, **more):
+        assert rule in _LISTED, f"{rule} is not in tma.rules()"
+        make(self, rule, *words, **more)
+
+    finding.__init__ = checked
+
+
+for _finding in (tma_dlpack.Violation, tma_dlpack.Advice):
+    _only_listed(_finding)
 
 settings.register_profile("shared-machine", examples(100))
 settings.load_profile("shared-machine")

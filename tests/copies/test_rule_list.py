@@ -25,7 +25,7 @@ def test_every_row_is_listed_once():
     assert len(set(listed)) == len(listed)
     rows = {rule.id for rule in RULES} | {row.id for row in ADVICE + MAP_ADVICE}
     of_tables = rows | set(COPY_REFUSALS) | set(TENSOR_REFUSALS)
-    others = {rule.id for group in ("call", "operand") for rule in tma.rules(group)}
+    others = {rule.id for group in ("call", "operand", "file") for rule in tma.rules(group)}
     assert set(listed) == of_tables | others
 
 
@@ -37,6 +37,23 @@ def test_every_id_that_a_message_may_show_is_listed():
     used = {i for file in files for i in ids.findall(file.read_text())}
     assert {"ARGUMENT", "C_TYPE", "MAP_BYTES", "MATRIX_RANK", "SPLIT_SPAN"} <= used
     assert used <= set(BY_ID)
+
+
+def test_findings_are_made_of_rows_in_five_files_alone():
+    """Every other file asks a row for its violation, or `argument_violation` and its kin."""
+    package = Path(tma.__file__).parent
+    made = re.compile(r"\b(?<!class )Violation\(")
+    assert {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if made.search(file.read_text())
+    } == {
+        "tables/errors.py",  # Rule.violation
+        "checks/repairs.py",  # a precondition, with the fix that was tried
+        "checks/words.py",  # the same violation in the caller's names
+        "consumer/refusals.py",
+        "tensor_map/description.py",  # an address that no map can have
+    }
 
 
 def test_a_rule_is_found_by_the_id_that_a_message_shows():

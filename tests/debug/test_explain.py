@@ -779,8 +779,10 @@ def test_every_check_of_the_table_has_a_sample_and_names_a_rule_that_exists():
         words.replace("For 2-byte", "Shape not supported. For 2-byte") for _, words in SAID
     )
     assert [s for s in SENTENCES if not s.pattern.search(said)] == []
-    assert FIXES.keys() == {rule for rule, _ in SAID}
-    assert FIXES.keys() <= {rule.id for rule in tma.rules()}
+    named = {rule for rule, _ in SAID}
+    assert named <= {rule.id for rule in tma.rules()}
+    assert named - FIXES.keys() == {"GATHER4", "SCATTER4", "GATHER4_TARGET"}  # whose rows have one
+    assert FIXES.keys() <= named
 
 
 def test_a_check_beside_printed_arguments_is_a_note():

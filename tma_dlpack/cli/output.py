@@ -171,7 +171,7 @@ def failure(
 
 def status_of(violations: Sequence[Violation]) -> int:
     """Return 2 if an argument could not be read, 1 if a rule is broken, else 0."""
-    if any(violation.rule == "ARGUMENT" for violation in violations):
+    if any(violation.is_unread for violation in violations):
         return EXIT_NOTHING
     return EXIT_REFUSED if violations else EXIT_OK
 

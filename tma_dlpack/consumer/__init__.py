@@ -15,4 +15,5 @@ does is documented, not measured.
 """
 
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
-from tma_dlpack.consumer.matrix import ldmatrix_addresses, matrix_descriptor
+from tma_dlpack.consumer.ldmatrix import ldmatrix_addresses
+from tma_dlpack.consumer.matrix import matrix_descriptor

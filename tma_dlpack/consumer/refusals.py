@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from tma_dlpack.consumer.operand import (
     ADDRESS_END,
+    INSTRUCTIONS,
     K_STEP_BYTES,
     OPERAND_TYPES,
     SPAN_BYTES,
@@ -24,15 +27,22 @@ _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
 _MAX_SPAN_BYTES = 128
 
 
-def find_violations(operand: Operand) -> list[Violation]:
-    """Return every reason why an instruction cannot read a tile; skip rows whose `after` failed."""
-    failed = [row for row in ROWS if not row.holds(operand)]  # type: ignore[operator]
+def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[Violation]:
+    """Return the rows that do not hold, but those whose `after` failed; a source replaces theirs.
+
+    The facts are an `Operand`, or a `Load` of ldmatrix.
+    """
+    failed = [row for row in rows if not row.holds(facts)]  # type: ignore[operator]
     if not failed:
         return []
     ids = {row.id for row in failed}
-    source = operand.instruction.source
     return [
-        Violation(row.id, str(row.on), *row.words(operand), source)
+        Violation(
+            row.id,
+            row.on if isinstance(row.on, str) else row.on(facts),
+            *row.words(facts),
+            source or row.source,
+        )
         for row in failed
         if ids.isdisjoint(row.after)
     ]
@@ -246,7 +256,7 @@ def _fix_address(o: Operand) -> str:
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
 _row = partial(
-    Rule, group="operand", source="PTX ISA, wgmma and tcgen05: matrix descriptors; measured, H200"
+    Rule, group="operand", source="; ".join(each.source for each in INSTRUCTIONS.values())
 )
 
 ROWS: tuple[Rule, ...] = (
@@ -349,40 +359,3 @@ ROWS: tuple[Rule, ...] = (
         fix=_fix_address,
     ),
 )
-
-#: Why ldmatrix cannot read a tile; `matrix.ldmatrix_addresses` finds them.
-LDMATRIX_RULES: dict[str, Rule] = {
-    name: Rule(id=name, group="operand", on=on, must=must, fix=fix, source="PTX ISA, ldmatrix")
-    for name, on, must, fix in (
-        (
-            "LDMATRIX_RANK",
-            "tensor_map",
-            "have elements of whole bytes and two extents over 1, or be made with split_inner",
-            "copy one matrix at a time: set the other extents of box_sizes to 1",
-        ),
-        (
-            "LDMATRIX_COLUMN",
-            "column",
-            "be a multiple of 16 bytes, where a row of a matrix starts",
-            "count elements of the tile's row from 0, in steps of 16 bytes",
-        ),
-        (
-            "LDMATRIX_TRANSPOSE",
-            "transpose",
-            "be False: ldmatrix.trans exchanges elements of 16 bits",
-            "transpose the tensor in global memory, or in registers",
-        ),
-        (
-            "LDMATRIX_OUTSIDE",
-            "row",
-            "be within the tile",
-            "start earlier, load fewer matrices, or use a larger box",
-        ),
-        (
-            "LDMATRIX_ADDRESS",
-            "smem_address",
-            "be a multiple of 128, where a TMA copy may write",
-            "pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
-        ),
-    )
-}

@@ -13,44 +13,18 @@ from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
-from tma_dlpack.consumer.refusals import LDMATRIX_RULES
+from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit, wrapped
-from tma_dlpack.tables.fields import PROVENANCE
 from tma_dlpack.tables.public import Drawn, opaque, public
+from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
 
 #: What a rule is about, in the order of the list.
-GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand")
-
-_GATHER4 = "PTX ISA, cp.async.bulk.tensor"
-
-
-def _row(rule_id: str, on: str, limit: str, source: str) -> Rule:
-    return Rule(id=rule_id, group="call", on=on, limit=limit, fix="", source=source)
-
-
-#: Rules that are found where an argument is read.
-CALL_RULES = (
-    _row("ARGUMENT", "", "an argument must have a type and form that it takes", "tma_dlpack"),
-    _row("C_TYPE", "", "a number must fit its C type in cuda.h", "cuda.h, cuTensorMap*"),
-    _row("MAP_BYTES", "data", "the bytes must be 128, and those of a map", PROVENANCE),
-    _row("REPLACE_VALUE", "", "a value must be in its field's range", "PTX, tensormap.replace"),
-    _row(
-        "ADDRESS_LAYOUT",
-        "tensor_or_int",
-        "the tensor must have the shape, strides, dtype and device of the map",
-        "CUDA driver API, cuTensorMapReplaceAddress",
-    ),
-    # of a text that `explain` reads
-    _row("DEVICE_CHECK", "", "a call on the device must be one that completes", "tma_dlpack.h"),
-    _row("GATHER4", "box_dim", "gather4 needs a map of rank 2 whose box has one row", _GATHER4),
-    _row("SCATTER4", "target", "scatter4 exists on sm_10x and sm_110 alone", _GATHER4),
-    _row("GATHER4_TARGET", "target", "gather4 exists since compute capability 10.0", _GATHER4),
-)
+GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand", "file")
 
 
 @public
@@ -62,10 +36,11 @@ class RuleInfo:
     ----------
     id : str
         The stable id, as in `Violation.rule`.
-    group : {"tensor", "rule", "advice", "copy", "call", "operand"}
+    group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
         ``"tensor"``: a tensor that cannot be used at all. ``"rule"``: a precondition of a map.
         ``"advice"``: a remark on an accepted call. ``"copy"``: a precondition of a copy.
         ``"call"``: what an argument must be. ``"operand"``: what a tensor core or ldmatrix reads.
+        ``"file"``: what a file or text from elsewhere must be.
     argument : str
         The argument that it is about; "" if that depends on the call.
     asks : str
@@ -174,7 +149,7 @@ def rules(group: str | None = None) -> RuleList:
     """
     rows = (
         *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *MAP_ADVICE, *COPY_REFUSALS.values(),
-        *CALL_RULES, *OPERAND_RULES, *LDMATRIX_RULES.values(),
+        *CALL_RULES, *OPERAND_RULES, *LDMATRIX_RULES, *FILE_RULES,
     )  # fmt: skip
     everything = [_info(row) for row in rows]
     chosen = [rule for rule in everything if group in (None, rule.group, rule.id)]
@@ -198,7 +173,7 @@ def _info(rule: Rule) -> RuleInfo:
         id=rule.id,
         group=rule.group,
         argument=rule.on if isinstance(rule.on, str) else "",
-        asks=rule.limit or f"it must {rule.asks or rule.must}",
+        asks=f"it must {rule.asks}" if rule.asks else rule.limit or f"it must {rule.must}",
         why=rule.why,
         source=rule.sources(rule.kinds[0]),
         refused_by=tuple(_refusing(rule)),

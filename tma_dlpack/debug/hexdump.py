@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import refusal
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.refusals import REFUSALS
 
 MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
 
@@ -141,7 +141,8 @@ def map_bytes(word: str) -> bytes:
             found = counted(len(pasted), "byte")
         if pasted is None or len(pasted) != MAP_BYTES:
             fix = f"pass a dump: {FORMS}"
-            raise refusal("map", f"the map is {found}", "be 128 bytes", fix)
+            found = f"the map is {found}"
+            raise REFUSALS["FILE_MAP"].error("map", found, fix=fix)
     return pasted
 
 

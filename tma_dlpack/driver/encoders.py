@@ -19,7 +19,8 @@ from typing import Any
 
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.enums import c_name
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.refusals import REFUSALS
 
 _u32, _u64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p
 
@@ -205,10 +206,7 @@ def _unpackable(p: Parameter, value: Any, rank: int) -> TmaPreconditionError:
 
 def misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
     """Make the error of a value that does not fit the C prototype."""
-    fix = "pass a value that fits the C type in cuda.h"
-    return TmaPreconditionError(
-        Violation("C_TYPE", name, found, limit, fix, "cuda.h, prototypes of cuTensorMap*")
-    )
+    return REFUSALS["C_TYPE"].error(name, found, limit=limit)
 
 
 # -- prototypes (source: cuda.h of CUDA 13.0) ------------------------------------------------------

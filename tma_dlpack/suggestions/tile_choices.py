@@ -316,7 +316,7 @@ def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading | Refused:
     failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
     if failed:
         alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"
-        return Refused(lambda: unreadable_by(operand), alike)
+        return Refused(lambda: unreadable_by(operand, ROWS, operand.instruction.source), alike)
     instruction: Any = wanted.reader
     descriptor = matrix_descriptor(tensor_map, instruction=instruction, major=major)
     return column_degree(tensor_map), descriptor

@@ -18,15 +18,15 @@ from tma_dlpack.tables.enums import (
     TmaInterleaveLayout,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 from tma_dlpack.tables.fields import (
     DERIVED_FIELDS,
     FIELDS,
-    PROVENANCE,
     Field,
     fields_of,
 )
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
+from tma_dlpack.tables.refusals import REFUSALS
 
 ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
 _SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
@@ -223,13 +223,4 @@ def _check_values(values: dict[str, list[int]]) -> None:
 
 
 def _not_a_map(found: str, must: str) -> TmaPreconditionError:
-    return TmaPreconditionError(
-        Violation(
-            rule="MAP_BYTES",
-            argument="data",
-            found=found,
-            limit=f"they must {must}",
-            fix="dump the 128 bytes of a CUtensorMap, and pass the target that it was made for",
-            source=f"the layout as {PROVENANCE}",
-        )
-    )
+    return REFUSALS["MAP_BYTES"].error("data", found, limit=f"they must {must}")

@@ -40,7 +40,7 @@ class Finding:
     ----------
     rule : str
         Stable id of the rule, such as ``"BOX_INNER_16B"``; ``"ARGUMENT"`` for an argument of the
-        wrong type.
+        wrong type, ``"FILE_..."`` for a file that is none of ours.
     argument : str
         The argument of the call that it is about, such as ``"box_sizes"``.
     found : str
@@ -60,12 +60,17 @@ class Finding:
     fix: str
     source: str
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether an argument or a file could not be read, so that no rule was asked of it."""
+        return self.rule == "ARGUMENT" or self.rule.startswith("FILE_")
+
     def __str__(self) -> str:
         fix = f"fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
-                wrapped(fix, "  ") if self.rule == "ARGUMENT" else f"  {fix}",
+                wrapped(fix, "  ") if self.is_unread else f"  {fix}",
                 f"  rule: {self.rule}",
             )
         )
@@ -191,14 +196,7 @@ class TmaPreconditionError(TmaError, ValueError):
 
 def wrong_argument(argument: str, found: str, must: str, fix: str) -> Violation:
     """Make the violation of an argument that is of the wrong type."""
-    return Violation(
-        rule="ARGUMENT",
-        argument=argument,
-        found=found,
-        limit=f"it must {must}",
-        fix=fix,
-        source="tma_dlpack: the type of the argument",
-    )
+    return ARGUMENT.violation(argument, found, limit=f"it must {must}", fix=fix)
 
 
 def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
@@ -261,7 +259,7 @@ class Rule:
         A key of `rule.LOOPS` for a predicate of every entry of an argument; "" for one of the call.
     outermost_first : bool
         Whether libcu++ looks at the outermost entry first.
-    group : {"tensor", "rule", "advice", "copy", "call", "operand"}
+    group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
         What it is about.
     found, must, fix : str or callable (request[, entry]) -> str
         What was found; the limit, read after "it must"; what to do.
@@ -344,14 +342,32 @@ class Rule:
         )
 
     def violation(
-        self, argument: str, found: str, fix: str = "", kind: MapKind = "tiled"
+        self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
     ) -> Violation:
-        """Return the violation of a row that was found outside of the judge."""
-        limit = self.limit or f"it must {self.must}"
-        return Violation(self.id, argument, found, limit, fix or str(self.fix), self.sources(kind))
+        """Return the violation of a row that was found outside of the judge.
+
+        `limit`, `fix` and `source` replace the row's own where the caller knows the number.
+        """
+        limit = limit or self.limit or f"it must {self.must}"
+        source = source or self.sources(self.kinds[0])
+        return Violation(self.id, argument, found, limit, fix or str(self.fix), source)
+
+    def error(self, argument: str, found: str, **words: str) -> TmaPreconditionError:
+        """Return the error of that violation."""
+        return TmaPreconditionError(self.violation(argument, found, **words))
 
     def refuse(
         self, argument: str, found: str, cause: BaseException | None = None, fix: str | None = None
     ) -> NoReturn:
-        """Raise the violation; `fix` replaces the row's own where the caller knows a better one."""
-        raise TmaPreconditionError(self.violation(argument, found, fix or "")) from cause
+        """Raise that error."""
+        raise self.error(argument, found, fix=fix or "") from cause
+
+
+#: What is refused where an argument is read.
+ARGUMENT = Rule(
+    id="ARGUMENT",
+    group="call",
+    asks="have a type and form that the argument takes",
+    fix="",
+    source="tma_dlpack: the type of the argument",
+)

@@ -11,6 +11,7 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.limits import ADDRESS_END
+from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.storage import arguments_of
 
@@ -164,13 +165,10 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
             ("dtype", arguments.data_type.name, _type_name(arguments, view)),
         ]
     return [
-        Violation(
-            rule="ADDRESS_LAYOUT",
-            argument="tensor_or_int",
-            found=f"the tensor has {what} {new}",
+        REFUSALS["ADDRESS_LAYOUT"].violation(
+            "tensor_or_int",
+            f"the tensor has {what} {new}",
             limit=f"it must be {was}, as in the map",
-            fix="make a new map of this tensor with make_tma_descriptor(x, ...)",
-            source="CUDA driver API, cuTensorMapReplaceAddress",
         )
         for what, was, new in pairs
         if was != new

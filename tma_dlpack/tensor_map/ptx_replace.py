@@ -25,6 +25,7 @@ from tma_dlpack.tables.limits import (
     STRIDE_BYTES_END,
 )
 from tma_dlpack.tables.meanings import AnyEnum, choices_of, parse
+from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
@@ -139,10 +140,7 @@ def read_replacements(
 
 
 def _refused(found: str, must: str, fix: str) -> TmaPreconditionError:
-    source = "PTX ISA, tensormap.replace"
-    return TmaPreconditionError(
-        Violation("REPLACE_VALUE", "", found, f"it must {must}", fix, source)
-    )
+    return REFUSALS["REPLACE_VALUE"].error("", found, limit=f"it must {must}", fix=fix)
 
 
 def _read(name: str, value: object, target: Target) -> list[Replacement]:

@@ -23,14 +23,13 @@ from tma_dlpack.checks.report import find_violations
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import aligned, counted, summary
-from tma_dlpack.tables.errors import TmaError, refusal, sealed
+from tma_dlpack.tables.errors import TmaError, sealed
 from tma_dlpack.tables.fields import FIELDS, fields_of
 from tma_dlpack.tables.public import Drawn, public
+from tma_dlpack.tables.refusals import MAX_VERIFY_BYTES, REFUSALS, VERIFY_FORMAT
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
 
-FORMAT = "tma_dlpack verify, 1"
-LONGEST = 1 << 27  # bytes of JSON; `verify` of 10,000 cases each writes about 80 MB
 #: What reading a file that `write` did not write may raise.
 _NOT_OURS = (
     *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
@@ -148,7 +147,7 @@ class Findings:
     def write(self, path: str | Path) -> None:
         """Write the file."""
         content = {
-            "format": FORMAT,
+            "format": VERIFY_FORMAT,
             "version": self.version,
             "device": self.device,
             "target": {name: getattr(self.target, name) for name in _OF_TARGET},
@@ -169,7 +168,7 @@ class Findings:
         """
         try:
             content = json.loads(_content(Path(path)))
-            if content["format"] != FORMAT:
+            if content["format"] != VERIFY_FORMAT:
                 raise ValueError(f"the format is {content['format']!r:.99}")
             facts = dict(content["target"])
             facts["compute_capability"] = tuple(facts["compute_capability"])
@@ -225,13 +224,13 @@ class Findings:
 
 
 def _content(path: Path) -> bytes:
-    """Return the bytes of a file, at most `LONGEST`; refuse a longer one."""
+    """Return the bytes of a file, at most `MAX_VERIFY_BYTES`; refuse a longer one."""
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP)) == _GZIP
     with gzip.open(path) if is_gzip else path.open("rb") as file:
-        data = file.read(LONGEST + 1)
-    if len(data) > LONGEST:
-        raise ValueError(f"it holds more than {LONGEST >> 20} MiB")
+        data = file.read(MAX_VERIFY_BYTES + 1)
+    if len(data) > MAX_VERIFY_BYTES:
+        raise ValueError(f"it holds more than {MAX_VERIFY_BYTES >> 20} MiB")
     return bytes(data)
 
 
@@ -241,12 +240,7 @@ def _not_ours(what: str, error: BaseException) -> TmaError:
         why = "it is nested too deeply"
     if isinstance(error, MemoryError):
         why = "it needs more memory than there is"
-    return refusal(
-        "path",
-        f"{what} cannot be read: {why}",
-        f"be a file of the format {FORMAT!r}",
-        "pass what `python -m tma_dlpack verify --out FILE` wrote",
-    )
+    return REFUSALS["FILE_VERIFY"].error("path", f"{what} cannot be read: {why}")
 
 
 def _difference(case: dict[str, Any], target: Target) -> str | None:

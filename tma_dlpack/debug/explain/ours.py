@@ -18,7 +18,7 @@ from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS
 from tma_dlpack.tables.dtypes import data_type_of
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
+from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
 from tma_dlpack.tables.targets import Target
 
 _BEGINS = "tma_dlpack: refused: "
@@ -74,8 +74,8 @@ def says_in(text: str) -> Iterator[tuple[int, Violation]]:
         for pattern, argument, limit, fix in _SAYS:
             if found := re.match(pattern, line[1]):
                 name, what = found.expand(argument), found[0].partition(", and ")[0]
-                source = "tma_dlpack_make.hpp"
-                yield line.start(), Violation("ARGUMENT", name, what, limit, fix, source)
+                words = {"limit": limit, "fix": fix, "source": "tma_dlpack_make.hpp"}
+                yield line.start(), ARGUMENT.violation(name, what, **words)
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:

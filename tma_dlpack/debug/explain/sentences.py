@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.copies.rule_list import CALL_RULES
 from tma_dlpack.debug.explain.judge import PrintedArguments, judge
 from tma_dlpack.debug.explain.words import rows
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
+from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
 from tma_dlpack.tables.targets import Target
 
 
@@ -172,11 +172,6 @@ ELEM_STRIDES_RANGE | use 1
 INTERLEAVE_32B_SWIZZLE | use swizzle 32B
 OOB_NAN | fill with zeros
 CAPABILITY | use a Hopper or newer GPU
-GATHER4 | make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time: each copy
-    names four rows
-SCATTER4 | sm_90, sm_120 and sm_121 have none (sm_100a, sm_103a and sm_110a do): store the rows with
-    ordinary stores, or one tile copy for each run of rows
-GATHER4_TARGET | load the rows with ordinary loads; sm_120 and sm_121 have it for .shared::cta alone
 """)
 )
 _RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
@@ -222,12 +217,11 @@ def report_of(
     if report.violations:
         return read, report
     rule = _RULES[sentence.rule]
-    violation = Violation(
-        rule=rule.id,
-        argument=OF_DRIVER.get(str(rule.on), str(rule.on)),
-        found=f"{sentence.printer} says: {' '.join(found[0].split())}",
+    violation = rule.violation(
+        OF_DRIVER.get(str(rule.on), str(rule.on)),
+        f"{sentence.printer} says: {' '.join(found[0].split())}",
         limit=rule.limit or f"it must {rule.asks or rule.must}",
-        fix=FIXES[rule.id],
+        fix=FIXES.get(rule.id, ""),
         source=f"{sentence.printer}'s own check, {sentence.source}",
     )
     return read, Report((violation,))
@@ -283,12 +277,10 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
         more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
         yield (
             first.start(),
-            Violation(
-                rule="DEVICE_CHECK",
-                argument=verb,
-                found=f"{verb} in {who}{more}: {what}",
+            REFUSALS["DEVICE_CHECK"].violation(
+                verb,
+                f"{verb} in {who}{more}: {what}",
                 limit=limit,
                 fix=f"in {file}: {_device_fix(what, limit)}",
-                source="a check of the checked build of tma_dlpack.h, on the device",
             ),
         )

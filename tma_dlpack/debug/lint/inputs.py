@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tma_dlpack.include import get_include
 from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
 
-MOST_BYTES = 96 << 20
+_PTX = REFUSALS["FILE_PTX"]
 _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 #: The first bytes of ELF files, fat binaries, and archives.
@@ -40,12 +41,7 @@ def read(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
     if path.suffix in _CUDA and path.is_file():
         text = _by_nvcc(path, nvcc_flags)
         return Input(_checked(text, f"what nvcc made of {path}"), str(path), path.parent)
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        fix = "lint the PTX of one source file at a time"
-        raise refusal(
-            "source", f"{path} has {size >> 20} MiB", f"have {MOST_BYTES >> 20} at most", fix
-        )
+    _check_size(path.stat().st_size, str(path))
     content = path.read_bytes()
     if content.startswith(_BINARY):
         content = _by_cuobjdump(path)
@@ -54,23 +50,20 @@ def read(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
 
 def _checked(content: bytes, name: str) -> str:
     """Return the text if it is PTX."""
-    if len(content) > MOST_BYTES:
-        fix = "lint the PTX of one source file at a time"
-        raise refusal(
-            "source",
-            f"{name} has {len(content) >> 20} MiB",
-            f"have {MOST_BYTES >> 20} at most",
-            fix,
-        )
-    fix = "make it with nvcc -ptx -lineinfo, or pass the .cu itself"
-    must = "be PTX, which has a .version and a .target"
+    _check_size(len(content), name)
     if not content.strip():
-        raise refusal("source", f"{name} is empty", must, fix)
+        raise _PTX.error("source", f"{name} is empty")
     if b"\0" in content.rstrip(b"\0"):
-        raise refusal("source", f"{name} is binary, and no ELF or fat binary", must, fix)
+        raise _PTX.error("source", f"{name} is binary, and no ELF or fat binary")
     if b".version" not in content and b".target" not in content:
-        raise refusal("source", f"{name} has neither", must, fix)
+        raise _PTX.error("source", f"{name} has neither")
     return content.decode("utf-8", "replace")
+
+
+def _check_size(size_bytes: int, name: str) -> None:
+    if size_bytes > MAX_PTX_BYTES:
+        fix = "lint the PTX of one source file at a time"
+        raise _PTX.error("source", f"{name} has {size_bytes >> 20} MiB", fix=fix)
 
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
@@ -104,7 +97,7 @@ def _by_cuobjdump(path: Path) -> bytes:
     at = next((n for n, line in enumerate(lines) if line.lstrip().startswith(".version")), None)
     if at is None:
         fix = "build it with -gencode arch=compute_90a,code=compute_90a, or lint the PTX itself"
-        raise refusal("source", f"{path} holds machine code and no PTX", "hold PTX", fix)
+        raise _PTX.error("source", f"{path} holds machine code and no PTX", fix=fix)
     return "\n".join(lines[at:]).encode()
 
 

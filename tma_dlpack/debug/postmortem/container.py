@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError
+from tma_dlpack.tables.refusals import REFUSALS
 
 EM_CUDA, ET_CORE, SHT_NOBITS = 190, 4, 8
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
@@ -29,13 +30,9 @@ _MOST_NAME_BYTES = 1 << 14
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
 
-def unreadable(found: str, must: str = "be a whole GPU core dump") -> TmaPreconditionError:
+def unreadable(found: str) -> TmaPreconditionError:
     """Return the refusal of a file."""
-    fix = (
-        "make one: python -m tma_dlpack postmortem --keep FILE -- PROGRAM, or set "
-        "CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 and CUDA_COREDUMP_FILE"
-    )
-    return refusal("path", found, must, fix)
+    return REFUSALS["FILE_CORE_DUMP"].error("path", found)
 
 
 class Elf:

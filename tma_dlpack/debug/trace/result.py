@@ -16,8 +16,9 @@ from typing import Any
 
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.tables.coerce import counted, shown, summary
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, refusal, wrapped
+from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
 from tma_dlpack.tables.public import public
+from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
 
 UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
@@ -25,7 +26,6 @@ UNSEEN = (
 )
 _MOST_BYTES_IN_NOTEBOOKS = 380_000  # each map's pictures have about 120 KB
 _MOST_KERNELS = 6
-_LONGEST = 1 << 27  # characters of JSON; 10,000 different maps have about 1 << 24
 _FORMAT = 1
 
 
@@ -88,7 +88,7 @@ class Trace:
     def from_json(cls, text: str) -> Trace:
         """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
         try:
-            if len(text) > _LONGEST:
+            if len(text) > MAX_TRACE_CHARACTERS:
                 raise ValueError
             raw = json.loads(text)
             if raw["tma_dlpack_trace"] != _FORMAT:
@@ -96,10 +96,7 @@ class Trace:
             trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
             str(trace)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            found = f"text is {shown(text)}"
-            fix = "run python -m tma_dlpack trace --json -o FILE -- PROGRAM"
-            limit = f"be the JSON of a trace, of at most {_LONGEST} characters"
-            raise refusal("text", found, limit, fix) from error
+            raise REFUSALS["FILE_TRACE"].error("text", f"text is {shown(text)}") from error
         return trace
 
     def to_json(self) -> str:

@@ -19,6 +19,7 @@ from tma_dlpack.debug.names import demangled
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
 from tma_dlpack.tables.errors import Advice, TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public
+from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
@@ -289,15 +290,9 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
             what = "the CUtensorMap" if name == "map_address" else name
-            yield Violation(
-                rule="UNREADABLE",
-                argument=name,
-                found=f"{what} is not readable: the pointer is {value['unreadable']:#x}, where "
-                "this process has no memory",
-                limit="the driver reads and writes through it",
-                fix="pass the address of memory that lives until the call returns",
-                source="trace: process_vm_readv of the process itself",
-            )
+            pointer = f"the pointer is {value['unreadable']:#x}"
+            found = f"{what} is not readable: {pointer}, where this process has no memory"
+            yield REFUSALS["UNREADABLE"].violation(name, found)
 
 
 def _wrong_address(address: int) -> tuple[Violation, ...]:
@@ -316,7 +311,7 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
         return
     name = _NAMES.get(result, "an unknown error")
     found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
-    fix = "report it with the arguments: this driver asks something that the rules do not know"
+    fix = ""
     if result in STICKY:
         limit = "this is the error of an earlier kernel, which every later call returns"
         fix = "look for the kernel: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1"
@@ -325,5 +320,4 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
         fix = (
             "create or set a context first (cudaSetDevice, torch.cuda.init()); after a fork, spawn"
         )
-    source = "trace: the result of the call"
-    yield Violation("DRIVER_RESULT", "tensor_map", found, limit, fix, source)
+    yield REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)

@@ -1,0 +1,242 @@
+"""`ldmatrix_addresses`, and why ldmatrix cannot read a tile: one row per reason."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.consumer.operand import NO_MATRIX, TileMatrix, tile_matrix
+from tma_dlpack.consumer.refusals import find_violations
+from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
+from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit
+from tma_dlpack.tables.public import opaque
+from tma_dlpack.tensor_map.map import TensorMap, require_map
+
+LANES = 32
+ROWS = 8  # of a matrix; each is one row of 16 bytes
+ROW_BYTES = 16
+
+
+@opaque
+def ldmatrix_addresses(
+    tensor_map: TensorMap,
+    row: int,
+    column: int,
+    *,
+    num: int = 4,
+    transpose: bool = False,
+    smem_address: int = 0,
+) -> npt.NDArray[np.int64]:
+    """Return the shared-memory address that each lane of a warp passes to ``ldmatrix``.
+
+    The swizzle is included. Lane 8 i + r points to row r of matrix i; a matrix is 8 rows of 16
+    bytes.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap
+        A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map.
+    row, column : int
+        Element of the tile at which the first matrix starts; `column` must start at a multiple of
+        16 bytes.
+    num : {1, 2, 4}
+        Number of matrices: ``.x1``, ``.x2``, ``.x4``.
+    transpose : bool
+        Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K (16-bit types
+        only).
+    smem_address : int
+        Address of the tile in shared memory, bytes, a multiple of 128.
+
+    Returns
+    -------
+    int64 array (32,)
+        Shared-memory addresses, bytes. Lanes from 8 x num on repeat the first ones; the hardware
+        ignores them.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the tile is not a matrix, the matrices are not within it, `column` is not at a multiple
+        of 16 bytes, or `transpose` is used with elements that are not 16 bits.
+
+    Notes
+    -----
+    The order of the matrices is that of the operands of ``mma.m16n8k16`` (PTX ISA, fragments), in
+    units of 8 rows and 16 bytes, as (rows, columns):
+
+    ============  ================================  ==========================================
+    instruction   matrices                          registers of
+    ============  ================================  ==========================================
+    .x4           (0, 0) (1, 0) (0, 1) (1, 1)       A, of a tile of M by K
+    .x4.trans     (0, 0) (1, 0) (0, 1) (1, 1)       B twice (8 of N each), of a tile of K by N
+    .x2           (0, 0) (0, 1)                     B, of a tile of N by K
+    .x2.trans     (0, 0) (1, 0)                     B, of a tile of K by N
+    ============  ================================  ==========================================
+
+    Measured against the simulator (H200, driver 580.159.04, 2026-11-21).
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (64, 64), swizzle="bytes128")
+    >>> [hex(a) for a in ldmatrix_addresses(tm, 0, 16)[:3]]
+    ['0x20', '0xb0', '0x100']
+    """
+    require_map(tensor_map)
+    at_row = integer_of(row)
+    if at_row is None or at_row < 0:
+        raise unfit("row", row, "be an integer, 0 or more", "count rows of the tile from 0")
+    tile = tile_matrix(tensor_map) or NO_MATRIX
+    rows, columns = _extent(num, transpose)
+    load = Load(tensor_map, tile, at_row, column, rows, columns, transpose, smem_address)
+    violations = find_violations(load, LDMATRIX_RULES)
+    if violations:
+        raise TmaPreconditionError(violations)
+
+    lane = np.arange(LANES, dtype=np.int64) % (ROWS * rows * columns)
+    matrix = lane // ROWS
+    lane_row = at_row + matrix % rows * ROWS + lane % ROWS
+    at_byte = int(column) * tile.element_bytes + matrix // rows * ROW_BYTES
+    span, byte = np.divmod(at_byte, tile.row_bytes)
+    unswizzled = int(smem_address) + span * tile.column_bytes + lane_row * tile.pitch_bytes + byte
+    addresses: npt.NDArray[np.int64] = swizzle_offset(tensor_map.swizzle, unswizzled)
+    return addresses
+
+
+def _extent(num: object, transpose: object) -> tuple[int, int]:
+    """Return how many matrices there are in rows and in columns."""
+    count = integer_of(num)
+    if count not in (1, 2, 4):
+        raise unfit("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
+    if type(transpose) is not bool:
+        fix = "pass transpose=True for ldmatrix.trans"
+        raise unfit("transpose", transpose, "be True or False", fix)
+    if count == 4:
+        return 2, 2
+    return (count, 1) if transpose else (1, count)
+
+
+# -- why it is refused -----------------------------------------------------------------------------
+
+
+class Load(NamedTuple):
+    """What the rows below read: a tile, and the matrices of it that are loaded.
+
+    Attributes
+    ----------
+    tensor_map : TensorMap
+    tile : TileMatrix
+        `NO_MATRIX` where the tile is not one.
+    row : int
+    column : object
+    rows, columns : int
+        How many matrices there are.
+    transpose : bool
+    smem_address : object
+    """
+
+    tensor_map: TensorMap
+    tile: TileMatrix
+    row: int
+    column: object
+    rows: int
+    columns: int
+    transpose: bool
+    smem_address: object
+
+    @property
+    def step(self) -> int:
+        """Elements of 16 bytes."""
+        return ROW_BYTES // self.tile.element_bytes
+
+    @property
+    def height(self) -> int:
+        """Rows of the tile that the matrices take."""
+        return self.rows * ROWS
+
+    @property
+    def width(self) -> int:
+        """Elements of a row that they take."""
+        return self.columns * self.step
+
+    @property
+    def is_below(self) -> bool:
+        """Whether they reach past the last row."""
+        return self.row + self.height > self.tile.rows
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether all of them lie in the tile."""
+        return not self.is_below and (integer_of(self.column) or 0) + self.width <= self.tile.width
+
+
+def _is_multiple(value: object, step: int) -> bool:
+    number = integer_of(value)
+    return number is not None and number >= 0 and number % step == 0
+
+
+def _found_rank(load: Load) -> str:
+    tensor_map = load.tensor_map
+    return f"the tile of {tensor_map.box_sizes} {tensor_map.data_type.name} is not a matrix"
+
+
+_row = partial(Rule, group="operand", source="PTX ISA, ldmatrix")
+
+LDMATRIX_RULES: tuple[Rule, ...] = (
+    _row(
+        id="LDMATRIX_RANK",
+        on="tensor_map",
+        holds=lambda load: load.tile.rows > 0,
+        found=_found_rank,
+        must="have elements of whole bytes and two extents over 1, or be made with split_inner",
+        fix="copy one matrix at a time: set the other extents of box_sizes to 1",
+    ),
+    _row(
+        id="LDMATRIX_COLUMN",
+        on="column",
+        asks="be a multiple of 16 bytes, where a row of a matrix starts",
+        holds=lambda load: _is_multiple(load.column, load.step),
+        found=lambda load: f"column is {shown(load.column)}",
+        must=lambda load: (
+            f"be a multiple of {load.step}: a row of a matrix starts at a multiple of 16 bytes"
+        ),
+        fix="count elements of the tile's row from 0, in steps of 16 bytes",
+        after=("LDMATRIX_RANK",),
+    ),
+    _row(
+        id="LDMATRIX_TRANSPOSE",
+        on="transpose",
+        holds=lambda load: not load.transpose or load.tile.element_bytes == 2,
+        found=lambda load: f"transpose is True with elements of {8 * load.tile.element_bytes} bits",
+        must="be False: ldmatrix.trans exchanges elements of 16 bits",
+        fix="transpose the tensor in global memory, or in registers",
+        after=("LDMATRIX_RANK",),
+    ),
+    _row(
+        id="LDMATRIX_OUTSIDE",
+        on=lambda load: "row" if load.is_below else "column",
+        asks="be within the tile",
+        holds=lambda load: load.is_inside,
+        found=lambda load: (
+            f"x{load.rows * load.columns} at ({load.row}, {load.column}) takes {load.height} rows "
+            f"and {load.width} columns"
+        ),
+        must=lambda load: (
+            f"be within the tile, {load.tile.rows} rows of {load.tile.width} elements"
+        ),
+        fix="start earlier, load fewer matrices, or use a larger box",
+        after=("LDMATRIX_RANK", "LDMATRIX_COLUMN"),
+    ),
+    _row(
+        id="LDMATRIX_ADDRESS",
+        on="smem_address",
+        holds=lambda load: _is_multiple(load.smem_address, SMEM_ALIGNMENT),
+        found=lambda load: f"smem_address is {shown(load.smem_address)}",
+        must="be a multiple of 128, where a TMA copy may write",
+        fix="pass the tile's address in shared memory, aligned to TensorMap.smem_alignment",
+    ),
+)
