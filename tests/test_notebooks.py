@@ -81,6 +81,13 @@ SAYS = {
         "HANG_BYTES - 16,384 bytes are expected, 12,288 came, and 4,096 are missing (1 x 4,096:",
         "HANG_FOLLOWS - nobody has arrived in this phase",
     ],
+    "11_blackwell": [
+        "bits 46..48 fixed                     0x1",
+        "bits that differ: [46]",
+        "gather4 of rows 40, 3, 20, 64",
+        "512 bytes counted, 1024 bytes of shared memory",
+        "sm_120    yes      -         yes        99 KiB",
+    ],
 }
 REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
 
@@ -291,6 +298,41 @@ def test_a_refusal_is_the_users_line_and_a_card(name):
     assert line.split(maxsplit=2)[2] in cell.source
     rules = error.traceback[-1].removeprefix("TmaPreconditionError: ").split(", ")
     assert all(f"violation {rule}" in card.data["text/html"] for rule in rules)
+
+
+def test_the_kernel_for_blackwell_is_compiled_and_marked_as_not_run():
+    notebook = read("11_blackwell")
+    assert "compiled, not run here: sm_100a, sm_103a, sm_110a" in said(notebook)
+    assert "**Nothing in this chapter was run on a Blackwell GPU" in notebook.cells[0].source
+
+
+WRONG_ROWS = {
+    "of a cache in order": "list(range(first, first + 4))",
+    "the page of the first row for all": "[pages[first // 16] * 16 + (first + i) % 16 for i in I]",
+    "past the end, the page goes on": (
+        "[pages[min((first + i) // 16, len(pages) - 1)] * 16 + (first + i) % 16 for i in I]"
+    ),
+    "three": "[0, 1, 2]",
+    "none": "None",
+}
+
+
+@pytest.mark.parametrize("rows", WRONG_ROWS.values(), ids=WRONG_ROWS)
+def test_the_judge_of_the_paged_cache_refuses_rows_that_are_wrong(rows, capsys):
+    names = {"I": range(4)}
+    exec("import numpy as np\nimport tma_dlpack as tma", names)
+    exec(f"def four_rows(pages, first, length):\n    return {rows}", names)
+    exec(exercise_of("11_blackwell")[1].source, names)
+    assert capsys.readouterr().out.startswith("not yet: pages [")
+
+
+def test_the_judge_of_the_paged_cache_takes_any_row_beyond_the_cache(capsys):
+    names = {}
+    exec("import numpy as np\nimport tma_dlpack as tma", names)
+    rows = "pages[row // 16] * 16 + row % 16 if row < length else 10_000"
+    exec(f"four_rows = lambda pages, f, length: [{rows} for row in range(f, f + 4)]", names)
+    exec(exercise_of("11_blackwell")[1].source, names)
+    assert capsys.readouterr().out.startswith("solved: ")
 
 
 def test_the_h200_output_of_the_extension_is_marked_as_stored():

@@ -381,3 +381,30 @@ def test_a_name_that_the_catalogue_lacks_is_refused():
         tma.TmaPreconditionError, match="is 'cake'; it must be the name of a figure"
     ):
         draw.figure(TILED["a vector"].tensor_map, "cake")
+
+
+# --- gather4 --------------------------------------------------------------------------------------
+
+
+def gathered(rows):
+    x = np.zeros((64, 64), np.float16)
+    tm = tma.make_tma_descriptor(x, (1, 64), swizzle="bytes128", target="sm_100")
+    return tma.backend("simulator").gather4(tm, 0, rows)
+
+
+def test_gather4_is_drawn_as_its_rows_and_not_as_a_box():
+    figure = draw.tensor(gathered((40, 3, 20, 64)))
+    assert figure.title == "tensor (64, 64) FLOAT16, gather4 of rows 40, 3, 20, 64"
+    assert figure.rows.about().endswith("rows 40, 3, 20, 64, 1 of 4 out of bounds")
+    assert [line.strip()[:1] for line in str(figure).splitlines()[-4:]] == ["#", "#", "#", "x"]
+    assert sorted(figure.rows.bands(1.0)) == [(3, 4), (20, 21), (40, 41)]
+    (scene,) = figure.scenes()
+    assert sum(cell.style == "box" for cell in scene.items) == 4
+
+
+def test_rows_of_gather4_side_by_side_share_a_label():
+    (scene,) = draw.tensor(gathered((5, 6, 7, 60))).scenes()
+    assert [cell.text for cell in scene.items if cell.text.startswith("row ")] == [
+        "row 5",
+        "row 60",
+    ]

@@ -63,6 +63,8 @@ class Axis:
     shown : tuple of (int, int)
         Positions [first, last) that are drawn: all of the tensor and the box, or what is around
         the box of a tensor of more than 12 tiles.
+    gathered : tuple of int
+        The positions of gather4's rows, in the tile's order; empty for a box.
     """
 
     dimension: int
@@ -72,6 +74,7 @@ class Axis:
     span: int
     step: int
     shown: Span
+    gathered: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -89,9 +92,14 @@ class Axis:
         return self.start, self.start + self.span
 
     @property
-    def taken(self) -> range:
+    def pieces(self) -> list[Span]:
+        """The box, or each row that gather4 takes."""
+        return [(p, p + 1) for p in sorted({*self.gathered})] or [self.box]
+
+    @property
+    def taken(self) -> Sequence[int]:
         """The positions that the box takes, in bounds or not."""
-        return range(self.start, self.start + self.span, self.step)
+        return self.gathered or range(self.start, self.start + self.span, self.step)
 
     @property
     def inside(self) -> int:
@@ -105,13 +113,16 @@ class Axis:
 
     @property
     def ends(self) -> str:
-        """First and last position of the box, as words."""
+        """First and last position of the box, as words; the rows of gather4."""
+        if self.gathered:
+            return ", ".join(map(str, self.gathered))
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
     def about(self) -> str:
         """Describe it in a sentence."""
         outside, (first, last) = len(self.taken) - self.inside, self.shown
-        parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): box {self.ends}"]
+        what = "rows" if self.gathered else "box"
+        parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): {what} {self.ends}"]
         parts += [f" every {self.step}"] * (self.step > 1)
         parts += [f", {outside} of {len(self.taken)} out of bounds"] * (outside > 0)
         parts += [f"; {first}..{last - 1} drawn"] * any(self.cut)
@@ -125,9 +136,9 @@ class Axis:
     def bands(self, unit: float) -> list[Span]:
         """Return the positions that the box takes in bounds; all as one where too narrow."""
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
-        if self.step == 1 or unit < LEAST_BAND:
+        if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
             return [(first, last)] * (first < last)
-        return [(p, p + 1) for p in self.taken if first <= p < last]
+        return [(p, p + 1) for p in self.taken if 0 <= p < self.extent]
 
     def borders(self) -> range:
         """Return the borders of the tiles that cover the tensor, within what is drawn."""
@@ -136,6 +147,8 @@ class Axis:
 
     def samples(self, most: int) -> list[int]:
         """Return positions for a sketch in characters."""
+        if self.gathered:
+            return [p for p, _ in self.pieces]
         first, last = self.shown
         count = min(last - first, most)
         return [first + (last - first) * n // count for n in range(count)]
@@ -201,7 +214,8 @@ class TensorBox(Figure):
             marks = ""
             for column in columns.samples(TEXT_WIDTH):
                 in_tensor = 0 <= row < rows.extent and 0 <= column < columns.extent
-                in_box = row in range(*rows.box) and column in range(*columns.box)
+                in_row = any(row in range(*piece) for piece in rows.pieces)
+                in_box = in_row and column in range(*columns.box)
                 is_copied = in_tensor and self.outer_inside
                 marks += ("#" if is_copied else "x") if in_box else "." if in_tensor else " "
             lines.append(f"  {marks}".rstrip())
@@ -242,13 +256,15 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
-        cells.append(rectangle("filled", columns.box, rows.box, hatched=True))
+        least = LEAST_BAND / height if rows.gathered else 0
+        pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
+        cells += [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
             clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
-            cells.append(rectangle("tensor", *clipped))
+            cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
             cells += [rectangle("taken", part, band) for band in down for part in across]
-        cells.append(rectangle("box", columns.box, rows.box))
+        cells += [rectangle("box", columns.box, piece) for piece in pieces]
         cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
         cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]
         cells += [*self.hits, *self._bounds(width, height)]
@@ -263,7 +279,12 @@ class TensorBox(Figure):
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
-        if rows.dimension >= 0:
+        if rows.gathered:
+            named = [rows.pieces[0][0]]  # of rows side by side, the first
+            for p, _ in rows.pieces:
+                named += [p] * ((p - named[-1]) * height >= LINE)
+            cells += [label(left, p, f"row {p}", "label", 1) for p in named]
+        elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
             if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
                 name = f"rows {rows.start}.."
@@ -354,6 +375,8 @@ def tensor(
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()
     shape, box, place = (tuple(numbers[::-1]) for numbers in extents)
     title = f"tensor {shape} {args.data_type.name}, box {box} at {place}"
+    if rows.gathered:
+        title = f"tensor {shape} {args.data_type.name}, gather4 of rows {rows.ends}"
     remarks, hits = _remarks(request), _hits(request, columns, rows)
     return TensorBox(title, rows, columns, outer, remarks, hits)
 
@@ -364,6 +387,10 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
+    if d == 1 and request.tiles != len(request.coords):
+        rows = tuple(request.coords[:, d].tolist())
+        drawn = min(0, *rows), max(extent - 1, *rows) + 1
+        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # of all rows, four
     # An interleaved map takes one slice whatever its box is: see `counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
