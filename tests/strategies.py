@@ -7,25 +7,19 @@ be put through every door: a `make_*` call on a described tensor, or a `driver_e
 from __future__ import annotations
 
 import dataclasses
+import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from hypothesis import assume
 from hypothesis import strategies as st
+from random_requests import described
 
 from tma_dlpack.checks.parse import read_call, read_driver_call
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides
 from tma_dlpack.make.build import check_view
-from tma_dlpack.tables.dtypes import DLDataType
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType, data_type_of
 from tma_dlpack.tables.targets import Target
 
 ADDRESS = 0x7F00_0000_0000
@@ -270,116 +264,50 @@ WIDE_SPEC = Spec(
 
 # -- what hypothesis draws from --------------------------------------------------------------------
 
-EXTENTS = st.sampled_from(
-    (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 32, 33, 64, 96, 100, 128, 255, 256, 257, 300, 1024, 4096)
-)
-ODD_EXTENTS = st.one_of(
-    EXTENTS, st.sampled_from((0, 1 << 31, (1 << 32) - 1, 1 << 32, 1 + (1 << 32)))
-)
-
-MAPPED_DTYPES = (
-    (1, 8), (1, 16), (1, 32), (0, 32), (1, 64), (0, 64), (2, 16), (2, 32), (2, 64), (4, 16),
-    (6, 8), (7, 8), (10, 8), (12, 8), (14, 8), (17, 4, 1), (17, 4, 2), (17, 4, 16), (1, 4, 16),
-)  # fmt: skip
-ODD_DTYPES = ((0, 8), (0, 16), (5, 64), (5, 128), (2, 32, 2), (2, 128), (15, 6), (1, 4), (42, 8))
-
-SM_100 = Target((10, 0), 232_448)
-TARGETS = st.sampled_from(
-    (None, None, "sm_90", "sm_100", "sm_103", "sm_120", Target((9, 0), 16_384), SM_100)
-)
-
-
-@st.composite
-def fine_views(draw, dtypes=MAPPED_DTYPES, min_rank=1, max_rank=5, max_extent=4096):
-    """Tensors that some request on sm_100 accepts: aligned, nested, in range."""
-    dtype = DLDataType(*draw(st.sampled_from(dtypes)))
-    rank = draw(st.integers(min_rank, max_rank))
-    shape = [draw(EXTENTS.filter(lambda n: n <= max_extent)) for _ in range(rank)]
-    if dtype.bits == 4:
-        shape[-1] *= 2
-    align_bits = 8 * draw(st.sampled_from((16, 32)))
-    strides = [1]
-    for n in shape[:0:-1]:
-        span_bits = n * strides[0] * dtype.itemsize_bits
-        bits = draw(st.sampled_from((span_bits, span_bits, 2 * span_bits, 0)))
-        bits = -(-bits // align_bits) * align_bits
-        if bits % dtype.itemsize_bits:
-            bits = -(-bits // (align_bits * dtype.itemsize_bits)) * align_bits * dtype.itemsize_bits
-        strides.insert(0, bits // dtype.itemsize_bits if bits < 8 << 40 else 0)
-    address = ADDRESS + draw(st.sampled_from((0, 16, 32, 64)))
-    drawn = view(tuple(shape), dtype, strides, address)
-    assume(all(stride * dtype.itemsize_bits < 8 << 40 for stride in drawn.strides))
-    return drawn
+MAPPED_DTYPES = tuple(t for t in NAMED_DTYPES.values() if data_type_of(t) is not None)
+_EXTENTS = (-1, 0, 1, 9, 64, 100, 256, 257, 4096, 1 << 32, 1 << 40, 1 << 70)
+_ODD_LISTS = tuple(_EXTENTS[first : first + count] for first in range(9) for count in (0, 2, 3, 7))
+_ODD_CORNERS = ((), (0,), (-17, 15), (0, 200, -200), (40_000, -40_000, 0))
+#: Argument -> what is no argument, or seldom one; enums have words of their own.
+_ODD = {
+    **dict.fromkeys(("box_sizes", "elem_strides"), _ODD_LISTS),
+    **dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), _ODD_CORNERS),
+    **dict.fromkeys(("lower_corner_width", "upper_corner_width"), (-40_000, -17, 15, 200)),
+    **dict.fromkeys(("channels_per_pixel", "pixels_per_column"), _EXTENTS),
+    "mode": ("w", "w128", 2, "x"),
+    "rules": ("cuda", None),
+    "target": ("sm_80", Target((8, 0)), 90),
+}
+_ODD_WORDS = ("bytes", "", -1, 99, None, 1.0, True)
+#: The options that not every kind of map has, and that a repair may add.
+_SELDOM = ("allow", "shape", "strides", "offset", "split_inner", "ragged")
 
 
-@st.composite
-def odd_views(draw):
-    """Tensors of any kind, most of them broken in some way."""
-    dtype = draw(st.sampled_from(MAPPED_DTYPES + ODD_DTYPES))
-    rank = draw(st.integers(0, 7))
-    shape = tuple(draw(ODD_EXTENTS) for _ in range(rank))
-    strides = draw(
-        st.one_of(
-            st.none(),
-            st.tuples(*[st.sampled_from((0, 1, 2, 4, 8, 16, 64, 100, 4096, 1 << 40))] * rank),
-        )
-    )
-    address = draw(st.sampled_from((ADDRESS, ADDRESS + 4, ADDRESS + 16, 0, 16, 1 << 57)))
-    return view(shape, dtype, strides, address)
+class Drawn(NamedTuple):
+    """A call of a described tensor with every argument, and the seed of it."""
+
+    seed: int
+    kind: str
+    tensor: TensorView
+    options: dict[str, Any]
 
 
-def words(enum):
-    """Members, names and values of an enum, and what is none."""
-    fine = st.sampled_from(list(enum)).flatmap(
-        lambda m: st.sampled_from((m, m.name, m.value, str(m.name)))
-    )
-    return st.one_of(fine, fine, fine, st.sampled_from(("bytes", "", -1, 99, None, 1.0, True)))
+def drawn(seed: int, kind: str | None = None) -> Drawn:
+    """Return the call of a seed; some have an argument that cannot be read, or is far off."""
+    rng = random.Random(seed)
+    kind, x, given = described(rng, kind=kind)
+    options = {"tiled": TILED_OPTIONS, "im2col": IM2COL_OPTIONS, "im2col_wide": WIDE_OPTIONS}[kind]
+    options = {k: v for k, v in (options | given).items() if k not in _SELDOM}
+    if rng.random() < 0.5:
+        name = rng.choice(sorted(options))
+        options[name] = rng.choice(_ODD.get(name, _ODD_WORDS))
+    strides = tuple(map(abs, x.strides))  # a negative one is refused before
+    return Drawn(seed, kind, view(x.shape, x.dtype, strides, x.address), options)
 
 
-def sizes(rank):
-    """Lists for the entries of a box or elem_strides, most of the right length."""
-    entries = st.one_of(EXTENTS, st.sampled_from((-1, 0, 9, 6, 12, 1 << 40, 1 << 70)))
-    right = st.lists(entries, min_size=rank, max_size=rank)
-    return st.one_of(right, right, right.map(tuple), st.lists(entries, max_size=7))
-
-
-def common_options(rank, rules):
-    """Arguments that all kinds of maps share, broken or not."""
-    return {
-        "elem_strides": st.one_of(
-            st.none(), st.lists(st.integers(-1, 9), min_size=rank, max_size=rank), sizes(rank)
-        ),
-        "interleave_layout": st.one_of(st.just("none"), words(TmaInterleaveLayout)),
-        "swizzle": words(TmaSwizzle),
-        "l2_fetch_size": words(TmaL2FetchSize),
-        "oobfill": words(TmaOobFill),
-        "data_type": st.one_of(st.none(), st.none(), words(TensorMapDataType)),
-        "rules": st.sampled_from((*rules, *rules, "cuda", None)),
-        "target": st.one_of(TARGETS, st.sampled_from(("sm_80", Target((8, 0)), 90))),
-    }
-
-
-def options_of(kind, rank):
-    """The arguments of a `make_*` call, by name, each broken now and then."""
-    rank = min(rank, 8)
-    if kind == "tiled":
-        return {"box_sizes": sizes(rank)} | common_options(rank, ("libcu++", "driver"))
-    counts = st.one_of(EXTENTS, st.integers(-1, 1100))
-    options = {"channels_per_pixel": counts, "pixels_per_column": counts}
-    options |= common_options(rank, ("documented", "driver"))
-    offsets = st.sampled_from((0, 0, -1, 1, 3, -3, 15, -16, -17, 200, -200, 40_000, -40_000))
-    if kind == "im2col":
-        corner = st.lists(offsets, min_size=max(0, rank - 2), max_size=max(0, rank - 2))
-        corner = st.one_of(corner, corner, st.lists(offsets, max_size=4))
-        return options | {"pixel_box_lower_corner": corner, "pixel_box_upper_corner": corner}
-    return options | {
-        "lower_corner_width": offsets,
-        "upper_corner_width": offsets,
-        "mode": st.sampled_from(("w", "w128", 0, 1, 2, "x")),
-    }
-
-
-KINDS = st.sampled_from(("tiled", "im2col", "im2col_wide"))
+def requests(kind: str | None = None) -> st.SearchStrategy[Drawn]:
+    """Draw calls of one kind of map, or of all."""
+    return st.integers(0, (1 << 64) - 1).map(lambda seed: drawn(seed, kind))
 
 
 #: What a refusal says at its end where only libcu++'s rules refuse.

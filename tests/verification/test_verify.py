@@ -12,6 +12,7 @@ from random import Random
 import numpy as np
 import pytest
 from laws import require_immutable
+from strategies import check, drawn, rules_of
 
 import tma_dlpack as tma
 from tma_dlpack import driver
@@ -57,7 +58,18 @@ def test_random_calls_are_accepted_about_half_the_time_and_refused_by_many_rules
     assert len(counts) >= 14
 
 
+def test_a_users_calls_of_them_are_accepted_in_part_and_reach_most_rules():
+    counts: Counter[str] = Counter()
+    for seed in range(1500):
+        _, kind, x, options = drawn(seed)
+        counts.update(rules_of(check(kind, x, options)) or ["accepted"])
+    assert 0.15 < counts["accepted"] / 1500 < 0.4
+    assert len(counts) >= 44
+    assert min(counts[rule] for rule in ("STRIDE_UNIQUE", "BOX_IN_SHAPE", "PIXELS", "DTYPE")) > 10
+
+
 def test_the_same_seed_makes_the_same_call():
+    assert [drawn(seed) for seed in range(9)] == [drawn(seed) for seed in range(9)]
     assert random_call("im2col", Random("a")) == random_call("im2col", Random("a"))
     assert random_call("im2col", Random("a")) != random_call("im2col", Random("b"))
 

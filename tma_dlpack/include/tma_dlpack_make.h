@@ -301,7 +301,8 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
     if (!is_dense) memcpy(layout->strides, own.strides, sizeof own.strides);
   }
   for (int i = 0; i < layout->rank; ++i)
-    if (layout->shape[i] < 0 || layout->strides[i] < 0) return "a described number is negative";
+    if (layout->shape[i] < 0 || (layout->strides[i] < 0 && layout->shape[i] != 1))
+      return "a described number is negative";
   if (tma_dlpack_has_unit_extent(layout))
     tma_dlpack_canonical(layout, element_bits, TMA_DLPACK_INNER_BYTES);
   return NULL;

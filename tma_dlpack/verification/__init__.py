@@ -2,9 +2,10 @@
 
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
-the cases, `arena.py` the calls that encode their maps and the memory that they copy, `operands.py`
-runs wgmma and ldmatrix, `changes.py` has a kernel change maps, `learning.py` has the result and the
-file that a user can send.
+the cases, from which tests/random_requests.py also makes those of `make_*` and `check_*`;
+`arena.py` has the calls that encode their maps and the memory that they copy, `operands.py` runs
+wgmma and ldmatrix, `changes.py` has a kernel change maps, `learning.py` has the result and the file
+that a user can send.
 
 A new check: a row in `CHECKS` with an `op` of its own, and a row of `checks._COMPARED` with a
 generator of random cases, and a function that returns the first difference or None. Test the

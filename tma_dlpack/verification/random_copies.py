@@ -263,7 +263,7 @@ EDGES: dict[str, tuple[Any, ...]] = {
 _EDGE = 0.04
 
 
-def random_call(kind: MapKind, rng: Random) -> Call:
+def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) -> Call:
     """Return the arguments of one `driver_encode_*` call, some of them refused."""
     args = random_map(rng, "tiled" if kind == "tiled" else "im2col")
     step = args.alignment_bytes
@@ -272,8 +272,9 @@ def random_call(kind: MapKind, rng: Random) -> Call:
         "global_address": rng.randrange(step, 1 << rng.randint(10, 57), step),
         "l2_promotion": rng.randint(0, 3),
     }
-    for name in ("global_dim", "global_strides"):  # of any magnitude
-        call[name] = tuple(n << rng.choice((0, rng.randint(0, 16))) for n in call[name])
+    if of_any_magnitude:
+        for name in ("global_dim", "global_strides"):
+            call[name] = tuple(n << rng.choice((0, rng.randint(0, 16))) for n in call[name])
     if rng.random() < 2 * _EDGE:
         call |= _largest(rng, args)
     for name, edges in EDGES.items():
