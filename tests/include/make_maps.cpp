@@ -98,4 +98,6 @@ int main()
   flat.strides = {128, 1};
   flat.offset = 64;
   say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
+
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128_atom_64B); });
 }

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
+from tma_dlpack.consumer.operand import SPAN_BYTES
+from tma_dlpack.geometry.plan import swizzle_offset
 from tma_dlpack.include import get_include
 
 HERE = Path(__file__).parents[1]
@@ -108,6 +110,13 @@ NOT_COMPILED = {
     "*out = matrix_descriptor<16, 262144, Swizzle::none>();": "are less than 262144 bytes",
     "*out = k_major_descriptor<12, Swizzle::bytes64>();": "reads 8 rows at a time",
     "*out = swizzled_index<float, Swizzle::none>(1, 1);": "the index is row * columns",
+    "*out = swizzled_index<double2, Swizzle::bytes128_atom_32B_flip_8B>(1, 1);": "or 8 if it flips",
+    "*out = k_major_descriptor<64, Swizzle::bytes128_atom_32B>();": "reads tiles with the swizzle",
+    "*out = mn_major_descriptor<64, Swizzle::bytes128_atom_64B>();": "reads tiles with the swizzle",
+    "*out = tcgen05_k_major_descriptor<8, Swizzle::bytes128_atom_32B_flip_8B>();": "reads tiles",
+    "*out = tcgen05_mn_major_descriptor<64, Swizzle::bytes128_atom_64B>();": "reads tiles with the",
+    "*out = tcgen05_mn_major_descriptor<12, Swizzle::bytes128_atom_32B>();": "8 of 32-bit elements",
+    "replace_swizzle_mode<Swizzle::bytes128_atom_32B>(to);": "swizzle_mode is a number below 4",
     "load(out, map, &full);": "one coordinate for each dimension of the map",
     "store(map, out, 1, 2, 3, 4, 5, 6);": "one coordinate for each dimension of the map",
     "store_im2col(map, out, 1, 2);": "an im2col map has 3 to 5 dimensions",
@@ -240,6 +249,25 @@ def test_the_headers_descriptors_and_k_steps_are_those_of_matrix_descriptor(tmp_
 
 
 @needs_nvcc
+@pytest.mark.parametrize("header", ["tma_dlpack.h", "tma_dlpack_make.hpp"])
+def test_swizzles_have_the_names_values_and_addresses_of_pythons(header, tmp_path):
+    lines = [f"#include <{header}>", "using namespace tma_dlpack;"]
+    for swizzle in tma.TmaSwizzle:
+        name = f"Swizzle::{swizzle.name}"
+        lines.append(f"static_assert(static_cast<int>({name}) == {swizzle.value});")
+        if header == "tma_dlpack.h":
+            lines.append(f"static_assert(span_bytes({name}) == {SPAN_BYTES[swizzle]});")
+            lines += [
+                f"static_assert(swizzled<{name}>({byte}) == {swizzle_offset(swizzle, byte)});"
+                for byte in range(0, 2048, 8)
+            ]
+    source = tmp_path / "swizzles.cpp"
+    source.write_text("\n".join(lines))
+    built = nvcc(source, "-std=c++17", "-c", out=tmp_path / "out.o")
+    assert built.returncode == 0, built.stderr
+
+
+@needs_nvcc
 def test_tcgen05s_descriptors_are_those_of_matrix_descriptor_in_a_host_compiler_too(tmp_path):
     lines = ["#include <tma_dlpack.h>", "using namespace tma_dlpack;"]
     for dtype, columns in ((np.float16, 64), (np.uint8, 128)):
@@ -259,6 +287,18 @@ def test_tcgen05s_descriptors_are_those_of_matrix_descriptor_in_a_host_compiler_
                 advanced = f"descriptor_at({steps}(1), {form})"
                 lines.append(f"static_assert({advanced} == {found.advance(1).value}ull);")
     assert len(lines) == 2 + 4 * 2 * (2 + 4) + 4 * (2 + 4) + 4 * (2 + 2)
+    x = np.zeros((256, 256), np.float32)
+    for major, name, swizzle in [
+        ("K", "tcgen05_k_major", "bytes128"),
+        ("MN", "tcgen05_mn_major", "bytes128_atom_32B"),
+    ]:
+        box = tma.split_inner(x, (64, 32), swizzle)
+        tf32 = tma.make_tma_descriptor(x, **box, data_type="TFLOAT32", target="sm_100")
+        found = tma.matrix_descriptor(tf32, instruction="tcgen05", major=major)
+        form = f"{name}_descriptor<64, Swizzle::{swizzle}>()"
+        lines.append(f"static_assert({form} == {found.value}ull);")
+    lines.append("static_assert(mn_major_k_step_bytes<Swizzle::bytes128_atom_32B, 4>(1) == ")
+    lines.append(f"{found.k_starts[1]});")
     source = tmp_path / "descriptors.cpp"
     source.write_text("\n".join(lines))
     built = nvcc(source, "-std=c++17", "-c", out=tmp_path / "out.o")
@@ -273,6 +313,8 @@ constexpr unsigned long long LARGEST = 262128 >> 4;
 static_assert(matrix_descriptor<16, 262128, Swizzle::none>() == (LARGEST << 32 | 1ull << 16));
 static_assert(k_major_descriptor<8, Swizzle::bytes64>() == (2ull << 62 | 32ull << 32 | 1ull << 16));
 static_assert(swizzled_index<float, Swizzle::bytes32>(1, 1) == 9);
+static_assert(swizzled_index<double, Swizzle::bytes128_atom_32B_flip_8B>(1, 1) == 20);
+static_assert(tcgen05_mn_major_descriptor<8, Swizzle::bytes128_atom_32B>() >> 61 == 1);
 constexpr unsigned after(unsigned steps)
 {
   auto state = PipelineState<3>::producer();
@@ -494,7 +536,9 @@ def test_a_copy_of_the_bytes_elsewhere_is_refused_by_its_alignment(offset, host)
 
 def test_zeroed_bytes_are_refused(host):
     zeroed = tma.TensorMap.from_bytes(bytes(128))
-    assert "all zero, a map of nothing" in host("take_address", ctypes.c_uint64(zeroed.ptr))
+    assert "an all-zero map, which describes no tensor" in host(
+        "take_address", ctypes.c_uint64(zeroed.ptr)
+    )
 
 
 def test_the_map_of_a_host_tensor_has_no_pointer_to_pass():

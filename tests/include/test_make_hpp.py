@@ -107,12 +107,17 @@ def test_a_tensor_of_six_dimensions_is_described_in_two(lines):
     assert "globalAddress=0x7f0000000080" in lines[17]
     assert "globalDim={64, 128}, globalStrides={256}, boxDim={64, 16}" in lines[17]
     assert lines[17].endswith(f"strides={{128, 1}}, offset=64; {gaps}; {NO_GPU}; {ASK}")
-    found = [report.violations for report in tma.explain("\n".join(lines[15:])).reports]
+    found = [report.violations for report in tma.explain("\n".join(lines[15:18])).reports]
     assert [[violation.found for violation in violations] for violations in found] == [
         [],
         ["strides are ambiguous"],
         [],
     ]
+
+
+def test_a_swizzle_of_sm_100_reaches_the_rules(lines):
+    assert ", swizzle=6, " in lines[18]
+    assert "; broken: ATOM_SWIZZLE; " in lines[18]
 
 
 def test_explain_reads_the_line(lines):

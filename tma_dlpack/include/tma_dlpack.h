@@ -96,8 +96,8 @@ inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_
                     "map that cannot be launched; pass TensorMap.ptr or TensorMap.as_torch() itself");
   static constexpr unsigned char zeroed[map_bytes] = {};
   if (std::memcmp(pointer, zeroed, map_bytes) == 0)
-    throw map_error("tma_dlpack: the 128 bytes are all zero, a map of nothing; pass the map of a "
-                    "tensor");
+    throw map_error("tma_dlpack: this is an all-zero map, which describes no tensor; pass the map of "
+                    "a tensor");
   CUtensorMap map;
   std::memcpy(&map, pointer, map_bytes);
   return map;
@@ -145,13 +145,16 @@ CUtensorMap tensor_map(const Tensor& tensor)
 
 #ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
 #define TMA_DLPACK_SWIZZLE
-// TmaSwizzle's names and values.
+// TmaSwizzle's names and values; the atoms of 32 and 64 bytes are for sm_100 and later.
 enum class Swizzle : int
 {
   none = 0,
   bytes32 = 1,
   bytes64 = 2,
-  bytes128 = 3
+  bytes128 = 3,
+  bytes128_atom_32B = 4,
+  bytes128_atom_32B_flip_8B = 5,
+  bytes128_atom_64B = 6
 };
 #endif
 
@@ -161,7 +164,7 @@ enum class Swizzle : int
 //   e.g. span_bytes(Swizzle::bytes64) == 64
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
 {
-  return 16u << static_cast<unsigned>(swizzle);
+  return 16u << (swizzle < Swizzle::bytes128 ? static_cast<unsigned>(swizzle) : 3);
 }
 
 // Where the byte lies that would lie here without swizzle. Bytes count from an address that is a
@@ -171,7 +174,11 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
 template <Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
 {
-  return byte ^ ((byte >> 7 & (span_bytes(swizzle) / 16 - 1)) << 4);
+  constexpr unsigned atom = swizzle == Swizzle::bytes128_atom_64B ? 64
+                            : swizzle > Swizzle::bytes128         ? 32
+                                                                  : 16;
+  const unsigned flipped = swizzle == Swizzle::bytes128_atom_32B_flip_8B ? (byte >> 7 & 1) << 3 : 0;
+  return byte ^ (byte >> 7 & (span_bytes(swizzle) / atom - 1)) * atom ^ flipped;
 }
 
 // Index of an element of a tile that is aligned to 1024 and has rows of one span.
@@ -181,7 +188,8 @@ template <class Element, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned column)
 {
   static_assert(swizzle != Swizzle::none, "without a swizzle the index is row * columns + column");
-  static_assert(sizeof(Element) <= 16, "a swizzle moves pieces of 16 bytes: larger elements are split");
+  static_assert(sizeof(Element) <= (swizzle == Swizzle::bytes128_atom_32B_flip_8B ? 8 : 16),
+                "a swizzle moves pieces of 16 bytes, or 8 if it flips: larger elements are split");
   return swizzled<swizzle>(row * span_bytes(swizzle) + column * sizeof(Element)) / sizeof(Element);
 }
 
@@ -216,14 +224,20 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 {
   if constexpr (swizzle == Swizzle::none)
     return descriptor_offsets<128, rows * 16>();
-  else
-    return descriptor_offsets<rows * span_bytes(swizzle), 8 * span_bytes(swizzle)>();
+  else  // after 8 rows of atoms of 16 bytes, or 4 of 32
+    return descriptor_offsets<rows * span_bytes(swizzle),
+                              (swizzle > Swizzle::bytes128 ? 4 : 8) * span_bytes(swizzle)>();
 }
 
 // The numbers of a swizzle: wgmma's 0, 3, 2, 1 in bits 62..63; tcgen05's 0, 6, 4, 2 in bits 61..63 are
-// the same bits, and it wants 0b001 in bits 46..48, too.
-TMA_DLPACK_EITHER constexpr unsigned long long layout_bits(Swizzle swizzle)
+// the same bits, 1 is the atom of 32 bytes, and it wants 0b001 in bits 46..48, too.
+template <Swizzle swizzle, bool or_atom_32B = false>
+TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
+  static_assert(swizzle <= Swizzle::bytes128 || (or_atom_32B && swizzle == Swizzle::bytes128_atom_32B),
+                "the tensor core reads tiles with the swizzle none, bytes32, bytes64 or bytes128, and "
+                "tcgen05 MN-major ones of 32-bit elements with bytes128_atom_32B");
+  if constexpr (swizzle == Swizzle::bytes128_atom_32B) return 1ull << 61;
   return static_cast<unsigned long long>((4 - static_cast<unsigned>(swizzle)) % 4) << 62;
 }
 
@@ -240,7 +254,7 @@ template <unsigned leading_byte_offset, unsigned stride_byte_offset, Swizzle swi
 TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 {
   return detail::descriptor_offsets<leading_byte_offset, stride_byte_offset>() |
-         detail::layout_bits(swizzle);
+         detail::layout_bits<swizzle>();
 }
 
 // matrix_descriptor() of a K-major tile of so many rows that lies as [columns of one span][rows][span]:
@@ -250,7 +264,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 {
-  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle);
+  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 
 // matrix_descriptor() of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
@@ -261,7 +275,7 @@ template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long mn_major_descriptor()
 {
   static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K at a time");
-  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle);
+  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 #else
 template <unsigned, unsigned, Swizzle>
@@ -279,18 +293,20 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_d
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
 {
-  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle) | detail::TCGEN05;
+  return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>() | detail::TCGEN05;
 }
 
-// The 64 bits by which tcgen05.mma finds an MN-major tile of elements of 8 or 16 bits: laid out as for
-// mn_major_descriptor(), and aligned to 8 spans. Documented, not run.
+// The 64 bits by which tcgen05.mma finds an MN-major tile: laid out as for mn_major_descriptor(), and
+// aligned to 8 spans. Elements of 32 bits take bytes128_atom_32B, others none of the atoms. Documented,
+// not run.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
 {
-  static_assert(rows % 16 == 0, "the tensor core reads 16 rows of K or more at a time");
-  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits(swizzle) | detail::TCGEN05;
+  static_assert(rows % (swizzle == Swizzle::bytes128_atom_32B ? 8 : 16) == 0,
+                "the tensor core reads 16 rows of K or more at a time, 8 of 32-bit elements");
+  return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle, true>() | detail::TCGEN05;
 }
 
 // From the start of a K-major tile to its K step, of wgmma and tcgen05: each is 32 bytes of every row.
@@ -304,7 +320,7 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
 }
 
 // From the start of an MN-major tile to its K step: a step is 16 rows of 16-bit elements, 32 of 8-bit
-// ones.
+// ones, 8 of 32-bit ones.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>

@@ -125,6 +125,7 @@ __device__ inline void wait_unless_first()
 // Where the fields lie in the 128 bytes, in bits: the package's table FIELDS, of which these numbers can
 // be taken. Dimension i: add i times the step.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
+constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
@@ -663,7 +664,10 @@ TMA_DLPACK_CALLED void check_bulk(BulkAt at, const char* verb, const void* smem,
 TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 {
   check_place(at, "indexed_from_start");
-  const unsigned swizzle = Decoded(at.it).swizzle, repeat = swizzle == 0 ? 16 : 128u << swizzle;
+  const Decoded map(at.it);
+  // atoms, of sm_100 and later: 0 of 16 bytes, 1 and 2 of 32, 3 of 64
+  const unsigned atoms = (map.field(SWIZZLE_ATOMICITY, 2) + 1) / 2;
+  const unsigned repeat = map.swizzle == 0 ? 16 : 128u << map.swizzle >> atoms;
   TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
                      "the tile is at shared address 0x%x, %u bytes past a multiple of %u",
                      "the map's swizzle repeats every %u bytes of shared memory", address,

@@ -51,7 +51,10 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 enum class Interleave : int { none, bytes16, bytes32 };
 #ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack.h has it too: each of the two can be used alone
 #define TMA_DLPACK_SWIZZLE
-enum class Swizzle : int { none, bytes32, bytes64, bytes128 };
+enum class Swizzle : int
+{
+  none, bytes32, bytes64, bytes128, bytes128_atom_32B, bytes128_atom_32B_flip_8B, bytes128_atom_64B
+};
 #endif
 enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
 enum class OobFill : int { none, nan };
