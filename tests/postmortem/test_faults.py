@@ -224,6 +224,27 @@ def test_html_shows_the_finding_the_barriers_and_the_tile(dumps):
     assert "TENSOR_ADDRESS" in page
     assert "barriers of a block of fault_nowhere" in page
     assert "tensor (64, 64) UINT16, box (64, 64) at (64, 0)" in page
+    assert "1 warp waits for" not in page  # its phase looks complete
+
+
+def test_html_shows_the_box_at_a_column_where_no_copy_can_begin(dumps):
+    page = tma.postmortem(dumps / "fault_coordinate.core")._repr_html_().replace("\xa0", " ")
+    assert "tensor (64, 64) UINT16, box (64, 64) at (8, 3): column 3 is no multiple of 8" in page
+    assert "box 3..66, 3 of 64 out of bounds" in page
+    assert "1 warp waits for 0" in page
+    assert "become zero" not in page  # nothing was copied
+
+
+def test_html_shows_the_machine_code_as_it_is(dumps, monkeypatch):
+    lines = ("  0x01e0  ELECT", "> 0x01f0  UTMALDG.2D [UR4], [UR8]")
+    monkeypatch.setattr("tma_dlpack.debug.postmortem.faults.listing", lambda *_: lines)
+    page = tma.postmortem(dumps / "fault_coordinate.core")._repr_html_()
+    assert "<pre>  0x01e0  ELECT\n&gt; 0x01f0  UTMALDG.2D [UR4], [UR8]</pre>" in page
+
+
+@pytest.mark.parametrize(("case", "end"), [("rank", "destination"), ("store_negative", "source")])
+def test_the_text_names_the_end_in_shared_memory(dumps, case, end):
+    assert f"\n  {end} 0x" in str(tma.postmortem(dumps / f"fault_{case}.core"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
@@ -25,13 +25,13 @@ from tma_dlpack.tables.errors import TmaError
 
 _MOST_DRAWN = 16  # barriers of a kernel
 _WIDTH, _BAR, _ROW = 640, 320, 30  # px: picture, bar of a barrier, row
-_LABEL = 86
+_COPY_BITS = 128  # the innermost coordinate is a multiple of it
 _LEGEND = [
-    (Cell(0, 0, "taken"), "arrivals that came"),
-    (Cell(0, 0, "padding"), "arrivals pending"),
-    (Cell(0, 0, "conflict", hatched=True), "bytes pending"),
     (Cell(0, 0, "even"), "phase of parity 0"),
-    (Cell(0, 0, "odd"), "of parity 1"),
+    (Cell(0, 0, "odd"), "parity 1"),
+    (Cell(0, 0, "taken"), "arrived"),
+    (Cell(0, 0, "padding"), "pending"),
+    (Cell(0, 0, "conflict", hatched=True), "bytes pending"),
 ]
 
 
@@ -76,7 +76,11 @@ def _row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
     if barrier.bytes:
         text = f"{barrier.bytes:,} bytes"
         yield Cell(40 + _BAR, top, "conflict", text, columns=120, rows=20, hatched=True)
-    waiting = f"{counted(barrier.waiting, 'warp')} wait" if barrier.waiting else "nobody waits"
+    parity = "" if barrier.parity is None else f" for {barrier.parity}"
+    who = (
+        f"{counted(barrier.waiting, 'warp')} {'waits' if barrier.waiting == 1 else 'wait'}{parity}"
+    )
+    waiting = who if barrier.waiting else "nobody waits"
     yield words(170 + _BAR, top, waiting, "alarm" if barrier.rule else "muted", 20)
 
 
@@ -101,27 +105,36 @@ def html_of(found: PostMortem) -> str:
     parts: list[Figure | str] = [bold(found.head())]
     for fault in found.faults:
         parts.append(_block(fault_lines(fault)))
+        parts += [f"<pre>{html.escape(chr(10).join(fault.listing))}</pre>"] * bool(fault.listing)
         parts += _tile(fault)
     parts += frozen(found.barriers)
     parts += [_block(barrier_lines(barrier)) for barrier in found.barriers if barrier.rule]
-    parts += [plain(f"map at {one}") for one in found.maps]
-    parts += [plain(line) for kernel in found.kernels for line in kernel_lines(kernel)]
-    parts += [plain(f"note: {note}") for note in found.notes]
+    parts += [_block([f"map at {one}" for one in found.maps], "")] * bool(found.maps)
+    parts += [_block(kernel_lines(kernel), "") for kernel in found.kernels]
+    parts += [_block([f"note: {note}" for note in found.notes], "")] * bool(found.notes)
     return fragment(parts)
 
 
-def _block(lines: list[str]) -> str:
-    first, *rest = lines
+def _block(lines: list[str], kind: str = "tma-violation") -> str:
+    first, *rest = lines if kind else ["", *lines]
     body = "".join(plain(line.strip()) for line in rest)
-    return f'<div class="tma-finding tma-violation"><b>{html.escape(first)}</b>{body}</div>'
+    head = f"<b>{html.escape(first)}</b>" * bool(first)
+    return f'<div class="tma-finding {kind}">{head}{body}</div>'
 
 
 def _tile(fault: Fault) -> Iterator[Figure]:
-    """Draw the tensor with the box of the copy that was wrong, where a copy could have it."""
+    """Draw the tensor with the box of the copy that was wrong."""
     whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
-    if whole is None or fault.coordinates is None:
+    if whole is None or fault.coordinates is None or whole.kind != "tiled":
         return
+    first, *rest = fault.coordinates
+    step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
     try:
-        yield tensor(whole, fault.coordinates[::-1])
-    except TmaError:
+        figure = tensor(whole, (first // step * step, *rest)[::-1])
+    except TmaError:  # of another rank, of four rows
         return
+    if first % step:  # no copy can begin there: only its box is drawn
+        box = f"{figure.title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
+        title = f"{box}: column {first} is no multiple of {step} (16 bytes)"
+        figure = replace(figure, title=title, columns=replace(figure.columns, start=first), hits=())
+    yield replace(figure, remarks=())

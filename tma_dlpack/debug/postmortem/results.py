@@ -17,6 +17,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 Triple = tuple[int, int, int]
 _MOST_NAME = 120  # characters of a kernel's name
 _MOST_SHOWN = 12  # of a kind in the text; JSON has all
+_STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")  # from shared memory
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
 
 
@@ -298,7 +299,10 @@ class PostMortem(Drawn):
     def __str__(self) -> str:
         sections = [
             [self.head()],
-            *map(fault_lines, self.faults[:_MOST_SHOWN]),
+            *(
+                [*fault_lines(fault), *(f"    {line}" for line in fault.listing)]
+                for fault in self.faults[:_MOST_SHOWN]
+            ),
             *([line] for line in _more(len(self.faults), "kinds of fault")),
             *map(barrier_lines, [b for b in self.barriers if b.rule][:_MOST_SHOWN]),
             self._quiet_barriers(),
@@ -377,7 +381,8 @@ def fault_lines(fault: Fault) -> list[str]:
     lines.append(f"  {fault.instruction}, {whose}{alike}")
     operands = []
     if fault.destination is not None:
-        operands.append(f"shared memory {fault.destination:#x}")
+        end = "source" if fault.instruction.startswith(_STORES) else "destination"
+        operands.append(f"{end} {fault.destination:#x}")
     if fault.barrier is not None:
         operands.append(f"barrier {fault.barrier:#x}")
     if fault.coordinates is not None:
@@ -390,7 +395,6 @@ def fault_lines(fault: Fault) -> list[str]:
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
         lines += [f"  {cause.rule}: {sure}{cause.message}"]
         lines += [f"    fix: {cause.fix}"] if cause.fix else []
-    lines += [f"    {line}" for line in fault.listing]
     return lines + [f"  note: {note}" for note in fault.notes]
 
 
