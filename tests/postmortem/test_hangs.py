@@ -11,6 +11,7 @@ import tma_dlpack as tma
 from tma_dlpack.debug.postmortem import hangs
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
+from tma_dlpack.debug.postmortem.pictures import frozen
 
 #: Case -> of each barrier that is waited at: address, warps, parity, rule, what is said.
 HANGS = {
@@ -118,6 +119,15 @@ def test_blocks_that_hang_alike_are_said_once(dumps):
     ]  # fmt: skip
     assert [b.waiting for b in found.barriers] == [3, 3, 0, 0]
     assert [b.rule == "" for b in found.barriers] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("case", "who"),
+    [("no_copy", "2 warps wait for 0"), ("ring_no_release", "1 warp waits for 1")],
+)
+def test_the_picture_says_who_waits_for_which_parity(dumps, case, who):
+    (picture,) = frozen(tma.postmortem(dumps / f"hang_{case}.core").barriers)
+    assert f">{who}<" in picture.svg()
 
 
 def test_other_warps_are_where_they_are(dumps):
