@@ -133,6 +133,12 @@ class Seen:
         self.settle()
         return self
 
+    def reveal(self, selector):
+        """Open the section of a control; return the control."""
+        one = self.page.locator(selector).first
+        one.evaluate("(e) => e.closest('details')?.setAttribute('open', '')")
+        return one
+
     def settle(self):
         """Wait until nothing is asked any more."""
         if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab

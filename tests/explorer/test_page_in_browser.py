@@ -79,12 +79,17 @@ class Opened(harness.Seen):
         self.page.wait_for_function("(words) => location.hash.includes(words)", arg=words)
 
     def type(self, name, words):
-        self.page.fill(f'input[type=text][aria-label="{name}"]', words)
+        self.reveal(f'input[type=text][aria-label="{name}"]').fill(words)
+        self.page.keyboard.press("Enter")
+        self.settle()
+
+    def fill(self, name, number):
+        self.reveal(f'input[aria-label="{name}, typed"]').fill(f"{number}")
         self.page.keyboard.press("Enter")
         self.settle()
 
     def choose(self, name, option):
-        self.page.select_option(f'select[aria-label="{name}"]', option)
+        self.reveal(f'select[aria-label="{name}"]').select_option(option)
         self.settle()
 
     def shows(self, tab):
@@ -351,6 +356,12 @@ def test_the_bits_of_a_chunk_that_is_clicked_are_shown(open_page):
     assert "after 0x01e0" in seen.texts()
 
 
+#: Gives the words of the page itself, not of its pictures, that are under 10 px.
+SMALL_WORDS = """() => [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
+  && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
+  && parseFloat(getComputedStyle(e).fontSize) < 10).map((e) => e.outerHTML)"""
+
+
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
@@ -367,6 +378,7 @@ def test_letters_are_legible_at_every_width(open_page, whole, width, scheme):
     for tab in TABS:
         seen.shows(tab)
         assert min([10, *seen.sizes_of_letters()]) >= 9.99, tab
+        assert seen.page.evaluate(SMALL_WORDS) == [], tab
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         seen.shot(f"page-{tab}-{width}-{scheme}")
     seen.shows("tensor")
@@ -375,6 +387,76 @@ def test_letters_are_legible_at_every_width(open_page, whole, width, scheme):
         ".querySelector('.t-paper')).fill"
     )
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[scheme]
+
+
+#: Gives the sections of controls that are open.
+OPEN_SECTIONS = """() => [...document.querySelectorAll(".tmax-controls details[open]")]
+  .map((e) => e.dataset.title)"""
+
+
+def test_it_opens_with_the_tensor_and_the_box_and_the_rest_folded(open_page):
+    seen = open_page()
+    assert seen.page.evaluate(OPEN_SECTIONS) == ["Tensor", "Box", "Tile: coords"]
+    visible = seen.page.locator(".tmax-controls :is(select, [type=text], [type=range]):visible")
+    assert visible.count() == 7
+
+
+@pytest.mark.parametrize(
+    ("state", "title"),
+    [
+        ("oobfill=nan", "Options"),
+        ("target=sm_100", "Options"),
+        ("strides=512,1", "In memory: strides, address"),
+        ("elem_strides=2,1", "Traversal: elem_strides"),
+    ],
+)
+def test_an_address_that_uses_folded_controls_opens_their_section(open_page, state, title):
+    seen = open_page(f"#shape=32,256&{state}")
+    assert seen.page.evaluate(OPEN_SECTIONS)[3:] == [title]
+    seen.page.evaluate("location.hash = '#shape=64,64,64&ragged=0'")
+    seen.page.wait_for_selector('[aria-label="coords[2], typed"]')
+    assert "Options" in seen.page.evaluate(OPEN_SECTIONS)
+
+
+def test_every_task_begins_undone_and_its_hint_does_it(open_page):
+    seen = open_page()
+    done = {
+        "edge": lambda: seen.drag((4, 32), (16.4, 256)),
+        "break": lambda: seen.fill("box_sizes[1]", 60),
+        "banks": lambda: seen.choose("swizzle", "bytes128"),
+        "wide": lambda: seen.choose("split_inner", "yes"),
+        "core": lambda: (seen.fill("box_sizes[0]", 64), seen.choose("swizzle", "bytes128")),
+    }
+    buttons = seen.page.locator("[data-task]")
+    assert buttons.evaluate_all("(all) => all.map((e) => e.dataset.task)") == list(done)
+    for task, act in done.items():
+        seen.page.click(f'[data-task="{task}"]')
+        seen.settle()
+        assert seen.page.locator("[data-task][aria-pressed=true]").count() == 1
+        text = seen.page.locator(".tmax-task > p")
+        assert not text.inner_text().startswith("✓"), task
+        seen.written(f"task={task}")
+        assert not seen.page.locator(".tmax-task details p").is_visible()
+        act()
+        assert text.inner_text().startswith("✓ Done. "), task
+        seen.shot(f"page-task-{task}")
+    seen.page.evaluate(GO % "history.back()")
+    seen.settle()
+    assert not text.inner_text().startswith("✓")
+    seen.page.click('[data-task="core"]')
+    seen.settle()
+    assert not seen.page.locator(".tmax-task").is_visible()
+    seen.page.wait_for_function("!location.hash.includes('task=')")
+
+
+def test_a_task_is_not_done_by_another_tile(open_page):
+    seen = open_page("#task=wide&shape=128,256&box_sizes=64,64&swizzle=bytes128")
+    assert seen.state() == "✓ accepted"
+    assert "with one copy" in seen.page.inner_text(".tmax-task > p")
+    seen.page.evaluate("location.hash = '#task=banks&shape=128,64&box_sizes=16,8&tab=banks'")
+    seen.page.wait_for_selector("text=Make it 1, with the same box")
+    seen.choose("kind", "im2col")
+    assert "Make it 1" in seen.page.inner_text(".tmax-task > p")
 
 
 def test_what_is_pressed_has_a_name(open_page):
@@ -535,8 +617,7 @@ SMALL = """() => [...document.querySelectorAll("button, input, select, summary, 
 def test_controls_on_a_phone_are_at_least_24_px_high_and_wide(open_page, whole):
     seen = open_page(whole, 390)
     seen.page.wait_for_function("document.querySelectorAll('.tma-seek input').length === 3")
-    for title in ("Options", "Traversal: elem_strides"):
-        seen.page.evaluate(f"document.querySelector('[data-title^=\"{title[:5]}\"]').open = true")
+    seen.page.evaluate("for (const e of document.querySelectorAll('details')) e.open = true")
     for tab in TABS:
         seen.shows(tab)
         assert seen.page.evaluate(SMALL) == [], tab
@@ -584,7 +665,7 @@ NAMES = [
     "pixel_box_upper_corner", "im2col_offsets", "plane", "address", "channels_per_pixel",
     "pixels_per_column", "ragged", "kind", "dtype", "split_inner", "target", "tab", "access",
     "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "allow",
-    "lower_corner_width", "upper_corner_width", "mode", "major", "unknown",
+    "lower_corner_width", "upper_corner_width", "mode", "major", "task", "unknown",
 ]
 WORDS = [
     "tiled", "im2col", "im2col_wide", "float16", "float4_e2m1fnx2", "int8", "complex128", "yes",
@@ -635,6 +716,7 @@ def likely_address(rng):
         ("target", "sm_90 sm_90 sm_100"),
         ("tab", " ".join(TABS)),
         ("major", "K MN"),
+        ("task", "edge break banks wide core"),
         ("access", "column row ldmatrix"),
     ):
         parts.append(f"{name}={rng.choice(words.split())}")
@@ -754,7 +836,6 @@ def test_an_exported_notebook_carries_the_explorer(see, tmp_path):
     frame = seen.page.frame_locator("iframe[srcdoc]")
     frame.locator(".tmax-stage svg").first.wait_for()
     assert frame.locator("input[aria-label=shape]").input_value() == "64, 128"
-    frame.locator("summary:has-text('Options')").click()
     frame.locator('select[aria-label="swizzle"]').select_option("none")
     frame.locator("svg text:has-text('row after row')").first.wait_for()
     seen.shot("page-exported")

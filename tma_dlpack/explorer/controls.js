@@ -26,17 +26,19 @@ const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
 // --- What the controls are called ----------------------------------------------------------------
 
-// The groups of controls: what is in each, by its name without an index.
+// The groups of controls: what is in each, by its name without an index. One without its first is not there.
 const GROUPS = {
-  "Tensor": ["shape", "strides", "address", "dtype"],
-  "Box: box_sizes": ["box_sizes"],
-  "Column": ["channels_per_pixel", "pixels_per_column", "mode"],
+  "Tensor": ["shape", "dtype"],
+  "Box": ["box_sizes", "swizzle"],
+  "Column": ["channels_per_pixel", "pixels_per_column", "mode", "swizzle"],
   "Bounding box": ["pixel_box_lower_corner", "pixel_box_upper_corner", "lower_corner_width", "upper_corner_width"],
   "Tile: coords": ["coords", "plane"],
   "Filter tap: im2col_offsets": ["im2col_offsets"],
-  "Options": ["kind", "swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules", "target", "split_inner", "ragged"],
+  "Options": ["interleave_layout", "kind", "oobfill", "l2_fetch_size", "data_type", "rules", "target", "split_inner", "ragged"],
+  "In memory: strides, address": ["strides", "address"],
   "Traversal: elem_strides": ["elem_strides"],
 };
+const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];  // closed while nothing in them is chosen
 const HINTS = { shape: "row-major", strides: "contiguous", address: "0x100000000" };
 const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };  // else "of the tensor"
 

@@ -111,7 +111,7 @@ class Explorer {
   }
   // The controls of every argument, group by group: numbers have ends, menus options, the others are typed.
   buildControls(items) {
-    const choose = (values) => this.choose(values), closed = new Set([...this.form.children].filter((e) => !e.open).map((e) => e.dataset.title));
+    const choose = (values) => this.choose(values), before = new Map([...this.form.children].map((e) => [e.dataset.title, e.open]));
     this.numbers.clear();
     this.menus.clear();
     const control = (item) => {
@@ -122,9 +122,9 @@ class Explorer {
     };
     const group = ([title, fields]) => {
       const own = items.filter(({ name }) => fields.includes(name.split("[")[0])), numbers = own.filter((item) => "most" in item);
-      const isPlain = title.startsWith("Traversal") && numbers.every(({ name }) => this.values[name] === 1);
-      const open = !closed.has(title) && !isPlain && (numbers.length > 0 || this.el.clientWidth >= NARROW);
-      return own.length ? [make("details", { open, "data-title": title }, make("summary", {}, title), ...own.map(control))] : [];
+      const isUsed = own.some((item) => item.isPlain === false), isWide = numbers.length > 0 || this.el.clientWidth >= NARROW;
+      const open = MORE.includes(title) ? isUsed || (before.get(title) ?? false) : before.get(title) ?? isWide;
+      return own.some(({ name }) => name.startsWith(fields[0])) ? [make("details", { open, "data-title": title }, make("summary", {}, title), ...own.map(control))] : [];
     };
     this.form.replaceChildren(...Object.entries(GROUPS).flatMap(group));
   }
@@ -134,6 +134,11 @@ class Explorer {
     this.tabs = Object.entries(start.tabs).map(([name, title]) => make("button", {
       type: "button", role: "tab", "data-tab": name, onclick: () => this.open(name),
       onkeydown: (e) => this.arrow(e) }, title));
+    this.tasks = Object.entries(start.tasks || {}).map(([name, { title }]) => make("button", { type: "button", "data-task": name,
+      onclick: () => this.choose({ task: this.task === name ? "" : name }) }, title));
+    this.taskBox = make("div", { class: "tmax-task", hidden: true }, this.taskText = make("p", { "aria-live": "polite" }),
+      make("details", {}, make("summary", {}, "hint"), this.taskHint = make("p", {})));
+    this.taskOf = (name) => start.tasks[name];
     this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
@@ -164,7 +169,9 @@ class Explorer {
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
     this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
       this.form,
-      make("div", { class: "tmax-pictures" }, make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
+      make("div", { class: "tmax-pictures" },
+        this.tasks.length ? make("div", { class: "tmax-tasks" }, make("b", {}, "Try:"), ...this.tasks) : null, this.taskBox,
+        make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
         this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools)));
     this.el.append(this.root);
     const hidden = make("style", {}, start.stored ? `.${start.stored}{display:none}` : "");
@@ -191,7 +198,7 @@ class Explorer {
     const values = this.wanted;
     this.wanted = {};
     this.model.send({ do: what, values, tab: this.tab, seq: ++this.seq,
-                      shown: this.shown, ...this.looks, phase: this.phase,
+                      shown: this.shown, ...(this.stepper.hidden ? {} : this.looks), phase: this.phase,
                       pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
   }
   settle() {
@@ -208,7 +215,7 @@ class Explorer {
   }
   shows(answer) {
     this.busy = false;
-    if (answer.seq === undefined) this.tab = answer.tab;  // it was not asked for: set from outside
+    if (answer.seq === undefined || answer.opens) this.tab = answer.tab;  // it was not asked for: set from outside
     this.take(answer);
     this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
     const next = this.next;
@@ -237,6 +244,7 @@ class Explorer {
     this.codeBox.hidden = !isCode;
     this.host.hidden = isCode;
     this.said.hidden = isCode;
+    this.taskIs(view.task);
     this.stepper.hidden = !view.menu;
     if (view.menu) this.lookAt(view.menu);
     this.title.textContent = view.title;
@@ -251,12 +259,26 @@ class Explorer {
     this.host.classList.toggle("tmax-stale", !view.ok);
     if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels, view.exact);
   }
+  // The task that was chosen: what to do, and whether the model finds it done.
+  taskIs(now) {
+    const isOther = now?.name !== this.task;
+    this.task = now?.name;
+    for (const button of this.tasks) button.setAttribute("aria-pressed", button.dataset.task === this.task);
+    this.taskBox.hidden = !now;
+    if (!now) return;
+    const { asks, hint, learned } = this.taskOf(now.name);
+    this.taskText.textContent = now.isDone ? `✓ Done. ${learned}` : asks;
+    this.taskHint.textContent = hint;
+    this.taskBox.classList.toggle("tmax-done", now.isDone);
+    if (isOther) this.taskBox.querySelector("details").open = false;
+  }
   // How the tab is looked at: what reads the tile.
   lookAt({ name, words, options, value }) {
     if (this.lookMenu.name !== name) {
       this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
       Object.assign(this.lookMenu, { name, ariaLabel: name });
     }
+    this.looks = {};
     this.looks[name] = this.lookMenu.value = value;
   }
   // exact: the pictures were drawn for this width.

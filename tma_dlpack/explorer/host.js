@@ -14,9 +14,12 @@ class Host {
   begin(hash) {
     const [given, unread] = readAddress(hash);
     this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
-    this.accepted = null;
-    this.turn(completed(given));
+    this.open(completed(given));
     this.address = writeAddress(this.state);
+  }
+  open(state) {
+    Object.assign(this, { accepted: null, instead: null });
+    this.turn(state);
     if (!this.accepted) this.drawRepaired();
   }
   // A first state that is refused has no accepted picture before it: draw it with its fix.
@@ -34,7 +37,7 @@ class Host {
     this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
   }
   get(name) {
-    return name === "start" ? { tabs: TABS, controls: this.controls(), link: this.keepsAddress,
+    return name === "start" ? { tabs: TABS, controls: this.controls(), link: this.keepsAddress, tasks: TASKS,
       view: this.answer(), ...this.legal() } : undefined;
   }
   on(_, hear) { this.heard.push(hear); }
@@ -56,11 +59,13 @@ class Host {
       return this.say({ ...this.legal(), seq: asked.seq });
     }
     if (asked.do !== "show") this.changed = [asked.do, ...Object.keys(asked.values || {})];
-    if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
+    const isTask = Boolean(asked.values?.task);
+    if (isTask) this.open(tasked(asked.values.task));
+    else if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
     else if (asked.do === "fix") this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
     else if (asked.do === "undo" && this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
-    const answer = { ...this.answer(), seq: asked.seq };
-    this.say(before === this.shapeOfControls ? answer : { ...answer, controls: this.controls(), ...this.legal() });
+    const answer = { ...this.answer(), seq: asked.seq, opens: isTask };
+    this.say(before === this.shapeOfControls && !isTask ? answer : { ...answer, controls: this.controls(), ...this.legal() });
   }
   // One entry of the history a change; what is turned on without a pause is one change.
   write() {
@@ -93,6 +98,7 @@ class Host {
   }
   chosen(values) {
     const state = { ...this.state };
+    if (values.task === "") state.task = "";
     for (const [name, value] of Object.entries(values)) {
       const [, field, index] = name.match(/^(\w+)\[(\d+)\]$/) || [null, name, null];
       if (index !== null && Number.isInteger(value)) state[field] = (state[field] || []).map((n, d) => (d === Number(index) ? value : n));
@@ -174,10 +180,11 @@ class Host {
         refusal = String(error.message || error);
       }
     }
+    const task = state.task ? { name: state.task, isDone: TASKS[state.task].isDone(this) } : null;
     const code = tmaModel.code(this.request, state.coords, this.offsets);
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
-    return { tab: state.tab, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
+    return { tab: state.tab, task, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
       title: "", banks, panels, isBlank, exact: true,
       codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
@@ -257,10 +264,12 @@ class Host {
     const numbers = [...OWN[state.kind], "coords", ...(tiled ? [] : ["im2col_offsets"]), "elem_strides"];
     const options = { ragged: ["", ...state.shape.keys()].map(String), plane: ["", ...planes(state.coords.length)] };
     const menus = ["dtype", ...(tiled && rank > 2 ? ["plane"] : []), "kind", ...MENUS, "target", ...(state.kind === "im2col_wide" ? ["mode"] : []), ...(tiled ? ["split_inner", "ragged"] : [])];
-    return [...["shape", "strides", "address"].map((name) => ({ name })),
+    const isPlain = (name) => (name === "elem_strides" ? state[name].every((n) => n === 1) : String(state[name] ?? "") === String(PLAIN[name] ?? ""));
+    const items = [...["shape", "strides", "address"].map((name) => ({ name })),
       ...numbers.flatMap((name) => (Array.isArray(state[name]) ? state[name].map((n, d) => [`${name}[${d}]`, n]) : [[name, state[name]]]))
         .map(([name, value]) => ({ name, least: 0, most: Math.max(1, value) })),
       ...menus.map((name) => ({ name, options: options[name] || optionsOf(name, state) }))];
+    return items.map((item) => ({ ...item, isPlain: isPlain(item.name.split("[")[0]) }));
   }
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
@@ -282,6 +291,8 @@ const menuOf = (state) => {
   const [name, words] = LOOKS[state.tab] || [];
   return name ? { name, words, options: optionsOf(name), value: state[name] } : null;
 };
+
+const tasked = (name) => completed({ ...readAddress(TASKS[name].start)[0], task: name });
 
 // Which controls a state has.
 const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>

@@ -33,6 +33,7 @@ PICTURES = (
     "pictures.js",
     "memory.js",
     "scenes.js",
+    "tasks.js",
     "state.js",
     "host.js",
     "controls.js",
@@ -40,10 +41,9 @@ PICTURES = (
 )
 TITLE = "Tensor maps, explored"
 ABOUT = (
-    "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor between global and shared "
-    "memory with one instruction of one thread. A tensor map, 128 bytes, describes the tensor and "
-    "the box. Drag the box; change the shape, the type and the swizzle; see where every 16 bytes "
-    "go, what the hardware refuses and why, and copy the code."
+    "NVIDIA's Tensor Memory Accelerator (TMA) copies a box of a tensor to shared memory with one "
+    "instruction; a tensor map, 128 bytes, describes both. Drag the box and see where every 16 "
+    "bytes go."
 )
 WAITING = "When is the tile there?"
 ABOUT_WAITING = (

@@ -5,8 +5,8 @@ const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel
   "pixel_box_upper_corner", "im2col_offsets", "plane"];
 const COUNTS = ["address", "channels_per_pixel", "pixels_per_column", "ragged", "lower_corner_width", "upper_corner_width"];
 const MENUS = ["swizzle", "interleave_layout", "oobfill", "l2_fetch_size", "data_type", "rules"];
-const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", "major", "mode", ...MENUS];
-const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column", major: "K", mode: "w",
+const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", "major", "mode", "task", ...MENUS];
+const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column", major: "K", mode: "w", task: "",
   swizzle: "none", interleave_layout: "none", oobfill: "none", l2_fetch_size: "none", data_type: "", rules: "",
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
 const COLUMN = ["channels_per_pixel", "pixels_per_column"];
@@ -72,6 +72,7 @@ function optionsOf(name, state) {
   if (name === "data_type") return ["", ...ENUMS.data_type];
   if (name === "tab") return Object.keys(TABS);
   if (name === "access") return ["column", "row", "ldmatrix"];
+  if (name === "task") return ["", ...Object.keys(TASKS)];
   if (name === "major") return ["K", "MN"];
   return ENUMS[name];
 }

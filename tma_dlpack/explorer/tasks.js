@@ -1,0 +1,48 @@
+// Tasks to begin with: each sets a state, says in one sentence what to do, and asks the model whether it is done.
+
+const isShown = ({ tile }) => Boolean(tile) && !tile.refusal;
+const TASKS = {
+  edge: {
+    title: "Cross the edge",
+    start: "#shape=32,256&box_sizes=8,64&swizzle=bytes128",
+    asks: "Drag the box over an edge of the tensor until half of it is outside.",
+    hint: "Nothing is refused: coordinates may be negative, or beyond the shape.",
+    learned: "What is out of bounds became zeros, the barrier counts its bytes all the same, and the kernel needs no test of its own.",
+    isDone: (now) => isShown(now) && now.tile.chunks.filter((c) => c.state === "filled").length * 2 >= now.tile.chunks.length,
+  },
+  break: {
+    title: "Break it",
+    start: "#shape=32,256&box_sizes=8,64&swizzle=bytes128",
+    asks: "Change one number so that the map is refused.",
+    hint: "A row of the box must be a multiple of 16 bytes: type 60 into box_sizes[1]. Or give the tensor 250 columns.",
+    learned: "The report names the rule, what it read and the limit; the button below it applies the nearest fix.",
+    isDone: ({ report }) => !report.ok,
+  },
+  banks: {
+    title: "Remove the bank conflicts",
+    start: "#shape=128,64&box_sizes=16,64&tab=banks&access=ldmatrix",
+    asks: "ldmatrix needs 8 wavefronts for each phase of this tile. Make it 1, with the same box.",
+    hint: "All 8 rows begin in the same bank. Choose the swizzle that is as wide as a row of the box: 64 float16 are 128 bytes.",
+    learned: "The swizzle spreads the 16-byte columns of 8 rows over all 32 banks.",
+    isDone: (now) => {
+      const addresses = isShown(now) && String(now.state.box_sizes) === "16,64" && tmaModel.ldmatrix(now.request, 0, 0, { num: 4 });
+      return Boolean(addresses) && tmaModel.banks(now.request, addresses).worst === 1;
+    },
+  },
+  wide: {
+    title: "One copy for a wide tile",
+    start: "#shape=128,256&box_sizes=64,128&swizzle=bytes128",
+    asks: "A row of this tile is 256 bytes, more than the swizzle spans. Copy all 64 x 128 elements with one copy, swizzled by bytes128.",
+    hint: "Describe the columns in spans of 128 bytes, as one more dimension: split_inner does it, under Options.",
+    learned: "One copy fills two columns of spans of 128 bytes, each as wgmma reads it: the map has one more dimension.",
+    isDone: (now) => isShown(now) && now.tile.txBytes === 64 * 128 * 2 && now.tile.swizzle === "bytes128",
+  },
+  core: {
+    title: "Feed the tensor core",
+    start: "#shape=128,64&box_sizes=60,64&tab=core",
+    asks: "wgmma can't read this tile. Change the box and the swizzle until it can.",
+    hint: "An atom has 8 rows: 60 is no multiple. Without a swizzle a row must be 16 bytes wide; bytes128 reads rows of 128.",
+    learned: "The matrix descriptor on the right says where the tile begins, how far it is to the next 8 rows, and the swizzle.",
+    isDone: (now) => isShown(now) && now.state.kind === "tiled" && now.tile.spans.at(-1) === 64 && !tmaModel.operand(now.request, now.state.major).refusals.length,
+  },
+};
