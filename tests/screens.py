@@ -65,6 +65,8 @@ AUDIT = r"""() => {
     });
     labels += texts.length;
     texts.forEach(({t, own, box}, i) => {
+      const letter = parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a;
+      if (letter < 9.99) wrong.push(`'${name(t)}' is ${letter.toFixed(1)} px high`);
       if (!inside(box, frame)) wrong.push(`'${name(t)}' leaves its picture`);
       if (own && !inside(box, boxes.get(own))) wrong.push(`'${name(t)}' leaves its box`);
       if (!own) for (const [r, b] of boxes)

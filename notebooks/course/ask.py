@@ -76,10 +76,12 @@ class Question(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to the panels of the figure, without what would answer the question."""
         scenes = self.figure.scenes()
-        return tuple(replace(s, items=tuple(map(self._asked, s.items))) for s in scenes)
+        asked = [[self._asked(c) for c in s.items if c.style != "focus"] for s in scenes]
+        return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        cell = replace(cell, title="", to=())
+        key = "" if cell.key.startswith("is-") else cell.key
+        cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
         return replace(cell, style="cell", text="", hatched=False) if is_hidden else cell
 

@@ -69,6 +69,18 @@ def test_it_is_a_value_and_says_what_it_is(figure):
 
 
 @every_figure
+def test_a_saved_picture_has_a_name_and_its_sentence(figure):
+    root = ET.fromstring(figure.svg())
+    name = root.find(f"{SVG}title").text
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == root.find(f"{SVG}desc").text
+    assert name == figure.title
+    assert root.get("aria-label").startswith(name)
+    said = " ".join(text.text for text in root.iter(f"{SVG}text"))
+    assert re.sub(r"\[(.+?)\]\(.+?\)", r"\1", figure.sentence) in said
+
+
+@every_figure
 def test_its_panels_fit_a_page_640_pixels_wide(figure):
     """A notebook that is 640 pixels wide leaves about 595 to its outputs."""
     assert max(scene.width for scene in figure.scenes()) <= 576

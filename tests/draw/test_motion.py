@@ -128,11 +128,26 @@ def test_a_step_can_be_shown_alone_and_says_how_many_were_asked_so_far(plain):
     assert f"0%{{opacity:1}}{100 / 16:.4g}%{{opacity:0}}" in steps.scenes()[0].css
 
 
-def test_swizzles_are_ranked_by_their_wavefronts(plain):
+def test_one_swizzle_is_shown_among_the_others_and_has_the_colour(plain):
     conflicts = draw.bank_conflicts(plain)
-    ranked = panel_texts(conflicts.scenes()[0])
-    assert ranked[1:3] == ["1. bytes128", "16, free"]
-    assert ranked[3:] == ["2. none (this map)", "128, worst 8-way"]
+    bars = {"none (this map)": "128, worst 8-way", "bytes128": "16, free"}
+    for scene, style in zip(conflicts.scenes(), ("conflict", "taken"), strict=True):
+        texts = panel_texts(scene)
+        assert texts[1:5] == [text for bar in bars.items() for text in bar]
+        assert [i.style for i in scene.items if i.title == "wavefronts"].count(style) == 1
+    free, conflict = (panel_texts(conflicts.scenes()[n]) for n in (1, 0))
+    assert "bytes128: no conflict" in free
+    assert "none: 8-way conflict" in conflict
+
+
+def test_the_still_of_bank_conflicts_shows_the_swizzles_in_turn(plain):
+    html = draw.bank_conflicts(plain).html()
+    (picture,) = stills(html)
+    assert "prefers-reduced-motion:reduce){g{animation:none!important}}" in picture
+    assert "@keyframes turn{0%{opacity:1}50%{opacity:0}100%{opacity:0}}" in picture
+    assert "none: 8-way conflict" in picture
+    assert "bytes128: no conflict" in picture
+    assert "data-steps=" in html
 
 
 # --- Two maps -----------------------------------------------------------------------------------
@@ -328,6 +343,6 @@ def test_a_chunk_has_one_key_in_every_picture_and_names_what_decided_it(swizzled
     assert (hits["c1.8"].row, hits["c1.8"].column) == (61, 8)
     assert chunk.fields == ("swizzle",)
     assert after["c5.8"].fields == ("global_dim[1]",)
-    assert chunk.cell(0, 0, "").to == ("row1", "bank0", "swizzle")
+    assert chunk.cell(0, 0, "").to == ("row1", "bank0", "is-data", "swizzle")
     keys = {i.key for i in draw.fields_of(swizzled).scenes()[0].items}
     assert {"swizzle", "global_dim[1]"} <= keys

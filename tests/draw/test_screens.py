@@ -100,15 +100,73 @@ def test_the_audit_sees_what_is_wrong(chromium):
     """A page with labels out of place: each kind of fault is found."""
     bad = (
         '<!doctype html><body style="width:2000px"><div class="tma">'
-        '<svg role="img" width="200" height="100"><rect class="t-paper" width="200" height="100" '
-        'fill="#ffffff"/><text x="10" y="20">one</text><text x="12" y="22">two</text>'
+        '<svg role="img" width="200" height="100" font-size="16">'
+        '<rect class="t-paper" width="200" height="100" fill="#ffffff"/>'
+        '<text x="10" y="20">one</text><text x="12" y="22">two</text>'
         '<text x="190" y="90">outside</text><g><rect x="50" y="50" width="20" height="20" '
         'fill="#ffffff"/><text x="50" y="65">too long</text></g>'
-        '<text x="10" y="90" fill="#eeeeee">pale</text></svg></div></body>'
+        '<text x="10" y="90" fill="#eeeeee">pale</text></svg>'
+        '<svg role="img" width="90" height="40" viewBox="0 0 180 80" font-size="18">'
+        '<rect class="t-paper" width="9" height="9" fill="#ffffff"/>'
+        '<text x="9" y="40">small</text></svg></div></body>'
     )
     wrong = " ".join(screens.audit(chromium, "bad", bad, 640, LIGHT)["wrong"])
-    for said in ("meets 'two'", "leaves its picture", "leaves its box", "contrast", "2008 wide"):
+    for said in (
+        "'small' is 9.0 px high",
+        "meets 'two'",
+        "leaves its picture",
+        "leaves its box",
+        "contrast",
+        "2008 wide",
+    ):
         assert said in wrong
+
+
+#: In a picture: how many cells are lit, and whether the rest recedes; which words are lit.
+LIT = """() => {
+  const svg = document.querySelector(".tma-live").shadowRoot.querySelector("svg");
+  const words = [...document.querySelectorAll(".tma-word.lit, .tma-word.near")];
+  return [svg.querySelectorAll(".lit, .near").length, svg.classList.contains("dim"),
+          words.map((word) => word.textContent)];
+}"""
+
+
+def test_words_of_a_sentence_light_what_they_speak_of_and_the_other_way(chromium):
+    below = TILED["out of bounds below and right"]
+    states = [c.state for b in draw.shared(below.tile()).layouts[0].blocks for c in all_chunks(b)]
+    page = screens.open_page(chromium)
+    page.set_content(draw.page("a box", [draw.tensor(below.tensor_map, below.coords)]))
+    assert page.evaluate(LIT) == [0, False, []]
+    copied, filled = page.locator(".tma-word").all()
+    copied.focus()
+    assert page.evaluate(LIT) == [states.count("data") + 1, True, ["288 are copied"]]
+    filled.hover()
+    assert page.evaluate(LIT) == [states.count("filled") + 1, True, ["224 others"]]
+    page.locator("[data-k='c0.0']").first.hover()
+    assert page.evaluate(LIT)[1:] == [False, ["288 are copied"]]
+    screens.leave_page(page)
+
+
+def all_chunks(block):
+    return [chunk for line in block.lines for chunk in line.chunks]
+
+
+def test_conflicts_vanish_while_the_swizzle_is_scrubbed(chromium):
+    dense = tma.make_tma_descriptor(numbered((64, 8)), (64, 8))
+    page = screens.open_page(chromium)
+    page.set_content(draw.page("banks", [draw.bank_conflicts(dense)]))
+    slider, seen = page.locator("input[type=range]"), []
+    slider.focus()
+    for _ in range(4):
+        chosen = page.locator("input[type=radio]:checked").evaluate("e => e.parentNode.innerText")
+        conflicts = page.evaluate(
+            "() => document.querySelector('.tma-live').shadowRoot"
+            ".querySelectorAll('.t-conflict[data-k]').length"
+        )
+        seen.append((chosen.strip(), slider.get_attribute("aria-valuetext"), conflicts))
+        page.keyboard.press("ArrowRight")
+    assert seen == [("none", "none", 4), *((n, n, 0) for n in ("bytes32", "bytes64", "bytes128"))]
+    screens.leave_page(page)
 
 
 def test_the_gallery_shows_every_kind_of_figure():

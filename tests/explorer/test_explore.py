@@ -305,7 +305,7 @@ def test_the_banks_tab_steps_through_an_access_and_ranks_the_swizzles():
     assert answer["menu"]["options"] == ["column", "row", "ldmatrix"]
     assert "32 wavefronts with none" in answer["title"]
     assert "8 wavefronts, 24 of 32 so far" in answer["panels"][0]
-    assert "1. bytes128" in answer["panels"][1]
+    assert "4, free" in answer["panels"][1]
     assert explorer.hear({**ask, "phase": 99})["banks"]["phase"] == 3
 
 

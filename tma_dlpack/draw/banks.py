@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from tma_dlpack import geometry
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
-from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure, played, svg_panel
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.draw.reads import (
     WARP,
     Access,
@@ -31,7 +31,7 @@ BAR_WIDTH, BAR = 250, 22  # px
 SECONDS = 1.4  # how long each phase is shown
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
-    '"3+" is thread 3 and other threads that read the same words, which is no conflict.',
+    '"3+": 3 and others that read the same words, no conflict; a narrow cell has no "+".',
 )
 
 
@@ -44,7 +44,7 @@ def _scale(levels: int) -> list[Cell]:
     return cells
 
 
-def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
+def _stacked(phase: Threads, first: int) -> list[Cell]:
     """Draw one cell per run of words that threads share, above those before it in its banks.
 
     `first` is the number of the phase's first thread.
@@ -59,11 +59,36 @@ def _stacked(phase: Threads, first: int, css: str = "") -> list[Cell]:
         at = max(level[b] for b in banks)
         for b in banks:
             level[b] = at + 1
-        name = "thread " * (len(read) > 2) + f"{threads[0]}{'+' * (len(threads) > 1)}"
+        more = "+" * (len(threads) > 1 and len(read) > 1)
+        name = "thread " * (len(read) > 2) + f"{threads[0]}{more}"
         about = f"threads {threads}: shared {read[0] * BANK_BYTES:#06x}, bank {banks[0]}"
-        style = "conflict" if at else "taken"
-        cells.append(Cell(banks[0], at, style, name, about, len(read), css=css))
+        style = _style(at + 1)
+        key, to = f"thread{threads[0]}", ("is-conflict" if at else "is-free",)
+        cells.append(Cell(banks[0], at, style, name, about, len(read), key=key, to=to))
     return cells
+
+
+def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
+    """Return groups of cells that are shown one after the other, and the keyframes.
+
+    Still viewers, and readers who do not want motion, see the first.
+    """
+    count = len(turns)
+    if count == 1:
+        return list(turns[0]), ""
+    keyframes = (
+        f"@keyframes turn{{0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}}}"
+    )
+    cells = []
+    for n, group in enumerate(turns):
+        times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
+        css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
+        cells += [replace(cell, css=css) for cell in group]
+    return cells, keyframes + STILL
+
+
+def _style(degree: int) -> str:
+    return "conflict" if degree > 1 else "taken"
 
 
 def _in_words(s: SwizzleConflicts) -> str:
@@ -111,34 +136,68 @@ class BankConflicts(Figure):
         """Return the result of one swizzle; `KeyError` where the map cannot have it."""
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
-    def scenes(self) -> tuple[Scene, ...]:
-        """Lower to a ranked strip, and one panel of banks per swizzle."""
-        ranked = (self._ranked(),) if len(self.swizzles) > 1 else ()
-        return (*ranked, *map(self._banks, self.swizzles))
+    @property
+    def sentence(self) -> str:
+        """What to see: the words of each thread, and how many wavefronts they take."""
+        own, best = self.swizzles[0], self.best
+        waits = f"{own.worst} wavefronts: [they wait for each other](is-conflict)"
+        said = waits if own.worst > 1 else "[one wavefront](is-free)"
+        said = f"{self.access[0].upper()}{self.access[1:]}: with {own.swizzle.name} {said}"
+        if best.worst < own.worst:
+            said += f"; with {best.swizzle.name} {counted(best.worst, 'wavefront')}"
+        return f"{said}."
 
-    def _banks(self, s: SwizzleConflicts) -> Scene:
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel per swizzle: its wavefronts among the others', and its banks."""
+        return tuple(self._scene([s]) for s in self.swizzles)
+
+    def panels(self) -> str:
+        """Return one panel that shows the swizzles in turn; with scripts, to step through."""
+        if len(self.swizzles) == 1:
+            return Figure.panels(self)
+        ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
+        choices = [
+            {"name": s.swizzle.name, "title": self.title, "svg": svg_panel(self._scene([s]))}
+            for s in ordered
+        ]
+        data = {"now": ordered.index(self.swizzles[0]), "choices": choices}
+        return played(self, "steps", data, still=self._scene(self.swizzles))
+
+    def _scene(self, shown: Sequence[SwizzleConflicts]) -> Scene:
+        """Draw the swizzles of `shown`, one after the other: the rest recedes."""
+        bars, bars_css = in_turn([self._bars(s) for s in shown])
+        levels = max(s.worst for s in self.swizzles)  # one scale for all
+        banks, _ = in_turn([self._banks(s) for s in shown])
+        shift = max(text_width(bar.text) for bar in bars if bar.anchor == "end") / BAR_WIDTH
+        grids = [
+            Grid(tuple(bars), (BAR_WIDTH, BAR), (-shift, 0)),
+            Grid((*_scale(levels), *banks), UNIT),
+        ]
+        about = f"{self.title}; shown: {', '.join(map(_in_words, shown))}"
+        return lay_out(about, grids, "wavefronts in all", (), LEVELS, css=bars_css)
+
+    def _bars(self, shown: SwizzleConflicts) -> list[Cell]:
+        """Compare the wavefronts of all swizzles; only the one that is shown has a colour."""
+        most, cells = max(1, *(s.wavefronts for s in self.swizzles)), []
+        for n, s in enumerate(sorted(self.swizzles, key=lambda s: s.swizzle)):
+            name = f"{s.swizzle.name}{' (this map)' * (s is self.swizzles[0])}"
+            count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
+            style, length = _style(s.worst) if s is shown else "cell", s.wavefronts / most
+            text = "strong" if s is shown else "muted"
+            cells.append(label(0, n, name, text, 0.7))
+            cells.append(Cell(0, n, style, "", "wavefronts", length, 0.7))
+            cells.append(words(length + 0.03, n, count, text, 0.7))
+        return cells
+
+    def _banks(self, s: SwizzleConflicts) -> list[Cell]:
         """Stack the reads of the worst phase on their banks: as high as its degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         first = s.phase * len(s.words) % self.threads
-        grid = Grid((*_scale(s.worst), *_stacked(s.words, first)), UNIT)
-        above = [f"drawn: phase {s.phase + 1}; {_degrees(s)}"]
-        return lay_out(name, [grid], name, above, LEVELS)
-
-    def _ranked(self) -> Scene:
-        """Rank swizzles by their wavefronts, fewest first."""
-        ranked = sorted(self.swizzles, key=lambda s: s.wavefronts)
-        most = max(1, ranked[-1].wavefronts)
-        cells = []
-        for n, s in enumerate(ranked):
-            own = s is self.swizzles[0]
-            name = f"{n + 1}. {s.swizzle.name}{' (this map)' * own}"
-            count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
-            style, length = "conflict" if s.worst > 1 else "taken", s.wavefronts / most
-            cells.append(label(0, n, name, "strong" if own else "label", 0.7))
-            cells.append(Cell(0, n, style, columns=length, rows=0.7))
-            cells.append(words(length + 0.03, n, count, "label", 0.7))
-        heading = "swizzles ranked by wavefronts in all"
-        return lay_out("swizzles ranked", [Grid(tuple(cells), (BAR_WIDTH, BAR))], heading)
+        return [
+            words(0, -3.3, name, "strong" if s.worst < 2 else "alarm"),
+            words(0, -2.3, f"drawn: phase {s.phase + 1}; {_degrees(s)}"),
+            *_stacked(s.words, first),
+        ]
 
     def text(self) -> str:
         """Return one line per swizzle."""
@@ -258,23 +317,19 @@ class AccessSteps(Figure):
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def _scene(self, phases: tuple[int, ...]) -> Scene:
-        count, css, keyframes = len(phases), "", ""
-        cells = _scale(max(self.degrees))
-        if count > 1:
-            turn = f"0%{{opacity:1}}{100 / count:.4g}%{{opacity:0}}100%{{opacity:0}}"
-            keyframes = f"@keyframes turn{{{turn}}}{STILL}"
-        for n, phase in enumerate(phases):
-            if count > 1:  # the first stays where motion is not wanted
-                times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
-                css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
-            degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
-            waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
-            name = f"phase {phase + 1} of {len(self.degrees)}"
-            cells.append(replace(words(0, -3.3, name, "strong"), css=css))
-            cells.append(replace(words(0, -2.3, waves), css=css))
-            cells += _stacked(self.phases[phase], self.first_thread(phase), css)
-        about = f"{self.title}, {count} phases one after the other"
-        return lay_out(about, [Grid(tuple(cells), UNIT)], notes=self.notes, css=keyframes)
+        cells, css = in_turn([self._phase(phase) for phase in phases])
+        about = f"{self.title}, {len(phases)} phases one after the other"
+        grid = Grid((*_scale(max(self.degrees)), *cells), UNIT)
+        return lay_out(about, [grid], notes=self.notes, css=css)
+
+    def _phase(self, phase: int) -> list[Cell]:
+        degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
+        waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
+        return [
+            words(0, -3.3, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
+            words(0, -2.3, waves),
+            *_stacked(self.phases[phase], self.first_thread(phase)),
+        ]
 
     def text(self) -> str:
         """Return one line per phase."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNKS
+from tma_dlpack.draw.chunks import CHUNKS, ROWS_READ
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
@@ -20,7 +20,6 @@ from tma_dlpack.tensor_map.map import TensorMap
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # after so many bytes every swizzle begins anew
-ROWS_READ = 8  # rows of the tile that ldmatrix and wgmma read at once
 BIT, CHUNK = (46, 28), (40, 23)  # px
 FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
 AFTER = 10  # columns, where the second order begins

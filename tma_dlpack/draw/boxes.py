@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -206,6 +207,21 @@ class TensorBox(Figure):
         axes = sorted((*self.outer, self.rows, self.columns), key=lambda axis: axis.dimension)
         return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
 
+    @property
+    def sentence(self) -> str:
+        """What to see: how much of the box is copied, and what becomes of the rest."""
+        axes = (*self.outer, self.rows, self.columns)
+        taken = math.prod(len(axis.taken) for axis in axes)
+        inside = math.prod(axis.inside for axis in axes)
+        what = "units" if len(self.remarks) > 1 else "elements"  # of an interleaved layout
+        copied = f"[{inside} are copied](is-data)"
+        if inside == taken:
+            return f"All of the box's [{taken} {what}](is-data) are in bounds, and copied."
+        filled = self.remarks[0].replace(
+            "out-of-bounds elements", f"[{taken - inside} others](is-filled)"
+        )
+        return f"Of the box's {taken} {what} {copied}; {filled}."
+
     def text(self) -> str:
         """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
         rows, columns = self.rows, self.columns
@@ -258,12 +274,14 @@ class TensorBox(Figure):
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
-        cells += [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
+        filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
+        cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
         across, down = columns.bands(width), rows.bands(height)
         if self.outer_inside and across and down:
             clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
             cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
-            cells += [rectangle("taken", part, band) for band in down for part in across]
+            taken = [rectangle("taken", part, band) for band in down for part in across]
+            cells += [replace(cell, key="is-data", title="copied") for cell in taken]
         cells += [rectangle("box", columns.box, piece) for piece in pieces]
         cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]
         cells += [replace(whole, style="grid", row=r, rows=0) for r in rows.borders()]

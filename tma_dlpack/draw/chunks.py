@@ -23,6 +23,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
 CHUNKS = LINE_BYTES // CHUNK_BYTES
+ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # of 128 bytes, drawn per layout
 LEAST_BLOCK_BYTES = 1024
 
@@ -184,7 +185,8 @@ class Chunk:
 
     def cell(self, column: float, row: float, text: str) -> Cell:
         """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
-        links = (f"row{self.row}", f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}", *self.fields)
+        bank = f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
+        links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = (self.state in (s, "clipped") for s in ("data", "filled"))
         style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
         links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES

@@ -16,6 +16,7 @@ import gzip
 import html
 import json
 import re
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -24,7 +25,9 @@ from pathlib import Path
 
 from tma_dlpack.draw.grid import (
     LABEL_SIZE,
+    LINE,
     LINE_HEIGHT,
+    NOTE_COLUMNS,
     STYLES,
     WORDS,
     Cell,
@@ -32,6 +35,7 @@ from tma_dlpack.draw.grid import (
     bounds,
     fitted,
     text_width,
+    words,
 )
 from tma_dlpack.tables.coerce import type_name
 from tma_dlpack.tables.errors import refusal
@@ -48,14 +52,16 @@ STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
 #: The query that `live.js` looks for.
 DARK = "@media (prefers-color-scheme:dark)"
 TEXT_COLUMNS = 100
-SHRINK = 0.72  # panels shrink to this before they wrap
+ALIKE = 2.5  # times as high as another, a panel may stand beside it
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
 #: Tables and findings take the colours of the page around them; the two reds and greys here are
 #: legible on white and on black.
 CSS = (
     f".tma pre{{font:12px/1.4 {MONO};white-space:pre;overflow-x:auto}}"
-    ".tma .tma-title{margin-top:10px}"
+    ".tma .tma-title{margin-top:10px}.tma .tma-prose{margin:2px 0 10px;max-width:62em}"
+    ".tma .tma-word{font-weight:bold;border-bottom:2px dotted #d29922;cursor:help}"
+    ".tma-word.lit,.tma-word.near{background:#d2992266}"
     ".tma,.tma code{overflow-wrap:anywhere}"
     ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
     ".tma-table td,.tma-table th{text-align:left;padding:2px 10px 2px 0;vertical-align:top}"
@@ -72,7 +78,8 @@ PLAY_CSS = (
     ".tma-code .tma-wrong{background:#d1242f40;font-weight:bold}"
     ".tma-code .tma-now{background:#d2992240;outline:1px solid #d29922}"
 )
-ENLARGED = 1.35  # times its size, what is played on a wide page
+ENLARGED = 1.35  # times its size, at most, where the page is wide
+_WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
 
@@ -85,6 +92,11 @@ class Figure(ABC):
     __slots__ = ()
 
     title: str  # one line that describes the figure
+
+    @property
+    def sentence(self) -> str:
+        """What to see, in a sentence or none; "[words](key)" light up with the cells of the key."""
+        return ""
 
     @abstractmethod
     def scenes(self) -> tuple[Scene, ...]:
@@ -106,7 +118,7 @@ class Figure(ABC):
         -------
         str
         """
-        return svg_file(self.title, self.scenes(), row_width)
+        return svg_file(self.title, self.scenes(), row_width, _WORD.sub(r"\1", self.sentence))
 
     def html(self) -> str:
         """Return an HTML fragment for a notebook: images, and the script that links them."""
@@ -114,7 +126,8 @@ class Figure(ABC):
 
     def panels(self) -> str:
         """Return the HTML without the style sheet, to join with others in a `fragment`."""
-        return f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>{panel_row(self)}'
+        title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
+        return f"{title}{panel_row(self)}{prose(self.sentence)}"
 
     def __str__(self) -> str:
         return self.text()
@@ -144,31 +157,61 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
         raise refusal(argument, found, f"be a {names}", fix)
 
 
+def prose(sentence: str) -> str:
+    """Return a sentence as HTML, with the words that light up with what they speak of.
+
+    >>> prose("[Two](is-data)")
+    '<p class="tma-prose"><span class="tma-word" tabindex="0" data-k="is-data">Two</span></p>'
+    """
+    word = r'<span class="tma-word" tabindex="0" data-k="\2">\1</span>'
+    said = _WORD.sub(word, html.escape(sentence))
+    return f'<p class="tma-prose">{said}</p>' if sentence else ""
+
+
 def panel_row(figure: Figure) -> str:
-    """Return panels side by side; they shrink first, and wrap where it is narrow."""
-    panels = "".join(map(_still, figure.scenes()))
-    return f'<div class="tma-panels" style="{_ROW}">{panels}</div>'
+    """Return rows of panels, which wrap where the page is narrow."""
+    rows = ("".join(map(_still, row)) for row in side_by_side(figure.scenes()))
+    return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
 
 
-def _still(scene: Scene, shrunk: float = SHRINK, enlarged: float = 1.0) -> str:
+def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
+    """Return rows of panels that are about as high: a small one beside a high one leaves a hole.
+
+    >>> heights = [Scene(9, height, "", ()) for height in (80, 300, 240)]
+    >>> [[panel.height for panel in row] for row in side_by_side(heights)]
+    [[80], [300, 240]]
+    """
+    rows: list[list[Scene]] = []
+    for scene in scenes:
+        heights = [scene.height, *(other.height for other in (rows or [[]])[-1])]
+        if rows and max(heights) <= ALIKE * min(heights):
+            rows[-1].append(scene)
+        else:
+            rows.append([scene])
+    return rows
+
+
+def _still(scene: Scene) -> str:
     """Return one panel as an `<img>` whose source is the SVG itself.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave it as it is. It shrinks to `shrunk` times its width before it wraps, and grows to
-    `enlarged` times its width where there is room.
+    host) leave it as it is. Panels of one row grow alike, to `ENLARGED` times their width; they
+    wrap before they shrink, so that letters keep their size.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     return (
         f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{scene.width:g}" '
-        f'style="flex:1 1 {shrunk * scene.width:.0f}px;min-width:0;max-width:min(100%,'
-        f'{enlarged * scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
+        f'style="flex:{scene.width:g} 1 {scene.width:g}px;min-width:0;max-width:min(100%,'
+        f'{ENLARGED * scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
     )
 
 
-def played(figure: Figure, kind: str, data: object, beside: str = "") -> str:
+def played(
+    figure: Figure, kind: str, data: object, beside: str = "", still: Scene | None = None
+) -> str:
     """Return a figure of one panel with the data of `play.js`: pictures and frames to choose from.
 
-    Without scripts it is the panel, and the HTML `beside` it. On a wide page it grows.
+    Without scripts it is the `still` (the figure's first panel), and the HTML `beside` it.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
@@ -176,7 +219,8 @@ def played(figure: Figure, kind: str, data: object, beside: str = "") -> str:
         f'<div class="tma-play" data-{kind}="{packed}"><style>{PLAY_CSS}</style>'
         f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
         '<div class="tma-controls" hidden></div>'
-        f'<div style="{_ROW}">{_still(figure.scenes()[0], 1, ENLARGED)}{beside}</div></div>'
+        f'<div style="{_ROW}">{_still(still or figure.scenes()[0])}{beside}</div>'
+        f"{prose(figure.sentence)}</div>"
     )
 
 
@@ -282,17 +326,23 @@ def svg_panel(scene: Scene) -> str:
     return _document(scene, [scene], _drawn(scene, _classed))
 
 
-def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) -> str:
-    """Return scenes as one SVG document: side by side up to `row_width` px."""
+def svg_file(
+    title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH, sentence: str = ""
+) -> str:
+    """Return scenes as one SVG document: side by side up to `row_width` px, a sentence above."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
-    for scene in scenes:
-        if placed and x + scene.width > row_width:
-            x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
-        placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, _coloured)}</g>')
-        x += scene.width + GAP
-        width, row_height = max(width, x - GAP), max(row_height, scene.height)
+    for line in textwrap.wrap(sentence, NOTE_COLUMNS):
+        placed.append(_cell(words(MARGIN, y - 6, line, "label", LINE), _coloured))
+        y, width = y + LINE, max(width, text_width(line) + MARGIN)
+    for row in side_by_side(scenes):
+        for n, scene in enumerate(row):
+            if row_height and (n == 0 or x + scene.width > row_width):
+                x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
+            placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, _coloured)}</g>')
+            x += scene.width + GAP
+            width, row_height = max(width, x - GAP), max(row_height, scene.height)
     width, height = width + MARGIN, y + row_height + MARGIN
     body = (
         f'<rect width="{width:g}" height="{height:g}"{_coloured("paper")}/>'
@@ -300,11 +350,16 @@ def svg_file(title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH) ->
         f"{_coloured('strong')}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
+    body = f"<title>{html.escape(title)}</title>{body}"
     return _document(Scene(width, height, about, ()), scenes, body)
 
 
 def _document(whole: Scene, scenes: Sequence[Scene], body: str) -> str:
-    """Return an SVG document with the styles that `scenes` use, in the order of the table."""
+    """Return an SVG document with the styles that `scenes` use, in the order of the table.
+
+    What it shows is its `aria-label` and its `desc`, for screen readers; a `title` would be shown
+    wherever the pointer rests on a panel.
+    """
     used = {"paper", "strong", "label", "hatch"}
     used |= {item.style for scene in scenes for item in scene.items}
     sheet = style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
@@ -312,7 +367,8 @@ def _document(whole: Scene, scenes: Sequence[Scene], body: str) -> str:
     width, height = f"{whole.width:g}", f"{whole.height:g}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" font-family="{html.escape(MONO)}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(whole.about)}" '
+        f'font-family="{html.escape(MONO)}" '
         f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{data}>'
         f"<desc>{html.escape(whole.about)}</desc><style>{sheet}</style>{body}</svg>"
     )
@@ -350,12 +406,11 @@ def _cell(c: Cell, look: Look) -> str:
 
 
 def _centred(c: Cell, look: Look) -> list[str]:
-    lines, size = fitted(c.text, c.columns - 3, c.rows - 2)
-    pitch, x = size * LINE_HEIGHT, c.column + c.columns / 2
-    baseline = c.row + (c.rows - pitch * len(lines)) / 2 + BASELINE * size
-    smaller = "" if size == LABEL_SIZE else f' font-size="{size:.3g}"'
+    lines = fitted(c.text, c.columns - 1, c.rows)
+    pitch, x = LABEL_SIZE * LINE_HEIGHT, c.column + c.columns / 2
+    baseline = c.row + (c.rows - pitch * len(lines)) / 2 + BASELINE * LABEL_SIZE
     return [
-        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" text-anchor="middle"{smaller}'
+        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" text-anchor="middle"'
         f"{look('label')}>{html.escape(line)}</text>"
         for n, line in enumerate(lines)
     ]

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-LABEL_SIZE = 10  # px, height of a label's font
-MIN_LABEL_SIZE = 7
+LABEL_SIZE = 10  # px, height of every label's font: what does not fit is cut or left out
 LINE_HEIGHT = 1.2
 GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common one has 0.602
 NOTE_COLUMNS = 88  # characters, before a note is wrapped
@@ -74,6 +73,7 @@ STYLES: dict[str, Style] = {
     "padding": Style(_PAPER, _GRID, 'stroke-dasharray="3 3"'),
     "window": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-dasharray="7 4"'),
     "shifted": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-linecap="square"'),
+    "focus": Style(stroke=_INK, attributes=_THICK),
     "frame": Style(stroke=_ALARM, attributes='stroke-width="1.5"'),
     "changed": Style(("#ffd33d", "#9e6a03"), ("#7a4100", "#ffd33d"), 'stroke-width="1.5"'),
     "conflict": Style(("#f5b5ae", "#7d2a25"), _ALARM, 'stroke-width="1.5"'),
@@ -93,8 +93,7 @@ class Cell:
     style : str
         A row of `STYLES`.
     text : str
-        In a rectangle: lines, drawn only as large as fits and cut with an ellipsis. In a style of
-        `WORDS`: one line of full size.
+        In a rectangle: the lines that fit, cut with an ellipsis. In a style of `WORDS`: one line.
     title : str
         Shown when the pointer rests on the cell.
     hatched : bool
@@ -286,15 +285,14 @@ def text_width(text: str, size: float = LABEL_SIZE) -> float:
     return len(text) * size * GLYPH_WIDTH
 
 
-def fitted(text: str, width: float, height: float) -> tuple[list[str], float]:
-    """Return lines as they fit a rectangle, and their font size in pixels.
+def fitted(text: str, width: float, height: float) -> list[str]:
+    r"""Return the lines of a text that fit a rectangle, in pixels; long ones are cut.
 
-    >>> fitted("columns 0..7", 30, 12)
-    (['column…'], 7)
+    >>> fitted("columns 0..7", 45, 13), fitted("a", 7, 13), fitted("too\nhigh", 45, 13)
+    (['column…'], ['a'], ['too'])
+    >>> fitted("12", 6, 13), fitted("columns", 45, 8)
+    ([], [])
     """
-    lines = text.split("\n")
-    by_width = width / (max(map(len, lines)) * GLYPH_WIDTH)
-    by_height = height / (len(lines) * LINE_HEIGHT)
-    size = max(MIN_LABEL_SIZE, min(LABEL_SIZE, by_width, by_height))
-    room = max(1, int(width / (size * GLYPH_WIDTH)))
-    return [s if len(s) <= room else s[: room - 1] + "…" for s in lines], size
+    room, lines = int(width / text_width("0")), int((height + 1) / (LABEL_SIZE * LINE_HEIGHT))
+    cut = (s if len(s) <= room else s[: room - 1] + "…" for s in text.split("\n")[:lines])
+    return [line for line in cut if 0 < len(line) <= room and line[1:] != "…"]

@@ -2,7 +2,7 @@
 const DARK = "@media (prefers-color-scheme:dark)";
 const LINK_STYLE =
   "svg{display:block;max-width:100%;height:auto}:focus{outline:none}" +
-  "svg:focus-visible{outline:2px solid #1f6feb}[data-k],[data-to]{cursor:pointer}" +
+  ".dim rect:not(.lit,.near,.t-paper){opacity:.35}svg:focus-visible{outline:2px solid #1f6feb}[data-k],[data-to]{cursor:pointer}" +
   ".lit{stroke:#d29922!important;stroke-width:3px!important;stroke-opacity:1!important}" +
   "@media print{svg{min-width:0!important}}.near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
 
@@ -57,12 +57,24 @@ const isDark = (node) => {
 const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
 
 class Linked {
-  // svgs(): the pictures that belong together; say(text): where what is lit is described.
-  constructor(svgs, say) {
-    Object.assign(this, { svgs, say, pinned: "" });
+  // svgs(): the pictures that belong together; say(text): where what is lit is described; told():
+  // words of sentences that speak of parts of the pictures.
+  constructor(svgs, say, told = () => []) {
+    Object.assign(this, { svgs, say, told, pinned: "" });
   }
   parts() {
-    return this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
+    const marks = this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
+    return [...marks, ...this.told()];
+  }
+  // What a word speaks of lights up while it is pointed at or has the focus; the rest recedes.
+  listen(word) {
+    const light = (on) => {
+      this.show(on ? word.dataset.k : this.pinned);
+      if (on) this.say("");  // the sentence says it
+      for (const svg of this.svgs()) svg.classList.toggle("dim", on);
+    };
+    for (const name of ["pointerenter", "focus"]) word.addEventListener(name, () => light(true));
+    for (const name of ["pointerleave", "blur"]) word.addEventListener(name, () => light(false));
   }
   about(key) {
     const titles = this.parts().filter((p) => p.dataset.k === key)

@@ -14,10 +14,13 @@ const linkedOf = (card) => {
   card.append(said);
   const svgs = () => [...card.querySelectorAll(".tma-live")].map((h) =>
     h.shadowRoot.querySelector("svg"));
-  return card.tmaLinked = new Linked(svgs, (text) => {
+  const told = [...card.querySelectorAll(".tma-word")];
+  card.tmaLinked = new Linked(svgs, (text) => {
     said.textContent = text;
     said.hidden = !text;
-  });
+  }, () => told);
+  for (const word of told) card.tmaLinked.listen(word);
+  return card.tmaLinked;
 };
 
 const paint = (host) => {
@@ -30,6 +33,7 @@ const draw = (host, drawn) => {
   const svg = host.shadowRoot.querySelector("svg");
   host.tmaSheet = svg.querySelector("style").textContent;
   paint(host);
+  keepLegible(svg);
   linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
 };
 

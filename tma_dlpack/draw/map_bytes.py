@@ -10,7 +10,7 @@ from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, 
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
 from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import ENGINE_BYTES
-from tma_dlpack.tables.coerce import aligned
+from tma_dlpack.tables.coerce import aligned, counted
 from tma_dlpack.tables.fields import DERIVED, DERIVED_FIELDS, FIELDS, Field
 from tma_dlpack.tables.fields import fields_of as fields_in
 from tma_dlpack.tables.limits import MAP_BYTES
@@ -25,6 +25,14 @@ FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 32, 200, 322, 104
 KEYS = string.ascii_letters  # of the fields, in the order of the table
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
+#: Fields that every copy reads -> what they are for, in words.
+READ = {
+    "global_address": "where the tensor begins",
+    "global_dim[0]": "how long its rows are",
+    "global_strides[0]": "how far apart",
+    "box_dim[0]": "what a tile takes of them",
+    "swizzle": "how it is swizzled",
+}
 HIDDEN = "host address"  # of a tensor in host memory: another one in each run
 
 
@@ -159,6 +167,16 @@ class MapBytes(Figure):
             lines.append(["··"] * 8 if is_hidden else data[8 * n : 8 * n + 8].hex(" ").split())
         return lines
 
+    @property
+    def sentence(self) -> str:
+        """What to see: the bits that differ, or what a copy needs of one map."""
+        if len(self.data) > 1:
+            bits = counted(len(self.changed), "bit")
+            return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
+        named = {v.field for v in self.values}
+        said = (f"[{words}]({field})" for field, words in READ.items() if field in named)
+        return f"A copy reads all of it: {', '.join(said)}."
+
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
         heads = ("value",) if len(self.data) == 1 else ("first", "second")
@@ -174,12 +192,13 @@ class MapBytes(Figure):
             changed = [bit for bit in self.changed if bit // LINE_BITS == n]
             for bit in changed:
                 title = f"bit {bit} differs"
-                cells.append(Cell(bit % LINE_BITS, row, "changed", "", title, rows=MARK_ROWS))
+                place = bit % LINE_BITS, row, "changed", "", title
+                cells.append(Cell(*place, rows=MARK_ROWS, to=("is-changed",)))
             row += MARK_ROWS * bool(changed)
             for line in self.hexadecimal(n):
-                cells += [
-                    Cell(8 * k, row, "label", byte, "", 8, HEX_ROWS) for k, byte in enumerate(line)
-                ]
+                for k, byte in enumerate(line):
+                    style = "muted" if byte == "00" else "strong"
+                    cells.append(Cell(8 * k, row, style, byte, "", 8, HEX_ROWS))
                 row += HEX_ROWS
             row += GAP_ROWS
         notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
@@ -348,6 +367,12 @@ class Comparison(Figure):
         """The tile in shared memory, of A and of B."""
         a, b = (memory.layouts[-1] for memory in self.memories)
         return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")
+
+    @property
+    def sentence(self) -> str:
+        """What to see: the fields that differ, which light up what they decide."""
+        changed = [f"[{v.field}]({v.field})" for v in self.changed]
+        return f"A and B differ in {', '.join(changed)}." if changed else ""
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to the table of changed fields and both tiles."""

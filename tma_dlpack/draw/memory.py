@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNKS, Block, Chunk, drawn_chunks, request_of, smem_contents
+from tma_dlpack.draw.chunks import (
+    CHUNKS,
+    LINE_BYTES,
+    ROWS_READ,
+    Block,
+    Chunk,
+    drawn_chunks,
+    request_of,
+    smem_contents,
+)
 from tma_dlpack.draw.figure import STILL, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.public import opaque
@@ -42,6 +53,7 @@ class Layout:
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
+        firsts, framed = self.first_chunks(), list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
             for line in block.lines:
@@ -52,6 +64,8 @@ class Layout:
                 cells.append(label(0, row, f"{line.address:#06x}"))
                 for k, chunk in enumerate(line.chunks):
                     cells += _chunk(chunk, k, row)
+                    if chunk in firsts:
+                        framed.append(Cell(k, row, "focus", to=("is-first",)))
                 row += 1
             if block.is_cut:
                 cells.append(Cell(0, row + 0.1, "zigzag", columns=CHUNKS, rows=0, anchor="start"))
@@ -62,7 +76,18 @@ class Layout:
         shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
         about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
         legend = [entry for state, entry in LEGEND.items() if state in shown]
-        return lay_out(about, [Grid(tuple(cells), UNIT)], self.name, (), notes, legend)
+        grid = Grid((*cells, *framed), UNIT)
+        return lay_out(about, [grid], self.name, (), notes, legend)
+
+    def first_chunks(self) -> tuple[Chunk, ...]:
+        """Return the first chunk of each of the first 8 rows, which ldmatrix reads at once."""
+        chunks = (c for block in self.blocks for line in block.lines for c in line.chunks)
+        firsts = [c for c in chunks if 0 <= c.row < ROWS_READ and c.number == 0]
+        return tuple(firsts) if len(firsts) == ROWS_READ else ()
+
+    def in_banks(self) -> Counter[int]:
+        """Return how many of those chunks are in each group of 4 banks, by its first byte."""
+        return Counter(chunk.address % LINE_BYTES for chunk in self.first_chunks())
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
@@ -95,6 +120,20 @@ class SharedMemory(Figure):
         notes = (*self.notes, "before the swizzle: see draw.shared")
         short = replace(self, layouts=self.layouts[-1:], notes=notes)
         return short if len(self.layouts) > 1 else self
+
+    @property
+    def sentence(self) -> str:
+        """What to see: over how many banks the framed chunks are spread."""
+        before, after = (layout.in_banks() for layout in (self.layouts[0], self.layouts[-1]))
+        if not before or not after:
+            return ""
+        groups = f"{counted(len(after), 'group')} of 4 banks"
+        groups += f" (before the swizzle: {len(before)})" * (len(self.layouts) > 1)
+        waves = counted(max(after.values()), "wavefront")
+        return (
+            f"[The first 16 bytes of 8 rows](is-first), framed, are in {groups}: reading them at "
+            f"once, as ldmatrix does, takes {waves}."
+        )
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per layout."""
@@ -224,7 +263,9 @@ class CopyMotion(Figure):
             cell = chunk.cell(MEMORY + column, line, f"{chunk.row}.{chunk.number}")
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
-            cells.append(Cell(*source, "filled" if is_filled else "cell", hatched=is_filled))
+            style = "filled" if is_filled else "cell"
+            origin = Cell(*source, style, hatched=is_filled, key=chunk.key, to=("is-source",))
+            cells.append(origin)
             cells.append(Cell(cell.column, line, "padding"))
             flying.append(cell)
             keyframes.append(_flight(n, None if is_filled else source, cell, total))
@@ -240,6 +281,15 @@ class CopyMotion(Figure):
         css = "".join([*keyframes, STILL])
         return (lay_out(f"{self.title}, moving", [grid], notes=notes, css=css),)
 
+    @property
+    def sentence(self) -> str:
+        """What to see: the way of each chunk, and what the barrier counts."""
+        return (
+            "One instruction moves the box: [16 bytes at a time](is-source) come from the tensor, "
+            "[the engine](is-engine) finds the place of each in shared memory, and the barrier "
+            f"counts {self.tx_bytes} bytes down to 0."
+        )
+
     def _places(self) -> list[Cell]:
         """Name the three places, and draw the engine."""
         return [
@@ -250,7 +300,10 @@ class CopyMotion(Figure):
             words(MEMORY, -1, f"from {self.start:#06x}, 128 bytes a row"),
             words(ENGINE, 3.2, "mbarrier", "strong"),
             words(ENGINE, 4.1, "bytes to come:"),
-            Cell(ENGINE, 0.5, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
+            Cell(
+                *(ENGINE, 0.5, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
+                key="is-engine",
+            ),
         ]
 
     def _sources(self) -> list[tuple[int, int]]:

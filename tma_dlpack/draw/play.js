@@ -1,4 +1,4 @@
-// Plays the figures of barrier_figure.py and bits.py: switches between pictures and selects frames,
+// Plays the figures of barrier_figure.py, bits.py and banks.py: switches between pictures and selects frames,
 // all of which Python has computed. Without scripts the chosen picture stays as a whole.
 const PLAY_MS = 700;
 
@@ -47,7 +47,6 @@ class Played {
     this.now = n;
     this.root.querySelector(".tma-title b").textContent = this.choice.title;
     draw(this.root.querySelector(".tma-live"), this.choice.svg);
-    keepLegible(this.svg);
   }
 }
 
@@ -175,7 +174,25 @@ class Bits extends Played {
   }
 }
 
-for (const [name, kind] of [["barrier", Barrier], ["bits", Bits]])
+// One picture per choice, from the first to the last of them: the slider and the switches agree.
+class Steps extends Played {
+  constructor(root, data) {
+    super(root, data);
+    set(this.slider, { max: this.choices.length - 1, "aria-label": "swizzle" });
+    this.choose(this.now);
+  }
+  choose(n) {
+    super.choose(n);
+    this.slider.value = n;
+    this.slider.setAttribute("aria-valuetext", this.choice.name);
+    this.controls.querySelectorAll("input[type=radio]")[n].checked = true;
+  }
+  seek() {
+    this.choose(Number(this.slider.value));
+  }
+}
+
+for (const [name, kind] of [["barrier", Barrier], ["bits", Bits], ["steps", Steps]])
   for (const root of document.querySelectorAll(`.tma-play[data-${name}]`)) {
     const packed = root.dataset[name];
     delete root.dataset[name];
