@@ -27,7 +27,11 @@ from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 from tma_dlpack.tables.targets import Target
 
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0, "swizzle": NO_SWIZZLE}
-CHECKS = {"tiled": tma.check_tma_descriptor, "im2col": tma.check_im2col_descriptor}
+CHECKS = {
+    "tiled": tma.check_tma_descriptor,
+    "im2col": tma.check_im2col_descriptor,
+    "im2col_wide": tma.check_im2col_wide_descriptor,
+}
 MAKES = {
     "tiled": tma.make_tma_descriptor,
     "im2col": tma.make_im2col_descriptor,
@@ -58,6 +62,8 @@ def plain(value: Any) -> Any:
         return {"compute_capability": pair, "max_smem_bytes": value.max_smem_bytes}
     if isinstance(value, (tuple, list, set, frozenset)):
         return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {name: plain(v) for name, v in value.items()}
     return int(value) if isinstance(value, np.integer) else value
 
 

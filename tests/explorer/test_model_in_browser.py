@@ -10,6 +10,7 @@ import harness
 import numpy as np
 import pytest
 from model_states import (
+    CHECKS,
     DTYPES,
     MEMORY,
     bytes_of,
@@ -17,6 +18,7 @@ from model_states import (
     is_accepted,
     judged,
     place,
+    plain,
     request_of,
     smem_of,
     violations_of,
@@ -36,6 +38,13 @@ from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tensor_map.cpp import _driver_cpp
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
+
+#: Arguments that say which bytes a kernel waits for.
+TILE = {
+    *("box_sizes", "channels_per_pixel", "pixels_per_column"),
+    *("pixel_box_lower_corner", "pixel_box_upper_corner"),
+    *("lower_corner_width", "upper_corner_width"),
+}
 
 #: Answers for a state, in JSON: what the tests below compare.
 ANSWER = """
@@ -86,6 +95,18 @@ def answers(page, states):
     return json.loads(page.evaluate(asked, json.dumps(states)))  # quicker than as objects
 
 
+def assert_tile_is_kept(seed, state, fixed):
+    """Hold the page to Python's answer: where options keep the tile, the same options keep it."""
+    changes = CHECKS[state.kind](state.tensor, **state.given).changes()
+    if changes is None or changes.keys() & TILE:
+        return
+    before = {name: state.page.get(name) for name in TILE}
+    assert {name: fixed.get(name) for name in TILE} == before, (seed, changes, fixed)
+    given = {**state.given, **changes}
+    assert {*(given.get("allow") or ())} <= {*fixed.get("allow", ())}, (seed, changes, fixed)
+    assert given.get("split_inner", False) is fixed.get("split_inner", False), (seed, fixed)
+
+
 def compare_judged(page, seeds):
     """Hold verdicts, violations, bytes, sizes and repairs equal; return how many are accepted."""
     states = [judged(seed) for seed in seeds]
@@ -104,6 +125,8 @@ def compare_judged(page, seeds):
         if found["fixed"] is not None:
             assert is_accepted(state, found["fixed"]), (seed, found["fixed"])
             fixed += not found["ok"]
+            if expected:
+                assert_tile_is_kept(seed, state, found["fixed"])
         if found["ok"]:
             assert found["bytes"] == bytes_of(state.request), seed
             a = state.request.encode_arguments()
@@ -406,6 +429,25 @@ def test_a_refusal_names_the_values_that_the_rule_read_and_the_nearest_legal_one
     assert narrow["found"] == "box_sizes[1] is 63, a row of the box is 126 bytes"
     assert narrow["change"] == {"box_sizes": [300, 64]}
     assert checked["fixed"]["box_sizes"] == [64, 64]
+
+
+@pytest.mark.parametrize(
+    ("shape", "box", "change", "fix"),
+    [
+        ((64, 128), (8, 128), {"split_inner": True}, "split_inner = True"),  # paged keys
+        ((50, 64), (64, 64), {"allow": ["BOX_IN_SHAPE"]}, "allow = ('BOX_IN_SHAPE',)"),  # M = 50
+    ],
+)
+def test_a_tile_that_options_can_keep_is_not_made_smaller(page, shape, box, change, fix):
+    rows = {"shape": shape, "dtype": "float16", "box_sizes": box, "address": 4096}
+    rows = {name: plain(value) for name, value in rows.items()} | {"swizzle": "bytes128"}
+    checked = page.evaluate("(r) => tmaModel.check(r)", rows)
+    (violation,) = checked["violations"]
+    assert violation["change"] == change
+    assert violation["fix"].startswith(f"use {fix}, or box_sizes[")
+    assert checked["fixed"] == rows | change
+    changes = tma.check_tma_descriptor(np.zeros(shape, np.float16), box, swizzle="bytes128")
+    assert plain(changes.changes()) == change
 
 
 def test_no_repair_gives_the_values_another_meaning(page):

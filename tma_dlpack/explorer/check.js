@@ -1,5 +1,5 @@
-// The judge with words: what a request breaks, and what to change, found by trying.
-// As checks/repairs.py does in Python, but here no way is written down.
+// The judge with words: what a request breaks, and what to change, found by trying, as
+// checks/repairs.py does. Here no rule has ways of its own: `keepingTile` and `repairsOf` try all.
 "use strict";
 
 const tmaCheck = (() => {
@@ -206,16 +206,37 @@ const tmaCheck = (() => {
     const breaksNothing = (after) => heals(after) && [...after].every((k) => before.has(k));
     const settles = (after) => breaksNothing(after) && ![...after].some(isSame);
     const isAllowed = (name) => mayChangeTensor || !TENSOR.includes(name);
+    const keeping = keepingTile(request, a, rule);
     for (const isEnough of [settles, breaksNothing, heals]) {
       const isAccepted = (candidate) => isEnough(keysOf(candidate));
+      const kept = isEnough === heals ? []
+        : keeping.filter((change) => isAccepted({ ...request, ...change }));
       const found = [...own, ...(isEnough === heals ? [] : others)]
-        .filter(isAllowed)
+        .filter((name) => isAllowed(name) && !kept.some((change) => name in change))
         .map((name) => changeOf(request, a, name, indexOf(rule, entry, a, name), isAccepted))
         .filter(Boolean);
-      if (found.length) return found;
+      if (kept.length + found.length) return [...kept, ...found];
     }
     const isWhole = own.includes("box_sizes") && entry < 0; // and no entry alone is enough
     return [isWhole && shrunk(request)].filter(Boolean);
+  }
+
+  /** Changes of options under which box and meaning stay as they are, the best first: a wider
+   *  swizzle, a split row, and for a rule that only libcu++ has, allow=. A kernel waits for the
+   *  bytes of its box; and no block can hold a tile beyond its shared memory. */
+  function keepingTile(request, a, rule) {
+    const changes = [], { fields } = rule;
+    const spans = (name) => R.describeRead(read(put(request, "swizzle", name))).span_bits;
+    if (fields.includes("span_bits") && !a.interleave)
+      for (const swizzle of ["bytes64", "bytes128"])
+        if (spans(swizzle) > R.describeRead(a).span_bits) changes.push({ swizzle });
+    const isOfBox = [rule.on].flat().includes("box_sizes") && fields.some((f) => /box/.test(f));
+    if (isOfBox && a.kind === "tiled" && a.swizzle && !a.is_split)
+      changes.push({ split_inner: true });
+    const allow = valueOf(request, "allow");
+    const isOurs = T.ALLOWABLE.includes(rule.id) && !fields.includes("max_smem_bytes");
+    if (isOurs) changes.push({ allow: [...allow, rule.id].sort() });
+    return changes;
   }
 
   /** The nearest accepted value of one argument, as {name: value}; null if there is none. */
