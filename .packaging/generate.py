@@ -323,18 +323,29 @@ def c_judge() -> list[str]:
         "#define TMA_DLPACK_LIKELY(condition) (condition)",
         "#endif",
         "",
-        "/* The mask of the rows among `asked` whose predicates do not hold. */",
-        "static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {",
+        "/* The mask of the rows among `asked` whose predicates do not hold. `entries` is NULL, or",
+        " * has a 0 for each row; rows with a loop get the mask of the entries that fail. */",
+        "static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,",
+        "                                                uint64_t asked, uint8_t *entries) {",
         "  uint64_t failed = 0;",
         *lines,
         "  return failed & asked;",
+        "}",
+        "",
+        "static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {",
+        "  return tma_dlpack_judge_entries(c, asked, NULL);",
         "}",
     ]
 
 
 def _c_predicate(rule: Rule) -> list[str]:
-    bit = f"UINT64_C(1) << TMA_DLPACK_RULE_{rule.id}"
-    return [f"if (!TMA_DLPACK_LIKELY({in_c(rule.holds)})) failed |= {bit};"]
+    row = f"TMA_DLPACK_RULE_{rule.id}"
+    fails, mark = f"if (!TMA_DLPACK_LIKELY({in_c(rule.holds)}))", f"failed |= UINT64_C(1) << {row};"
+    if not rule.each:
+        return [f"{fails} {mark}"]
+    variable = LOOPS[rule.each][0]
+    entry = f"entries[{row}] = (uint8_t)(entries[{row}] | 1 << {variable});"
+    return [f"{fails} {{", f"  {mark}", f"  if (entries) {entry}", "}"]
 
 
 def abi() -> int:
@@ -480,6 +491,11 @@ def c_fields() -> list[str]:
     return lines
 
 
+def fields_of(is_array: bool) -> str:
+    """Return the fields of the struct as arguments of a macro."""
+    return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
+
+
 def c_tables() -> str:
     """Return include/tma_dlpack_tables.h."""
     struct = [
@@ -514,6 +530,10 @@ def c_tables() -> str:
             "typedef struct {",
             *struct,
             "} TmaDlpackDescribed;",
+            "",
+            "/* Its fields: of one number, and of an array. */",
+            "#define TMA_DLPACK_NUMBERS(FIELD) " + fields_of(is_array=False),
+            "#define TMA_DLPACK_ARRAYS(FIELD) " + fields_of(is_array=True),
             "",
             "/* The rows: bits of the judge's mask, in libcu++'s order. */",
             "enum {",

@@ -23,6 +23,7 @@ PROSE = (
     "tma.make_conv_descriptor(",
     "use a convolution with a smaller",
     "use a Hopper or newer GPU",
+    "use a Blackwell or newer GPU",
 )
 #: Steps that say no more than how the kernel then goes on, or why.
 REMARKS = (

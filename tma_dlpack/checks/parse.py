@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.reader import Reader
-from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules, with_box
+from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import (
@@ -114,6 +114,7 @@ def read_call(
         allowed=allowed,
         asked_type=asked_type,
         type_is_known=data_type is not None,
+        driver_rules=rules == "driver",
         unreadable=(*refused, *read.unreadable),
         proposals=read.proposals,
     )
@@ -182,7 +183,7 @@ def request_of_options(
         ),
         address,
         rank,
-        set_of_rules(kind, "driver" if o.driver_rules else RULE_SETS[kind][0], target),
+        set_of_rules(kind, RULE_SETS[kind][o.driver_rules], target),
         target,
         view=view,
         innermost_stride=view.strides[-1] if rank else 1,
@@ -192,6 +193,7 @@ def request_of_options(
         allowed=_allowed(o.allowed),
         asked_type=asked_type,
         type_is_known=data_type is not None,
+        driver_rules=bool(o.driver_rules),
     )
 
 
@@ -393,7 +395,7 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
         elif name == "allow":
             fields["allowed"] = frozenset(value)
         elif name == "rules":
-            fields["rules"] = set_of_rules(r.kind, value, r.target)
+            fields["driver_rules"] = value == "driver"
         elif name == "target":
             fields["target"] = Target.of(value)
         elif name == "data_type":
@@ -417,7 +419,18 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
             global_dim=dims,  # type: ignore[arg-type]
             global_strides=strides_bytes,  # type: ignore[arg-type]
         )
-    new = r.with_fields(arguments=a, **fields)
-    if view is None and change.keys() == {"box_sizes"}:
-        new.__dict__["facts"] = with_box(r.facts, a)
-    return new
+    if "rules" in change or "target" in change:  # of which depends what `rules` means
+        rules = RULE_SETS[r.kind][fields.get("driver_rules", r.driver_rules)]
+        fields["rules"] = set_of_rules(r.kind, rules, fields.get("target", r.target))
+    call = None if r.call is None else r.call.changed(dict(change), fields_of(view))
+    return r.with_fields(arguments=a, call=call, **fields)
+
+
+def fields_of(view: TensorView | None) -> tuple[Any, ...] | None:
+    """Return what C reads of another tensor: address, dtype, shape and strides.
+
+    None for the tensor of the call, also where other arguments describe its memory.
+    """
+    if view is None or view.own is not None:
+        return None
+    return view.address, *view.dtype, view.shape, view.strides

@@ -8,17 +8,17 @@ answer that changes arguments alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.parse import changed
+from tma_dlpack.checks.parse import changed, fields_of
 from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.unread import reads
-from tma_dlpack.checks.ways import Tries
+from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.errors import Rule, Violation
 
@@ -36,38 +36,48 @@ class Fault(NamedTuple):
     """A rule that does not hold of a request."""
 
     rule: Rule
-    request: Request
     entry: tuple[int, ...]  # one of a rule with `each`, none of the others
+    argument: str  # that it is about, as rows name it
 
     @property
     def key(self) -> Key:
         """Rule and entry."""
         return self.rule.id, self.entry
 
-    @property
-    def argument(self) -> str:
-        """The argument that the rule is about, as rows name it."""
-        return self.rule.on if isinstance(self.rule.on, str) else self.rule.on(self.request)
-
-    def alternatives(self) -> Iterator[Tries]:
-        """Yield what the row proposes, the best first."""
-        if self.rule.ways is not None:
-            yield from self.rule.ways(self.request, *self.entry)
+    def alternatives(self, request: Request) -> Iterable[Tries]:
+        """Return what the row proposes, the best first."""
+        return () if self.rule.ways is None else self.rule.ways(request, *self.entry)
 
 
 def faults_of(request: Request) -> list[Fault]:
     """Return the rules that do not hold, in libcu++'s order."""
+    if request.call is not None:
+        return _reported(request, request.call, request.call.failed)
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
     if request.unread:
         rows &= ~_unread_rows(request.unread)
-    failed = judge(request.facts, rows & ~mask_of(request.allowed))
-    return _reported(request, failed) if failed else []
+    facts = request.facts
+    return _reported(request, facts, judge(facts, rows & ~mask_of(request.allowed)))
 
 
-def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
-    """Order failures, without those of rules whose prerequisites failed or could not be read."""
+def faults_after(request: Request, way: Way) -> list[Fault]:
+    """Return the rules that do not hold of what a way leads to; judged in C where it can be."""
+    if request.call is not None:
+        call = request.call.changed(way.change, fields_of(way.view))
+        if call is not None:
+            return _reported(request, call, call.failed)
+    return faults_of(changed(request, way.change, way.view))
+
+
+def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> list[Fault]:
+    """Order failures, without those of rules whose prerequisites failed or could not be read.
+
+    `facts` is the struct that failed; what could not be read stands in `request`.
+    """
+    if not failed:
+        return []
     unreadable = {v.argument for v in request.unreadable}
     ids = {RULES[row].id for row, _ in failed}
     found: list[tuple[int, int, int, Fault]] = []
@@ -82,8 +92,8 @@ def _reported(request: Request, failed: list[tuple[int, int]]) -> list[Fault]:
         if request.unread and reads(rule, request.unread, entry):
             continue
         nth = -entry if rule.outermost_first else entry
-        fault = Fault(rule, request, () if entry < 0 else (entry,))
-        found.append((rule.step, nth, row, fault))
+        on = rule.on if isinstance(rule.on, str) else rule.on(facts)
+        found.append((rule.step, nth, row, Fault(rule, () if entry < 0 else (entry,), on)))
     return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
 
 
@@ -118,27 +128,32 @@ def ids_of(mask: int) -> frozenset[str]:
 
 
 class Answer(NamedTuple):
-    """What a way leads to."""
+    """What a way, or several, lead to."""
 
     text: str
     change: Change
-    is_other_tensor: bool
-    request: Request
     left: list[Fault]  # what it still breaks
-    is_guess: bool = False
+    start: Request
+    step: Way  # the last one, which leads from `start` to `request`
+    is_other_tensor: bool
+    is_guess: bool
     is_alone: bool = True  # of one step
 
+    @property
+    def request(self) -> Request:
+        """The request that it leads to."""
+        return changed(self.start, self.step.change, self.step.view)
 
-def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
-    """Return the ways to mend a fault after which nothing else is broken that was not before.
+
+def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
+    """Return the ways to mend a fault after which nothing else is broken than what is `known`.
 
     Those that leave more than the first does are not proposed. Where no way is enough alone, the
     first one goes on with what mends the rest.
     """
-    known = {f.key for f in faults}
     found, unfinished = [], None
-    for tries in fault.alternatives():
-        answer = _first(fault, tries, known)
+    for tries in fault.alternatives(request):
+        answer = _first(request, fault, tries, known)
         if answer is None:
             continue
         if _breaks_only(answer, known):
@@ -148,7 +163,7 @@ def answers(fault: Fault, faults: list[Fault]) -> list[Answer]:
     if found:
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if {f.rule.id for f in a.left} <= least]
-    return [] if unfinished is None else [_continued(unfinished, known - {fault.key})]
+    return [] if unfinished is None else [_continued(unfinished, set(known) - {fault.key})]
 
 
 def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
@@ -158,16 +173,14 @@ def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
     return all(f.key in known for f in answer.left)
 
 
-def _first(fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
+def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
     """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
     enough = some = None
     for way in tries:
-        request = changed(fault.request, way.change, way.view)
-        left = faults_of(request)
-        is_other = way.view is not None
-        answer = Answer(way.text, way.change, is_other, request, left, way.is_guess)
-        if any(f.rule.id == fault.rule.id and (way.view or f.key == fault.key) for f in left):
+        left, is_other = faults_after(request, way), way.view is not None
+        if any(f.rule is fault.rule and (is_other or f.entry == fault.entry) for f in left):
             continue
+        answer = Answer(way.text, way.change, left, request, way, is_other, way.is_guess)
         if not left:
             return answer
         if not _breaks_only(answer, known):
@@ -181,8 +194,7 @@ def _first(fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
 
 def _is_same(one: Fault, other: Fault) -> bool:
     """Whether two faults are about one entry of one argument."""
-    entries = [f.entry or (0,) for f in (one, other)]
-    return one.argument == other.argument and entries[0] == entries[1]
+    return one.argument == other.argument and (one.entry or (0,)) == (other.entry or (0,))
 
 
 def _continued(answer: Answer, known: Collection[Key]) -> Answer:
@@ -191,10 +203,18 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     for _ in range(MAX_STEPS):
         is_other |= answer.is_other_tensor
         if _breaks_only(answer, known):
-            text = ", and ".join(texts)
-            return Answer(text, change, is_other, answer.request, answer.left, is_alone=False)
+            return answer._replace(
+                text=", and ".join(texts),
+                change=change,
+                is_other_tensor=is_other,
+                is_guess=False,
+                is_alone=False,
+            )
         new = next(f for f in answer.left if f.key not in known)
-        tried = [a for tries in new.alternatives() if (a := _first(new, tries, known))]
+        request = answer.request
+        tried = [
+            a for tries in new.alternatives(request) if (a := _first(request, new, tries, known))
+        ]
         steps = sorted(
             (a for a in tried if not a.is_guess), key=lambda a: not _breaks_only(a, known)
         )
@@ -221,9 +241,9 @@ def changes_of(
 
     Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
     """
-    change = _search(request, given, request_of)
+    change = _search(request)
     if change is None and not _lifts_hardware(request):
-        by_driver = _search(request_of({**given, **DRIVERS_RULES}), given, request_of)
+        by_driver = _search(changed(request, DRIVERS_RULES))
         change = None if by_driver is None else DRIVERS_RULES | by_driver
     if change is None:
         return None
@@ -238,9 +258,7 @@ def _lifts_hardware(request: Request) -> bool:
     return any(f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request))
 
 
-def _search(
-    request: Request, given: Change, request_of: Callable[[Change], Request]
-) -> Change | None:
+def _search(request: Request) -> Change | None:
     def may_follow(answer: Answer | None) -> bool:
         return not (answer is None or answer.is_other_tensor or answer.is_guess)
 
@@ -249,17 +267,17 @@ def _search(
         faults = faults_of(request)
         if not faults:
             return change
-        found = (a for f in faults for a in answers(f, faults))
+        known = {f.key for f in faults}
+        found = (a for f in faults for a in answers(request, f, known))
         answer = next(filter(may_follow, found), None)
         if answer is None:  # no few steps are enough: take one
-            tried = (_first(f, tries, set()) for f in faults for tries in f.alternatives())
+            some = ((f, tries) for f in faults for tries in f.alternatives(request))
+            tried = (_first(request, f, tries, set()) for f, tries in some)
             answer = next(filter(may_follow, tried), None)
         if answer is None:
             return None
         change |= answer.change
         request = answer.request
-        if "target" in answer.change:  # of which depends what `rules` means
-            request = request_of({**given, **change})
     return None
 
 
@@ -283,23 +301,24 @@ def _needed(change: Change, given: Change, request_of: Callable[[Change], Reques
 def violations_of(request: Request) -> tuple[Violation, ...]:
     """Return what a request breaks, without what the fix of an earlier violation mends too."""
     faults, mended = faults_of(request), set[Key]()
+    known = {f.key for f in faults}
     lifted = _lifted(request, faults)
     found = []
     for fault in faults:
         if fault.key in mended:
             continue
-        ways = answers(fault, faults)
+        ways = answers(request, fault, known)
         if first := next((a for a in ways if not a.is_guess), None):
             left = {f.key for f in first.left}
             gone = [f for f in faults if f.key not in left]
             if first.is_alone:
                 mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
-        found.append(_violation(fault, ways, lifted))
+        found.append(_violation(request, fault, ways, lifted))
     return tuple(found)
 
 
-def _violation(fault: Fault, ways: list[Answer], lifted: str) -> Violation:
-    rule, request = fault.rule, fault.request
+def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) -> Violation:
+    rule = fault.rule
     found, limit, fix = rule.words(request, *fault.entry)
     texts = ["" if a.change.keys() == {"allow"} and lifted else _text(request, a) for a in ways]
     if lifted:  # in the place of the row's own allow=
@@ -332,7 +351,7 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
         by_driver = set_of_rules(request.kind, "driver", request.target)
         if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
             return ""
-    if faults_of(changed(request, change)):
+    if faults_after(request, Way("", change)):
         return ""
     name, value = next(iter(change.items()))
     return f"pass {name}={value!r}: the driver itself accepts this"

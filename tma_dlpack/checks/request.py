@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.rule import STRUCT
@@ -59,6 +59,27 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
+class JudgedCall(Protocol):
+    """A call that was read and judged in C, with the fields of `STRUCT` (make/_judged.h)."""
+
+    kind: int
+    mask: int  # of the rows that fail
+    is_exact: bool  # whether no number was too large for C
+
+    @property
+    def failed(self) -> list[tuple[int, int]]:
+        """What `judge.judge` returns."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Layout and address of the tensor, the target, and `parse.Options`."""
+
+    def changed(
+        self, arguments: Mapping[str, Any], view: tuple[Any, ...] | None, /
+    ) -> JudgedCall | None:
+        """Judge it with other arguments, or of another tensor; None where C can't read them."""
+
+
 # Not frozen: constructing it is three times faster, and every call in Python makes one.
 @dataclass
 class Request:
@@ -97,6 +118,8 @@ class Request:
     type_is_known : bool
         False if maps have no type for the tensor, or `data_type=` does not fit it; the type in
         `arguments` is then UINT8 and means nothing.
+    driver_rules : bool
+        Whether `rules` is ``"driver"`` as the call gives it.
     unreadable : tuple of Violation
         Arguments that could not be read.
     proposals : mapping
@@ -104,6 +127,8 @@ class Request:
     unread : frozenset of str
         Of a printed call, the arguments, and entries such as ``"box_dim[0]"``, that are not known;
         rules that read them are skipped.
+    call : JudgedCall or None
+        The same in C, where C has read it.
     """
 
     arguments: EncodeArguments
@@ -121,14 +146,16 @@ class Request:
     allowed: frozenset[str] = frozenset()
     asked_type: TensorMapDataType | None = None
     type_is_known: bool = True
+    driver_rules: bool = False
     unreadable: tuple[Violation, ...] = ()
     proposals: Mapping[str, Any] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    call: JudgedCall | None = None
 
     @lazy
     def facts(self) -> Any:
         """The struct that predicates read, and the words of rules."""
-        return describe(self)
+        return self.call if self.call is not None and self.call.is_exact else describe(self)
 
     @property
     def is_own_layout(self) -> bool:
@@ -338,15 +365,6 @@ def _ignores_inner_step(r: Request) -> bool:
     if r.rules == "measured":  # only on sm_90: a target that could not be read may differ
         return any(v.argument == "target" for v in r.unreadable)
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
-
-
-def with_box(facts: Any, a: EncodeArguments) -> Any:
-    """Return the struct of the same request with another box: in a fifth of the time."""
-    c: Any = Described()
-    c.__dict__.update(facts.__dict__)
-    _describe_box(c, a.box_dim, a.element_strides)
-    c.inner_box_bits = c.inner_box * c.element_bits
-    return c
 
 
 def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:

@@ -27,6 +27,12 @@ from tma_dlpack.tables.limits import (
 )
 
 
+def _gpu_ways(r: Request) -> Iterator[Tries]:
+    gpu, target = ("Blackwell", "sm_100") if r.kind == "im2col_wide" else ("Hopper", "sm_90")
+    text = f"use a {gpu} or newer GPU, or make the map for one: target={target!r}"
+    yield ways.targets(target, text)
+
+
 def _min_rank(r: Request) -> int:
     return 1 if r.kind == "tiled" else MIN_RANK_IM2COL
 
@@ -163,11 +169,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
         fix="use a Hopper or newer GPU, or make the map for one: target='sm_90'",
         libcudacxx="__check_device",
-        ways=lambda r: [
-            ways.targets(
-                "sm_90", "use a Hopper or newer GPU, or make the map for one: target='sm_90'"
-            )
-        ],
+        ways=_gpu_ways,
     ),
     Rule(
         id="WIDE_CAPABILITY",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from tma_dlpack.checks import ways, words
 from tma_dlpack.checks.box import be_in_shape
@@ -189,14 +190,14 @@ def _span_must(r: Request) -> str:
     )
 
 
-def _extent_breaks(r: Request) -> bool:
-    return bool(r.arguments.global_dim[0] % r.facts.span_values)
+def _extent_breaks(facts: Any) -> bool:
+    return bool(facts.global_dim[0] % facts.span_values)
 
 
 def _whole_span_ways(r: Request) -> Iterator[Tries]:
     """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
     span, swizzle = r.facts.span_values, r.arguments.swizzle
-    if _extent_breaks(r):
+    if _extent_breaks(r.facts):
         yield ways.widened(r, span)
         one = ways.with_box_entry(r, 0, min(r.arguments.inner_box, span))
         text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
@@ -291,7 +292,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
     _row(
         id="SPLIT_SPAN",
         step=82,
-        on=lambda r: "tensor.shape" if _extent_breaks(r) else "box_sizes",
+        on=lambda facts: "tensor.shape" if _extent_breaks(facts) else "box_sizes",
         why="a split tensor and its tile are whole spans of the swizzle",
         asks="be whole spans of the swizzle along the last dimension, tensor and tile",
         after=("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE, "DIM_RANGE", "BOX_RANK"),
@@ -299,7 +300,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         holds="not is_split or global_dim[0] % span_values == 0 and box_dim[0] % span_values == 0",
         found=lambda r: (
             f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}"
-            if _extent_breaks(r)
+            if _extent_breaks(r.facts)
             else f"the last entry of box_sizes is {counted(r.arguments.inner_box, 'element')}"
         ),
         must=_span_must,

@@ -101,6 +101,10 @@ typedef struct {
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackDescribed;
 
+/* Its fields: of one number, and of an array. */
+#define TMA_DLPACK_NUMBERS(FIELD) FIELD(kind) FIELD(rank) FIELD(dims) FIELD(spatial) FIELD(corners) FIELD(first_spatial) FIELD(address) FIELD(is_null) FIELD(data_type) FIELD(asked_type) FIELD(element_bits) FIELD(is_packed) FIELD(is_padded) FIELD(is_float) FIELD(packed_unit) FIELD(type_interleaves) FIELD(type_swizzles) FIELD(passes_nan) FIELD(interleave) FIELD(swizzle) FIELD(l2_promotion) FIELD(oob_fill) FIELD(mode) FIELD(alignment_bytes) FIELD(inner_stride) FIELD(row_bits) FIELD(box_count) FIELD(inner_box) FIELD(inner_box_bits) FIELD(box_bits) FIELD(floor_box_bits) FIELD(span_bits) FIELD(elem_stride_count) FIELD(ignores_inner_step) FIELD(lower_count) FIELD(upper_count) FIELD(corner_end) FIELD(channels) FIELD(pixels) FIELD(is_split) FIELD(has_swizzle) FIELD(span_values) FIELD(is_ragged) FIELD(ragged_dim) FIELD(ragged_stride_bits) FIELD(has_tma) FIELD(is_sm_9x) FIELD(has_wide) FIELD(has_model) FIELD(max_smem_bytes)
+#define TMA_DLPACK_ARRAYS(FIELD) FIELD(global_dim) FIELD(stride_bits) FIELD(inside_bits) FIELD(box_dim) FIELD(element_strides) FIELD(lower) FIELD(upper)
+
 /* The rows: bits of the judge's mask, in libcu++'s order. */
 enum {
   TMA_DLPACK_RULE_CAPABILITY,
@@ -355,8 +359,10 @@ static inline int64_t tma_dlpack_int32(int64_t n) {
 #define TMA_DLPACK_LIKELY(condition) (condition)
 #endif
 
-/* The mask of the rows among `asked` whose predicates do not hold. */
-static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {
+/* The mask of the rows among `asked` whose predicates do not hold. `entries` is NULL, or
+ * has a 0 for each row; rows with a loop get the mask of the entries that fail. */
+static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,
+                                                uint64_t asked, uint8_t *entries) {
   uint64_t failed = 0;
   if (!TMA_DLPACK_LIKELY(c->has_tma)) failed |= UINT64_C(1) << TMA_DLPACK_RULE_CAPABILITY;
   if (!TMA_DLPACK_LIKELY(((c->swizzle <= TMA_DLPACK_SWIZZLE_128B) || !c->is_sm_9x))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ATOM_SWIZZLE;
@@ -378,13 +384,28 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
   if (!TMA_DLPACK_LIKELY((0 <= c->address && c->address < TMA_DLPACK_ADDRESS_END))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ADDRESS_RANGE;
   if (!TMA_DLPACK_LIKELY(((c->oob_fill == 0) || c->is_float || !c->passes_nan))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_OOB_NAN_FLOAT8;
   for (int d = 0; d < c->dims; ++d) {
-    if (!TMA_DLPACK_LIKELY((1 <= c->global_dim[d] && c->global_dim[d] <= TMA_DLPACK_MAX_DIM))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_DIM_RANGE;
-    if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (1 <= c->element_strides[d] && c->element_strides[d] <= TMA_DLPACK_MAX_ELEM_STRIDE)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_RANGE;
+    if (!TMA_DLPACK_LIKELY((1 <= c->global_dim[d] && c->global_dim[d] <= TMA_DLPACK_MAX_DIM))) {
+      failed |= UINT64_C(1) << TMA_DLPACK_RULE_DIM_RANGE;
+      if (entries) entries[TMA_DLPACK_RULE_DIM_RANGE] = (uint8_t)(entries[TMA_DLPACK_RULE_DIM_RANGE] | 1 << d);
+    }
+    if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (1 <= c->element_strides[d] && c->element_strides[d] <= TMA_DLPACK_MAX_ELEM_STRIDE)))) {
+      failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_RANGE;
+      if (entries) entries[TMA_DLPACK_RULE_ELEM_STRIDES_RANGE] = (uint8_t)(entries[TMA_DLPACK_RULE_ELEM_STRIDES_RANGE] | 1 << d);
+    }
   }
   for (int d = 1; d < c->dims; ++d) {
-    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] == 0) || (c->stride_bits[d - 1] >= c->inside_bits[d])))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_UNIQUE;
-    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] & ((8 * c->alignment_bytes) - 1)) == 0))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_ALIGNED;
-    if (!TMA_DLPACK_LIKELY((0 <= c->stride_bits[d - 1] && c->stride_bits[d - 1] < (8 * TMA_DLPACK_STRIDE_BYTES_END)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_RANGE;
+    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] == 0) || (c->stride_bits[d - 1] >= c->inside_bits[d])))) {
+      failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_UNIQUE;
+      if (entries) entries[TMA_DLPACK_RULE_STRIDE_UNIQUE] = (uint8_t)(entries[TMA_DLPACK_RULE_STRIDE_UNIQUE] | 1 << d);
+    }
+    if (!TMA_DLPACK_LIKELY(((c->stride_bits[d - 1] & ((8 * c->alignment_bytes) - 1)) == 0))) {
+      failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_ALIGNED;
+      if (entries) entries[TMA_DLPACK_RULE_STRIDE_ALIGNED] = (uint8_t)(entries[TMA_DLPACK_RULE_STRIDE_ALIGNED] | 1 << d);
+    }
+    if (!TMA_DLPACK_LIKELY((0 <= c->stride_bits[d - 1] && c->stride_bits[d - 1] < (8 * TMA_DLPACK_STRIDE_BYTES_END)))) {
+      failed |= UINT64_C(1) << TMA_DLPACK_RULE_STRIDE_RANGE;
+      if (entries) entries[TMA_DLPACK_RULE_STRIDE_RANGE] = (uint8_t)(entries[TMA_DLPACK_RULE_STRIDE_RANGE] | 1 << d);
+    }
   }
   if (c->kind == TMA_DLPACK_TILED) {
     if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || (c->rank >= TMA_DLPACK_MIN_RANK_INTERLEAVED)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_RANK_INTERLEAVED;
@@ -403,9 +424,18 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
     if (!TMA_DLPACK_LIKELY(((c->interleave == 0) || !c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_INNER_16B_INTERLEAVED;
     if (!TMA_DLPACK_LIKELY((!c->has_model || (c->floor_box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_BYTES;
     for (int d = 0; d < c->dims; ++d) {
-      if (!TMA_DLPACK_LIKELY((1 <= c->box_dim[d] && c->box_dim[d] <= ((c->is_split && (d == 0)) ? (TMA_DLPACK_MAX_BOX * c->span_values) : TMA_DLPACK_MAX_BOX)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_RANGE;
-      if (!TMA_DLPACK_LIKELY((c->box_dim[d] <= c->global_dim[d]))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_IN_SHAPE;
-      if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (c->element_strides[d] <= c->global_dim[d])))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE;
+      if (!TMA_DLPACK_LIKELY((1 <= c->box_dim[d] && c->box_dim[d] <= ((c->is_split && (d == 0)) ? (TMA_DLPACK_MAX_BOX * c->span_values) : TMA_DLPACK_MAX_BOX)))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_RANGE;
+        if (entries) entries[TMA_DLPACK_RULE_BOX_RANGE] = (uint8_t)(entries[TMA_DLPACK_RULE_BOX_RANGE] | 1 << d);
+      }
+      if (!TMA_DLPACK_LIKELY((c->box_dim[d] <= c->global_dim[d]))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOX_IN_SHAPE;
+        if (entries) entries[TMA_DLPACK_RULE_BOX_IN_SHAPE] = (uint8_t)(entries[TMA_DLPACK_RULE_BOX_IN_SHAPE] | 1 << d);
+      }
+      if (!TMA_DLPACK_LIKELY((((d == 0) && c->ignores_inner_step) || (c->element_strides[d] <= c->global_dim[d])))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE;
+        if (entries) entries[TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE] = (uint8_t)(entries[TMA_DLPACK_RULE_ELEM_STRIDES_IN_SHAPE] | 1 << d);
+      }
     }
   }
   if (c->kind != TMA_DLPACK_TILED) {
@@ -414,9 +444,18 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
     if (!TMA_DLPACK_LIKELY((!c->has_model || ((c->inner_box_bits & ((8 * TMA_DLPACK_INNER_BYTES) - 1)) == 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_CHANNELS_16B;
     if (!TMA_DLPACK_LIKELY((!c->has_model || (c->box_bits <= (8 * TMA_DLPACK_MAX_BOX_BYTES))))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_COLUMN_BYTES;
     for (int s = 0; s < c->corners; ++s) {
-      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->lower[s] && c->lower[s] < c->corner_end))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_LOWER_CORNER;
-      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->upper[s] && c->upper[s] < c->corner_end))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_UPPER_CORNER;
-      if (!TMA_DLPACK_LIKELY((((c->has_model ? tma_dlpack_int32((tma_dlpack_int32(c->global_dim[s + c->first_spatial]) + c->upper[s])) : (c->global_dim[s + c->first_spatial] + c->upper[s])) - c->lower[s]) > 0))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOUNDING_BOX;
+      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->lower[s] && c->lower[s] < c->corner_end))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_LOWER_CORNER;
+        if (entries) entries[TMA_DLPACK_RULE_LOWER_CORNER] = (uint8_t)(entries[TMA_DLPACK_RULE_LOWER_CORNER] | 1 << s);
+      }
+      if (!TMA_DLPACK_LIKELY((-c->corner_end <= c->upper[s] && c->upper[s] < c->corner_end))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_UPPER_CORNER;
+        if (entries) entries[TMA_DLPACK_RULE_UPPER_CORNER] = (uint8_t)(entries[TMA_DLPACK_RULE_UPPER_CORNER] | 1 << s);
+      }
+      if (!TMA_DLPACK_LIKELY((((c->has_model ? tma_dlpack_int32((tma_dlpack_int32(c->global_dim[s + c->first_spatial]) + c->upper[s])) : (c->global_dim[s + c->first_spatial] + c->upper[s])) - c->lower[s]) > 0))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_BOUNDING_BOX;
+        if (entries) entries[TMA_DLPACK_RULE_BOUNDING_BOX] = (uint8_t)(entries[TMA_DLPACK_RULE_BOUNDING_BOX] | 1 << s);
+      }
     }
   }
   if (c->kind == TMA_DLPACK_IM2COL) {
@@ -427,10 +466,17 @@ static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t as
     if (!TMA_DLPACK_LIKELY(c->has_wide)) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_CAPABILITY;
     if (!TMA_DLPACK_LIKELY(((TMA_DLPACK_WIDE_SWIZZLES >> c->swizzle) & 1))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_SWIZZLE;
     for (int s = 1; s < c->spatial; ++s) {
-      if (!TMA_DLPACK_LIKELY((!c->has_model || (tma_dlpack_int32(c->global_dim[s + c->first_spatial]) > 0)))) failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_DIMS;
+      if (!TMA_DLPACK_LIKELY((!c->has_model || (tma_dlpack_int32(c->global_dim[s + c->first_spatial]) > 0)))) {
+        failed |= UINT64_C(1) << TMA_DLPACK_RULE_WIDE_DIMS;
+        if (entries) entries[TMA_DLPACK_RULE_WIDE_DIMS] = (uint8_t)(entries[TMA_DLPACK_RULE_WIDE_DIMS] | 1 << s);
+      }
     }
   }
   return failed & asked;
+}
+
+static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {
+  return tma_dlpack_judge_entries(c, asked, NULL);
 }
 
 #endif /* TMA_DLPACK_TABLES_H */

@@ -2,15 +2,16 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * A call for one tensor that breaks rules is refused here: the exception or Report gets the call and the
- * mask, and Python makes the words when they are read. Everything else that is not accepted, and arguments
- * or tensors of an unusual type, are left to the Python function behind each verb. Exceptions of a producer are cleared, because that
- * function asks the producer again and reports them; only MemoryError, KeyboardInterrupt and the like are
- * passed on. Whatever is accepted here, Python accepts too, with the same bytes.
+ * A call for one tensor that breaks rules is refused here: the exception or Report gets the judged call, of
+ * which Python makes the words when they are read. Everything else that is not accepted, and arguments
+ * or tensors of an unusual type, are left to the Python function behind each verb. Exceptions of a producer
+ * are cleared, because that function asks the producer again and reports them; only MemoryError,
+ * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
  * _quick.h binds the arguments, _options.h reads the options, _tensors.h the tensor, _bare.h what comes
- * without one; _calls.h takes one call to its map, _batch.h many. include/tma_dlpack_make.h describes,
- * judges and encodes; include/tma_dlpack_driver.h calls the driver. The GIL protects all state.
+ * without one; _calls.h takes one call to its map, _batch.h many; _judged.h shows a refused one to Python.
+ * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
+ * GIL protects all state.
  */
 
 #include "_batch.h"
@@ -249,6 +250,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
   Py_VISIT(state->quick_type);
   Py_VISIT(state->batch_type);
+  Py_VISIT(state->judged_type);
   Py_VISIT(state->map_type);
   Py_VISIT(state->numpy_integer);
   Py_VISIT(state->numpy_array);
@@ -281,6 +283,7 @@ static int module_clear(PyObject *module) {
   close_spare(state); /* while its class is there */
   Py_CLEAR(state->quick_type);
   Py_CLEAR(state->batch_type);
+  Py_CLEAR(state->judged_type);
   Py_CLEAR(state->map_type);
   Py_CLEAR(state->numpy_integer);
   Py_CLEAR(state->numpy_array);
@@ -294,6 +297,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->refusal);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
+  for (int kind = 0; kind < 3; ++kind) Py_CLEAR(state->parameters[kind]);
   Py_CLEAR(state->libcudacxx);
   Py_CLEAR(state->documented);
   Py_CLEAR(state->driver);
@@ -337,7 +341,8 @@ static int module_exec(PyObject *module) {
   State *state = state_of(module);
   if (!intern_words(state)) return -1;
   state->batch_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &batch_spec, NULL);
-  if (state->batch_type == NULL) return -1;
+  state->judged_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &judged_spec, NULL);
+  if (state->batch_type == NULL || state->judged_type == NULL) return -1;
   PyObject *abi = PyLong_FromUnsignedLong(TMA_DLPACK_TABLES_ABI);
   int added = abi == NULL ? -1 : PyModule_AddObjectRef(module, "TABLES_ABI", abi);
   Py_XDECREF(abi);

@@ -209,17 +209,4 @@ static MapStorage *checked_call(State *state, PyObject *tensor, const Options *o
   return map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);
 }
 
-/* A refused call: (the rows that refuse it, layout, address, target, options), the target as it was given,
- * or the GPU's ordinal or ON_HOST. */
-static PyObject *refused_call(const Judged *call, const Options *options) {
-  const TmaDlpackTensor *tensor = &call->view.tensor;
-  PyObject *target = options->target_object;
-  if (target == NULL) target = PyLong_FromLong(call->ordinal);
-  else Py_INCREF(target);
-  return Py_BuildValue("(KNKNN)", (unsigned long long)call->failed,
-                       layout_of(tensor, (int)call->view.flags),
-                       (unsigned long long)(uintptr_t)tensor->data + tensor->byte_offset, target,
-                       options_tuple(&options->o));
-}
-
 #endif /* TMA_DLPACK_CALLS_H */

@@ -93,6 +93,8 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
+/* Each sets its option anew: a repair changes the options of a call. */
+
 /* The options of a call. */
 typedef struct {
   TmaDlpackOptions o;
@@ -134,6 +136,7 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
 
 /* Row-major element strides, or None. The innermost may be ignored, but must fit a byte to be kept. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
+  options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;
   if (!read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.elem_strides, &options->o.elem_stride_count))
     return 0;
@@ -146,8 +149,8 @@ static int read_interleave(State *state, PyObject *value, Options *options) {
 }
 
 static int read_swizzle(State *state, PyObject *value, Options *options) {
-  if (value == state->no_swizzle) return 1; /* not given */
-  options->o.has_swizzle = 1;
+  options->o.has_swizzle = value != state->no_swizzle;
+  if (!options->o.has_swizzle) return options->o.swizzle = 0, 1;
   return read_member(state, SWIZZLE, value, &options->o.swizzle);
 }
 
@@ -164,12 +167,14 @@ static int read_mode(State *state, PyObject *value, Options *options) {
 }
 
 static int read_data_type(State *state, PyObject *value, Options *options) {
+  options->o.asked_type = TMA_DLPACK_OWN_TYPE;
   return value == Py_None || read_member(state, DATA_TYPE, value, &options->o.asked_type);
 }
 
 /* The name of a set of rules: the default of the kind of map, or the driver's. */
 static int read_rules(State *state, PyObject *value, Options *options) {
   PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
+  options->o.driver_rules = 0;
   if (value == usual) return 1; /* as mostly: strings that stand in a program are one object */
   if (!PyUnicode_CheckExact(value)) return 0;
   if (PyUnicode_Compare(value, usual) == 0) return 1;
@@ -179,6 +184,7 @@ static int read_rules(State *state, PyObject *value, Options *options) {
 
 /* Ids of rows, in a plain container. */
 static int read_allow(State *state, PyObject *value, Options *options) {
+  options->o.allowed = 0;
   if (PyTuple_CheckExact(value) && PyTuple_Size(value) == 0) return 1;
   if (!PyTuple_CheckExact(value) && !PyList_CheckExact(value) && !PyFrozenSet_CheckExact(value) &&
       Py_TYPE(value) != &PySet_Type)
@@ -196,11 +202,13 @@ static int read_allow(State *state, PyObject *value, Options *options) {
 }
 
 static int read_shape(State *state, PyObject *value, Options *options) {
+  options->o.shape_count = TMA_DLPACK_NOT_GIVEN;
   return value == Py_None ||
          read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.shape, &options->o.shape_count);
 }
 
 static int read_strides(State *state, PyObject *value, Options *options) {
+  options->o.stride_count = TMA_DLPACK_NOT_GIVEN;
   return value == Py_None || read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.strides,
                                            &options->o.stride_count);
 }
@@ -253,6 +261,7 @@ static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target)
 
 /* The name of a preset, or a Target; None is the tensor's own GPU. */
 static int read_target(State *state, PyObject *value, Options *options) {
+  options->target_object = NULL;
   if (value == Py_None) return 1;
   if (PyUnicode_CheckExact(value)) value = PyDict_GetItemWithError(state->presets, value);
   if (value == NULL || Py_TYPE(value) != state->target_type) return 0;
@@ -292,6 +301,8 @@ static const TensorVerb im2col_wide_verb = {
     TMA_DLPACK_IM2COL_WIDE, 17,
     {read_lower_width, read_upper_width, read_channels, read_pixels, READ_LAYOUT, read_mode,
      READ_MANNER, read_target}};
+
+static const TensorVerb *const verbs_of_kinds[] = {&tiled_verb, &im2col_verb, &im2col_wide_verb};
 
 static void start_options(Options *options, int kind) {
   tma_dlpack_start_options(&options->o, kind);

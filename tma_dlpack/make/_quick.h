@@ -14,6 +14,7 @@
 #define TMA_DLPACK_QUICK_H
 
 #include "_bare.h"
+#include "_judged.h"
 
 #include <structmember.h>
 
@@ -212,12 +213,10 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
 /* The report on a refused call, or the exception where `named` is None. NULL with an exception. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
-  PyObject *result = NULL, *refused = refused_call(call, options);
-  PyObject *kind = PyLong_FromLong(quick->verb->of_tensor->kind);
-  if (refused != NULL && kind != NULL)
-    result = PyObject_CallFunctionObjArgs(quick->state->refusal, kind, tensor, refused, named, NULL);
-  Py_XDECREF(kind);
-  Py_XDECREF(refused);
+  PyObject *judged = new_judged(quick->module, options, &call->view);
+  if (judged == NULL) return NULL;
+  PyObject *result = PyObject_CallFunctionObjArgs(quick->state->refusal, tensor, judged, named, NULL);
+  Py_DECREF(judged);
   return result;
 }
 
@@ -446,6 +445,7 @@ static int keep_options_of_defaults(Quick *quick) {
   for (int i = 1; verb != NULL && read && i < quick->count; ++i)
     read = quick->defaults[i] == NULL ||
            verb->read[i - 1](quick->state, quick->defaults[i], &quick->options);
+  if (read && verb != NULL && !keep_places(quick->state, verb->kind, quick->names, quick->count)) return 0;
   if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the verb");
   return read;
 }

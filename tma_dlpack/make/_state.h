@@ -53,12 +53,14 @@ enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past thes
 typedef struct {
   PyTypeObject *quick_type; /* of _quick.h */
   PyTypeObject *batch_type; /* of _batch.h */
+  PyTypeObject *judged_type; /* of _judged.h */
   PyTypeObject *map_type;   /* TensorMap */
   SpareMap *spare;
   PyTypeObject *numpy_integer, *numpy_array, *target_type, *torch_size;
   PyObject *presets;    /* {name: Target} */
   PyObject *default_target;
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
+  PyObject *parameters[3]; /* by kind of map: {name: place} of the arguments of the function that makes it */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
   PyObject *report;     /* what makes the Report of an accepted call */
   PyObject *refusal;    /* what makes that of a refused call, or the exception */

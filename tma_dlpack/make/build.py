@@ -16,7 +16,7 @@ from tma_dlpack.checks.report import (
     find_violations,
     refusal_of,
 )
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import JudgedCall, Request
 from tma_dlpack.checks.words import Names, in_words_of, in_words_of_caller, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
 from tma_dlpack.tables import bits
@@ -95,40 +95,58 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 
 def refused(
-    kind_number: int, tensor: object, call: tuple[Any, ...], given: dict[str, Any] | None
+    tensor: object, call: JudgedCall, given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:
     """Return the report on a call that C refused, or its error where `given` is None.
 
     The words are made when they are read, from numbers: the tensor is not kept.
     """
-    kind, producer = KINDS[kind_number], name_of(type(tensor))
-    find = partial(_violations_in_c, kind, call, producer, names_in_caller(tensor))
+    read = CallInC(call, name_of(type(tensor)))
+    find = partial(_violations_in_c, read, names_in_caller(tensor))
     if given is not None:
-        request_of = partial(_request_in_c, kind, call, producer)
-        return Report._refused(given, request_of, find)
-    if call[0] & UNSUPPORTED_ROWS:  # which decides of what class the error is
+        return Report._refused(given, read, find)
+    if call.mask & UNSUPPORTED_ROWS:  # which decides of what class the error is
         return refusal_of(find())
     return TmaPreconditionError._deferred(find)
 
 
-def _violations_in_c(
-    kind: MapKind, call: tuple[Any, ...], producer: str, names: Names
-) -> tuple[Violation, ...]:
-    _, layout, address, target, options = call
-    view = TensorView(0, *judge(layout), producer)
-    request = request_of_options(kind, view, address, _target_in_c(target), Options(*options))
-    return in_words_of(find_violations(request), names)
+def _violations_in_c(read: CallInC, names: Names) -> tuple[Violation, ...]:
+    return in_words_of(find_violations(read.request_of(read.call)), names)
 
 
-def _request_in_c(
-    kind: MapKind, call: tuple[Any, ...], producer: str, given: Mapping[str, Any]
-) -> Request:
-    """Return the request of other arguments for a tensor that C has read."""
-    _, layout, address, target, _ = call
-    view = TensorView(0, *judge(layout), producer)
-    named = _target_in_c(target) if given["target"] is None else given["target"]
-    named, unreadable = _named_target(named)
-    return read_call(kind, view, address, given, named, False, unreadable)
+class CallInC:
+    """Parses the arguments after a tensor that C has read, in C where it can."""
+
+    __slots__ = ("call", "producer")
+
+    def __init__(self, call: JudgedCall, producer: str) -> None:
+        self.call = call
+        self.producer = producer
+
+    def __call__(self, given: Mapping[str, Any]) -> Request:
+        """Return the request of other arguments."""
+        call = self.call.changed(given, None)
+        if call is not None:
+            return self.request_of(call)
+        layout, address, target, _ = self.call.parts
+        view = TensorView(0, *judge(layout), self.producer)
+        named = _target_in_c(target) if given["target"] is None else given["target"]
+        named, unreadable = _named_target(named)
+        return read_call(KINDS[self.call.kind], view, address, given, named, False, unreadable)
+
+    def request_of(self, call: JudgedCall) -> Request:
+        """Return the request of a judged call on the tensor."""
+        layout, address, target, options = call.parts
+        view = TensorView(0, *judge(layout), self.producer)
+        kind, options = KINDS[call.kind], Options(*options)
+        request = request_of_options(kind, view, address, _target_in_c(target), options)
+        request.call = call
+        return request
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        layout, address, *_ = self.call.parts
+        view = TensorView(0, *judge(layout), self.producer)
+        return partial, (_request, KINDS[self.call.kind], view, address, ())
 
 
 def _target_in_c(target: Target | int) -> Target:

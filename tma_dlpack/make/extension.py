@@ -77,11 +77,9 @@ def _make_report() -> Callable[..., Report]:
     return Report._accepted
 
 
-def _refusal(
-    kind: int, tensor: object, call: tuple[Any, ...], given: dict[str, Any] | None
-) -> Report | Exception:
+def _refusal(tensor: object, call: Any, given: dict[str, Any] | None) -> Report | Exception:
     """Give the Report on a call that C refused, or the exception; both without their words."""
-    return _make_refusal()(kind, tensor, call, given)
+    return _make_refusal()(tensor, call, given)
 
 
 @functools.cache

@@ -245,7 +245,7 @@ class Rule:
     step : int
         Place in libcu++'s order. Rules of one step are one loop there: their violations are
         reported entry by entry.
-    on : str or callable (request) -> str
+    on : str or callable (struct) -> str
         The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
         `driver_encode_*` call the part after the dot becomes the driver's name.
     why : str

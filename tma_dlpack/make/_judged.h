@@ -1,0 +1,230 @@
+/* _judged.h: a refused call as an object, which Python makes words of when they are read.
+ *
+ * It has the tensor's layout, the options, the struct that predicates read, and what fails; `changed` judges
+ * the same call with other arguments, or of another tensor. It keeps no tensor.
+ */
+
+#ifndef TMA_DLPACK_JUDGED_H
+#define TMA_DLPACK_JUDGED_H
+
+#include "_calls.h"
+
+#include <structmember.h>
+
+/* Immutable once it was made. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *module;
+  Options options; /* with a reference to the target */
+  Judged call;
+  char is_exact; /* whether no number of the struct was cut */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* that fail, of a row with a loop */
+} JudgedCall;
+
+/* A call with these options and tensor, not judged yet; NULL with an exception if out of memory. */
+static JudgedCall *start_judged(PyObject *module, const Options *options, const View *view) {
+  State *state = (State *)PyModule_GetState(module);
+  JudgedCall *judged = (JudgedCall *)PyType_GenericAlloc(state->judged_type, 0);
+  if (judged == NULL) return NULL;
+  Py_INCREF(module);
+  Py_XINCREF(options->target_object);
+  judged->module = module;
+  judged->options = *options;
+  judged->call.view = *view;
+  judged->call.view.tensor.shape = judged->call.view.shape;
+  if (view->tensor.strides != NULL) judged->call.view.tensor.strides = judged->call.view.strides;
+  return judged;
+}
+
+static int is_exact(const TmaDlpackDescribed *described) {
+  const int64_t *numbers = &described->kind;
+  for (size_t i = 0; i < sizeof *described / sizeof *numbers; ++i)
+    if (numbers[i] >= TMA_DLPACK_HUGE || numbers[i] <= -TMA_DLPACK_HUGE) return 0;
+  return 1;
+}
+
+/* Judge it. 0 where the struct cannot show the call. */
+static int finish_judged(JudgedCall *judged) {
+  Judged *call = &judged->call;
+  const TmaDlpackOptions *o = &judged->options.o;
+  if (!find_target(&call->view.tensor, &judged->options, call) ||
+      tma_dlpack_describe(&call->view.tensor, o, &call->target, &call->described) != NULL)
+    return 0;
+  call->failed = tma_dlpack_judge_entries(&call->described, tma_dlpack_asked(o, &call->target), judged->entries);
+  judged->is_exact = (char)is_exact(&call->described);
+  return 1;
+}
+
+/* The object of a call that was judged; NULL with an exception if out of memory. */
+static PyObject *new_judged(PyObject *module, const Options *options, const View *view) {
+  JudgedCall *judged = start_judged(module, options, view);
+  if (judged != NULL) finish_judged(judged);
+  return (PyObject *)judged;
+}
+
+/* ---- the same call, but for some arguments --------------------------------------------------------- */
+
+/* Keep where the arguments of a function stand: {name: place}. 0 with an exception. */
+static int keep_places(State *state, int kind, PyObject *const *names, int count) {
+  PyObject *places = PyDict_New();
+  for (int i = 1; places != NULL && i < count; ++i) { /* without the tensor */
+    PyObject *place = PyLong_FromLong(i - 1);
+    if (place == NULL || PyDict_SetItem(places, names[i], place) < 0) Py_CLEAR(places);
+    Py_XDECREF(place);
+  }
+  Py_XDECREF(state->parameters[kind]);
+  state->parameters[kind] = places;
+  return places != NULL;
+}
+
+/* Read arguments by name. 0 to fall back to Python, possibly with an exception. */
+static int read_changes(State *state, PyObject *change, Options *options) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(change, &at, &name, &value)) {
+    PyObject *place = PyDict_GetItemWithError(state->parameters[options->o.kind], name);
+    if (place == NULL) return 0;
+    if (!verbs_of_kinds[options->o.kind]->read[PyLong_AsLong(place)](state, value, options)) return 0;
+  }
+  return 1;
+}
+
+/* Read (address, code, bits, lanes, shape, strides) of another tensor on the same device. */
+static int read_view(const State *state, PyObject *fields, View *view) {
+  unsigned long long address;
+  int code, bits, lanes, rank = 0, strides = 0;
+  PyObject *shape_given, *strides_given;
+  if (!PyArg_ParseTuple(fields, "KiiiOO", &address, &code, &bits, &lanes, &shape_given, &strides_given) ||
+      !read_integers(state, shape_given, TMA_DLPACK_MAX_RANK, view->shape, &rank) ||
+      !read_integers(state, strides_given, TMA_DLPACK_MAX_RANK, view->strides, &strides) || strides != rank)
+    return 0;
+  view->tensor.data = (void *)(uintptr_t)address;
+  view->tensor.byte_offset = 0;
+  view->tensor.dtype = (TmaDlpackDataType){(uint8_t)code, (uint8_t)bits, (uint16_t)lanes};
+  view->tensor.ndim = rank;
+  view->tensor.strides = view->strides;
+  return 1;
+}
+
+PyDoc_STRVAR(changed_doc, "changed(arguments, view, /)\n--\n\n"
+                          "Judge the call with other arguments, and of another tensor unless `view` is None:\n"
+                          "its address, dtype, shape and strides. Return None to fall back to Python.");
+
+static PyObject *judged_changed(PyObject *self, PyObject *args) {
+  const JudgedCall *old = (JudgedCall *)self;
+  State *state = (State *)PyModule_GetState(old->module);
+  PyObject *change, *fields;
+  View view = old->call.view;
+  Options options = old->options;
+  if (!PyArg_ParseTuple(args, "O!O:changed", &PyDict_Type, &change, &fields)) return NULL;
+  JudgedCall *judged = NULL;
+  if (is_ready(state) && read_changes(state, change, &options) &&
+      (fields == Py_None || read_view(state, fields, &view))) {
+    judged = start_judged(old->module, &options, &view);
+    if (judged == NULL || finish_judged(judged)) return (PyObject *)judged;
+    Py_DECREF(judged);
+  }
+  return swallowed() < 0 ? NULL : none();
+}
+
+/* ---- what Python reads ----------------------------------------------------------------------------- */
+
+/* (layout, address, target, options): the target as it was given, or the GPU's ordinal or ON_HOST. */
+static PyObject *judged_parts(PyObject *self, void *unused) {
+  (void)unused;
+  const JudgedCall *judged = (JudgedCall *)self;
+  const TmaDlpackTensor *tensor = &judged->call.view.tensor;
+  PyObject *target = judged->options.target_object;
+  if (target == NULL) target = PyLong_FromLong(judged->call.ordinal);
+  else Py_INCREF(target);
+  return Py_BuildValue("(NKNN)", layout_of(tensor, (int)judged->call.view.flags),
+                       (unsigned long long)(uintptr_t)tensor->data + tensor->byte_offset, target,
+                       options_tuple(&judged->options.o));
+}
+
+static int append_failed(PyObject *list, int row, int entry) {
+  PyObject *pair = Py_BuildValue("(ii)", row, entry);
+  int appended = pair == NULL ? -1 : PyList_Append(list, pair);
+  Py_XDECREF(pair);
+  return appended;
+}
+
+/* What checks.judge.judge returns: (row, entry) of each predicate that fails. */
+static PyObject *judged_failed(PyObject *self, void *unused) {
+  (void)unused;
+  const JudgedCall *judged = (JudgedCall *)self;
+  PyObject *list = PyList_New(0);
+  uint64_t failed = judged->call.failed;
+  for (int row = 0; list != NULL && failed >> row != 0; ++row) {
+    unsigned entries = judged->entries[row];
+    if ((failed >> row & 1) && entries == 0 && append_failed(list, row, -1) < 0) Py_CLEAR(list);
+    for (int entry = 0; list != NULL && (failed >> row & 1) && entries >> entry != 0; ++entry)
+      if ((entries >> entry & 1) && append_failed(list, row, entry) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+/* An array of the struct. */
+typedef struct {
+  size_t offset, count;
+} ArrayField;
+
+static PyObject *judged_array(PyObject *self, void *field) {
+  const ArrayField *array = field;
+  const char *described = (const char *)&((JudgedCall *)self)->call.described;
+  return tuple_of((const int64_t *)(const void *)(described + array->offset), (int64_t)array->count, 1);
+}
+
+static void judged_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  Py_XDECREF(((JudgedCall *)self)->options.target_object);
+  Py_XDECREF(((JudgedCall *)self)->module);
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+#define FIELD_OF(name) offsetof(TmaDlpackDescribed, name)
+#define NUMBER_MEMBER(name) \
+  {#name, T_LONGLONG, offsetof(JudgedCall, call.described) + FIELD_OF(name), READONLY, NULL},
+#define ARRAY_FIELD(name) \
+  static const ArrayField array_##name = {FIELD_OF(name), sizeof ((TmaDlpackDescribed *)0)->name / sizeof(int64_t)};
+#define ARRAY_GETTER(name) {#name, judged_array, NULL, NULL, (void *)&array_##name},
+
+TMA_DLPACK_ARRAYS(ARRAY_FIELD)
+
+static PyMemberDef judged_members[] = {
+    TMA_DLPACK_NUMBERS(NUMBER_MEMBER)
+    {"is_exact", T_BOOL, offsetof(JudgedCall, is_exact), READONLY, "Whether no number of the struct was cut."},
+    {"mask", T_ULONGLONG, offsetof(JudgedCall, call.failed), READONLY, "The rows that fail."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef judged_getters[] = {
+    TMA_DLPACK_ARRAYS(ARRAY_GETTER)
+    {"failed", judged_failed, NULL, "The rows that fail, and their entries.", NULL},
+    {"parts", judged_parts, NULL, "Layout, address, target and options.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef judged_methods[] = {
+    {"changed", judged_changed, METH_VARARGS, changed_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot judged_slots[] = {
+    {Py_tp_doc, (void *)"A call that was judged: its struct, what fails, and what is changed about it."},
+    {Py_tp_members, judged_members},
+    {Py_tp_getset, judged_getters},
+    {Py_tp_methods, judged_methods},
+    {Py_tp_dealloc, (void *)judged_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec judged_spec = {
+    .name = "tma_dlpack.make._accept.JudgedCall",
+    .basicsize = sizeof(JudgedCall),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = judged_slots,
+};
+
+#endif /* TMA_DLPACK_JUDGED_H */
