@@ -116,6 +116,7 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
             page.goto((site / f"{name}.html").as_uri())
             screens.shot(page, f"site-{name.replace('/', '-')}-{theme}", full_page=False)
             assert page.evaluate(CUT) == [], (name, theme)
+            assert page.evaluate(SMALL) == [] or name == dark[-1], (name, theme)
             grounds = set(page.evaluate(GROUNDS))
             assert theme == "light" or "rgb(255, 255, 255)" not in grounds, name
         page.close()
@@ -125,6 +126,11 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
 CUT = """() => [...document.querySelectorAll("pre")]
   .filter((e) => e.scrollWidth > e.clientWidth + 1)
   .map((e) => e.textContent.slice(0, 60))"""
+#: Letters of pictures that are less than 10 px high.
+SMALL = """() => [...document.querySelectorAll(".tma-live")]
+  .flatMap((host) => [...host.shadowRoot.querySelectorAll("text")])
+  .filter((t) => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize) < 9.99)
+  .map((t) => t.textContent)"""
 #: The colours behind what the article shows.
 GROUNDS = """() => [...document.querySelectorAll(".bd-article *")]
   .map((e) => getComputedStyle(e).backgroundColor)"""

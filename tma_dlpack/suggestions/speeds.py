@@ -89,6 +89,12 @@ def card_of(device: Device) -> tuple[Card, str | None]:
     return (own, None) if own else (CARDS[0], name)
 
 
+def is_measured(device: Device) -> bool:
+    """Whether the table is of the tensor's own GPU, which is here."""
+    is_here = not device.is_host and device.device_id < len(driver.status().devices)
+    return is_here and card_of(device)[1] is None
+
+
 _H200 = """
 at  n bytes           8          16          32          64         128         192         256
 32  1    16 ---/---/--- ---/---/--- 432/423/410 423/420/406 429/420/407 449/447/436 436/434/418

@@ -25,7 +25,7 @@ from tma_dlpack.draw.reads import PHASE, WARP, conflicts, element_of, reads_of
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.suggestions.speeds import Card, card_of
+from tma_dlpack.suggestions.speeds import Card, is_measured
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
@@ -106,7 +106,7 @@ class Wanted:
     def as_fast(self) -> float:
         """Share of the fastest choice's speed that counts as fast."""
         device = self.view.device
-        measured = not device.is_host and card_of(device)[1] is None
+        measured = is_measured(device)
         return AS_FAST if measured else AS_FAST_ELSEWHERE
 
     @property
