@@ -187,3 +187,9 @@ def reusable(value: object) -> object:
         return type(value)(value)  # type: ignore[call-arg]
     entries = _entries(value) if issubclass(type(value), Iterator) else None
     return value if entries is None else entries
+
+
+def rows(table: str) -> list[list[str]]:
+    """Return the rows of a table in text: cells between bars; an indented line continues a row."""
+    lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
+    return [[cell.strip() for cell in re.split(r"(?<= )\|(?= |$)", line)] for line in lines]

@@ -12,11 +12,12 @@ from typing import Any, Final
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, judge
-from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, rows
+from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
 from tma_dlpack.tables.targets import Target

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain.judge import PrintedArguments
-from tma_dlpack.debug.explain.words import FORMS, rows
+from tma_dlpack.debug.explain.words import FORMS
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import INNER_BYTES

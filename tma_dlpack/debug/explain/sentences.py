@@ -15,8 +15,7 @@ from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
 from tma_dlpack.debug.explain.judge import PrintedArguments, judge
-from tma_dlpack.debug.explain.words import rows
-from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.coerce import counted, rows
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
 from tma_dlpack.tables.targets import Target

@@ -26,18 +26,13 @@ from tma_dlpack.make.driver_words import (
     driver_encode_tiled,
 )
 from tma_dlpack.tables.arguments import CORNERS, ENUMS
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import NAMES, TensorMapIm2ColWideMode
 from tma_dlpack.tables.meanings import parse
 
 LONGEST_WORD = 60
 
 Entries = tuple[int | None, ...]  # of a list; None for one that is not read
-
-
-def rows(table: str) -> list[list[str]]:
-    """Return the rows of a table in text: cells between bars; an indented line continues a row."""
-    lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
-    return [[cell.strip() for cell in re.split(r"(?<= )\|(?= |$)", line)] for line in lines]
 
 
 def key_of(word: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.lint import inputs, ptx, report, rules, single
-from tma_dlpack.debug.lint.events import Events, Summary, summaries
+from tma_dlpack.debug.lint.events import Callees, Events, summaries
 from tma_dlpack.debug.lint.flow import Flow, TooLargeError
 from tma_dlpack.debug.lint.launched import LaunchedMaps
 from tma_dlpack.debug.lint.launched import mistakes as launched_mistakes
@@ -111,7 +111,7 @@ def lint(
 def _mistakes(
     module: ptx.Module,
     function: ptx.Function,
-    callees: dict[str, Summary],
+    callees: Callees,
     launched: LaunchedMaps | None,
 ) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""

@@ -115,7 +115,7 @@ def event_of(opcode: str) -> str:
 class Events:
     """The events of a function, block by block, and the accesses among them."""
 
-    def __init__(self, flow: Flow, callees: dict[str, Summary]) -> None:
+    def __init__(self, flow: Flow, callees: Callees) -> None:
         self.flow = flow
         self.values = flow.values
         self.accesses: list[Access] = []
@@ -136,10 +136,9 @@ class Events:
 
     def overlap(self, a: Access, b: Access, exact: bool) -> str:
         """Return `overlap` of two accesses, computed once."""
-        key = a, b, exact
-        if key not in self._overlaps:
-            self._overlaps[key] = overlap(a, b, exact)
-        return self._overlaps[key]
+        if (a, b, exact) not in self._overlaps:
+            self._overlaps[a, b, exact] = overlap(a, b, exact)
+        return self._overlaps[a, b, exact]
 
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
         """Put the writes of registers between the events of a block, in their order."""
@@ -155,39 +154,30 @@ class Events:
 
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Happening]:
         """Return what an instruction does; a copy also uses its barrier and its map."""
-        if what in ("write", "read"):
-            access = self._access(what, code, block, code.address())
-            if access is not None:
-                yield Happening(what, code, access)
-        elif what == "store":
-            yield Happening(what, code, self._access(what, code, block, _store_source(code)))
-        elif what in ("load", "send"):
-            if what == "load":
-                yield Happening("load", code, self._access("load", code, block, code.address()))
-            barrier = code.address(_BARRIER_OF_COPY)
-            if barrier:
-                yield Happening("async_use", code, self._access("async_use", code, block, barrier))
-        elif what == "arrive":
-            yield Happening("use", code, self._access("use", code, block, code.address()))
-            yield Happening("arrive", code)
-        elif what in ("init", "use", "replace", "publish"):
-            yield Happening(what, code, self._access(what, code, block, code.address()))
+        first = "use" if what == "arrive" else what
+        if first in _OF_ADDRESS:  # a store's [shared] stands behind its [global], or [map, {x}]
+            address = code.address(int(what == "store"))
+            access = self._access(first, code, block, address)
+            if access is not None or what not in ("write", "read"):
+                yield Happening(first, code, access)
+            if what == "arrive":
+                yield Happening(what, code)
         elif what == "wait":
             number = re.search(r"\d+", code.operands)
             yield Happening(what, code, number=int(number[0]) if number else 0)
         elif what == "call":
-            summary = self._callees.get(_callee(code))
-            for happened in summary.events if summary else ():
-                access = Access(happened, block, self.flow.event("", code, block).conditions, None)
+            for happened in self._callees.get(_callee(code), ()):
+                access = Access(happened, block, self.flow.conditions(code, block), None)
                 access.code.append(code)
                 self.accesses.append(access)
                 yield Happening(happened, code, access)
-        else:
+        elif what != "send":
             yield Happening(what, code)
-        if what in ("load", "store") and ".tensor" in code.opcode:
-            address = _MAP_OPERAND.search(code.operands)
-            if address:
-                yield Happening("map_use", code, self._access("map_use", code, block, address[1]))
+        if what in ("load", "send") and (barrier := code.address(_BARRIER_OF_COPY)):
+            yield Happening("async_use", code, self._access("async_use", code, block, barrier))
+        copies = what in ("load", "store") and ".tensor" in code.opcode
+        if copies and (found := _MAP_OPERAND.search(code.operands)):
+            yield Happening("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
         elif what not in ("write", "read", "use", "init", "replace", "arrive"):
@@ -199,17 +189,11 @@ class Events:
         is_generic = what in ("write", "read") and ".shared" not in code.opcode
         if is_generic and not any(origin.startswith("shared:") for origin in points):
             return None
-        key = (
-            what,
-            terms,
-            code.guard,
-            code.negated,
-            *(self.values.of.get(r) for r in sorted(registers(terms))),
-        )
+        held = (self.values.of.get(name) for name in sorted(registers(terms)))
+        key = what, terms, code.guard, code.negated, *held
         access = self._open.get(key)
         if access is None:
-            event = self.flow.event(what, code, block)
-            access = Access(what, block, event.conditions, terms, points)
+            access = Access(what, block, self.flow.conditions(code, block), terms, points)
             self._open[key] = access
             self.accesses.append(access)
             if what in ("write", "read"):  # the first turn of a loop is as good as any
@@ -232,14 +216,11 @@ def _bytes(code: Instruction) -> int:
     return (int(bits[1]) // 8 if bits else 4) * (int(vector[1]) if vector else 1)
 
 
+#: Events that an address in brackets belongs to.
+_OF_ADDRESS = ("write", "read", "store", "load", "init", "use", "replace", "publish")
 #: In ``[shared], [map, {coordinates}], [mbarrier]`` and ``[shared], [global], bytes, [mbarrier]``.
 _BARRIER_OF_COPY = 2
 _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
-
-
-def _store_source(code: Instruction) -> str:
-    """Return the shared address of ``[map, {x}], [shared]`` and ``[global], [shared]``."""
-    return code.address(1)
 
 
 def _callee(code: Instruction) -> str:
@@ -277,48 +258,34 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a call of a function does at its worst: its accesses, and what all its paths pass."""
-
-    events: tuple[str, ...]
+#: What calls of a function do at their worst, by its name.
+Callees = dict[str, tuple[str, ...]]
+_PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 
-def summaries(functions: tuple[Function, ...]) -> dict[str, Summary]:
+def summaries(functions: tuple[Function, ...]) -> Callees:
     """Return what each function does that is called, those that it calls included."""
     own = {function.name: function for function in functions if not function.is_entry}
-    found: dict[str, Summary] = {}
+    found: Callees = {}
 
-    def visit(name: str, above: tuple[str, ...]) -> Summary:
+    def visit(name: str, above: tuple[str, ...]) -> tuple[str, ...]:
         if name in found or name not in own or name in above or len(above) > 40:
-            return found.get(name, Summary(()))
+            return found.get(name, ())
         what = defaultdict(list)
         for block in own[name].blocks:
             for code in block.code:
                 event = event_of(code.opcode)
                 if event == "call":
-                    for inner in visit(_callee(code), (*above, name)).events:
+                    for inner in visit(_callee(code), (*above, name)):
                         what[inner].append(block)
-                elif event in (
-                    "fence",
-                    "barrier",
-                    "wait",
-                    "commit",
-                    "store",
-                    "load",
-                    "init_fence",
-                ) or (event in ("write", "read") and ".shared" in code.opcode):
+                elif event not in ("write", "read") or ".shared" in code.opcode:
                     what[event].append(block)
-        passed = [
-            e
-            for e in ("fence", "init_fence", "barrier", "commit", "wait")
-            if _always(own[name], what[e])
-        ]
         # at its worst: what it writes comes last, after its fences; it stores before it fences
-        order = [e for e in ("store", "load") if what[e]]
-        order += passed
-        order += [e for e in ("write", "read") if what[e]]
-        found[name] = Summary(tuple(order))
+        found[name] = (
+            *(event for event in ("store", "load") if what[event]),
+            *(event for event in _PASSED if _always(own[name], what[event])),
+            *(event for event in ("write", "read") if what[event]),
+        )
         return found[name]
 
     for name in own:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tma_dlpack.debug.lint.ptx import Instruction
@@ -29,16 +28,6 @@ _NOTHING: Conditions = frozenset()
 
 class TooLargeError(Exception):
     """A function needs more steps than `MOST_STEPS`; it is named and passed over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An instruction that a rule looks at; `what` is the rule's own word for it."""
-
-    what: object
-    code: Instruction
-    block: int
-    conditions: Conditions
 
 
 class Flow:
@@ -79,16 +68,13 @@ class Flow:
         """Return those conditions on values that another branch looks at too."""
         return frozenset(c for c in conditions if c[0] in self._useful)
 
-    def event(self, what: object, code: Instruction, block: int) -> Event:
-        """Return an event with what holds wherever it happens."""
-        own = self.useful(self.values.conditions(code)) if code.guard else _NOTHING
-        return Event(what, code, block, self.always[block] | own)
+    def conditions(self, code: Instruction, block: int) -> Conditions:
+        """Return what holds wherever an instruction of a block is executed."""
+        return self.always[block] | self.useful(self.values.conditions(code))
 
-    def skipped(self, event: Event) -> Conditions | None:
-        """Return what holds where a guarded event does not happen; None if it always does."""
-        if not event.code.guard:
-            return None
-        return self.useful(_opposite(self.values, event.code)[:1])
+    def skipped(self, code: Instruction) -> Conditions | None:
+        """Return what holds where a guarded instruction is skipped; None if it never is."""
+        return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
         """Return for each block the writes, (place in it, register), that end a value."""

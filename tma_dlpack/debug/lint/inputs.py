@@ -34,7 +34,7 @@ def read(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
     """Return the PTX of a source, or refuse it in one sentence."""
     if isinstance(source, str) and ("\n" in source or ".version" in source or not source.strip()):
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
-    if not _is_path(source):
+    if not (isinstance(source, str) or hasattr(source, "__fspath__")):
         fix = "pass the text of the PTX, or a path"
         raise refusal("source", f"source is a {type(source).__name__}", "be PTX or a path", fix)
     path = Path(source)
@@ -71,11 +71,8 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     nvcc = _tool(
         "nvcc", "install the CUDA toolkit, or lint its PTX (nvcc -ptx -lineinfo) made elsewhere"
     )
-    arch = (
-        []
-        if any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
-        else ["-arch=sm_90a"]
-    )
+    has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
+    arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
         words = [nvcc, "-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}"]
@@ -121,7 +118,3 @@ def _run(words: list[str]) -> subprocess.CompletedProcess[bytes]:
 
 def _last_lines(output: bytes) -> str:
     return " | ".join(output.decode("utf-8", "replace").strip().splitlines()[-4:]) or "no message"
-
-
-def _is_path(source: object) -> bool:
-    return isinstance(source, (str, os.PathLike))

@@ -66,13 +66,9 @@ class LaunchedMaps:
             names = _OF_128_BYTES.findall(function.header)
             numbers = [function.parameters.index(name) for name in names]
             return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
-        name = function.name if function.name in self._by_kernel else _readable(function.name)
-        return self._by_kernel.get(name, {})
-
-
-def _readable(name: str) -> str:
-    """Return the name that a trace shows."""
-    return demangled([name]).get(name, name)
+        places = self._by_kernel.get(function.name)
+        readable = demangled([function.name])[function.name]  # as a trace shows it
+        return places or self._by_kernel.get(readable, {})
 
 
 def mistakes(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:

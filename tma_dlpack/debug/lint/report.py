@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.lint.ptx import Instruction
+from tma_dlpack.debug.lint.ptx import Instruction, Place
 from tma_dlpack.debug.lint.rules import RULES, Mistake
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
@@ -60,9 +60,13 @@ class LintFinding:
     fix: str
     path: tuple[str, ...]
 
+    @property
+    def where(self) -> str:
+        """The line of the source, or that of the PTX."""
+        return self.source or f"line {self.line}"
+
     def __str__(self) -> str:
-        where = self.source or f"line {self.line}"
-        lines = [wrapped(f"{where}: {self.severity}: {self.message} [{self.rule}]")]
+        lines = [wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
         kernel = self.kernel if len(self.kernel) <= _MOST_NAME else self.kernel[:_MOST_NAME] + "..."
         sites = f", {self.sites} places" if self.sites > 1 else ""
         lines.append(f"  in {kernel}, line {self.line} of the PTX{sites}")
@@ -132,14 +136,7 @@ class LintReport:
         from tma_dlpack.draw.figure import fragment
 
         rows = [
-            (
-                f.severity,
-                f.rule,
-                f.source or f"line {f.line}",
-                f.kernel[:_MOST_NAME],
-                f.message,
-                f.fix,
-            )
+            (f.severity, f.rule, f.where, f.kernel[:_MOST_NAME], f.message, f.fix)
             for f in self.findings
         ]
         parts = [bold(self._total())]
@@ -169,26 +166,19 @@ def as_json(reports: Iterable[LintReport]) -> str:
 def as_sarif(reports: Iterable[LintReport]) -> str:
     """Return the findings of several files as one run of SARIF 2.1.0."""
     rules = [
-        {
-            "id": rule.id,
-            "shortDescription": {"text": rule.about},
-            "help": {"text": f"Source: {rule.source}"},
-        }
-        for rule in RULES.values()
+        {"id": r.id, "shortDescription": {"text": r.about}, "help": {"text": f"Source: {r.source}"}}
+        for r in RULES.values()
     ]
-    driver = {"name": "tma_dlpack lint", "rules": rules}
-    results, notes, failed = [], [], False
+    in_source = {"suppressions": [{"kind": "inSource"}]}
+    results, notes = [], []
     for report in reports:
         results += [_sarif_result(f, report.file) for f in report.findings]
-        results += [
-            _sarif_result(f, report.file) | {"suppressions": [{"kind": "inSource"}]}
-            for f in report.suppressed
-        ]
+        results += [_sarif_result(f, report.file) | in_source for f in report.suppressed]
         notes += [{"level": "warning", "message": {"text": note}} for note in report.notes]
     run = {
-        "tool": {"driver": driver},
+        "tool": {"driver": {"name": "tma_dlpack lint", "rules": rules}},
         "results": results,
-        "invocations": [{"executionSuccessful": not failed, "toolExecutionNotifications": notes}],
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
     }
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2)
@@ -223,7 +213,7 @@ def findings(
             worst = max(group, key=lambda m: m.is_error)
             finding = _finding(kernel, group, worst)
             reason = suppressions.reason(worst.rule, group)
-            ends = [code.place for code in (worst.cause, worst.use) if code]
+            ends = [code.place for code in worst.ends]
             key = (finding.rule, reason, *(ends if all(ends) else (kernel, finding.line)))
             before, _, kernels = merged.get(key, (finding, "", 0))
             if kernels:
@@ -266,14 +256,12 @@ def _nodes(mistake: Mistake) -> list[object]:
     """Return what links a mistake to others: its lines, and all barriers' initialisation."""
     if mistake.rule == "BARRIER_INIT":
         return [(mistake.rule, "")]
-    ends = [mistake.cause] + ([mistake.use] if mistake.use else [])
-    return [(mistake.rule, mistake.fix, code.place or code.line) for code in ends]
+    return [(mistake.rule, mistake.fix, code.place or code.line) for code in mistake.ends]
 
 
 def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
     use = worst.use or worst.cause
     at = worst.cause if use.opcode in ("ret", "exit") else use
-    ends = [worst.cause] + ([worst.use] if worst.use else [])
     return LintFinding(
         worst.rule,
         ERROR if worst.is_error else WARNING,
@@ -283,21 +271,23 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
         len({id(mistake.use or mistake.cause) for mistake in group}),
         worst.message,
         worst.fix,
-        tuple(step(code) for code in ends),
+        tuple(step(code) for code in worst.ends),
     )
 
 
+def _own(code: Instruction) -> Place:
+    """Return the places in no header of a library, innermost first; all where each is."""
+    return tuple(p for p in code.place if "/include/" not in p[0]) or code.place
+
+
 def where(code: Instruction) -> str | None:
-    """Return the line of the source: the innermost that stands in no header of a library."""
-    own = [place for place in code.place if "/include/" not in place[0]]
-    places = own or code.place
-    return f"{places[0][0]}:{places[0][1]}" if places else None
+    """Return the line of the source."""
+    return next((f"{file}:{line}" for file, line in _own(code)), None)
 
 
 def step(code: Instruction) -> str:
     """Return a line of a path: which instruction, where, and from where that was inlined."""
-    places = [place for place in code.place if "/include/" not in place[0]] or code.place
-    frames = [f"{Path(file).name}:{line}" for file, line in places[:_MOST_FRAMES]]
+    frames = [f"{Path(file).name}:{line}" for file, line in _own(code)[:_MOST_FRAMES]]
     return f"line {code.line}: {code.opcode}" + f" ({' < '.join(frames)})" * bool(frames)
 
 
@@ -319,7 +309,7 @@ class Suppressions:
     def reason(self, rule: str, group: list[Mistake]) -> str:
         """Return why a finding is allowed; "" if it is not."""
         for mistake in group:
-            for code in (mistake.cause, *([mistake.use] if mistake.use else [])):
+            for code in mistake.ends:
                 for comment in self._near(code):
                     found = _ALLOW.search(comment)
                     if found and found[1] == rule:

@@ -2,7 +2,7 @@
 
 A fact is (access, state, exact): what was accessed, what has happened since, and whether its
 registers still hold what they held then. `_NEXT` says how an event changes a state. A use of a fact
-in a state that `_WRONG` lists is a finding: an error where the addresses show that both touch a
+in a state that `_PAIRS` lists is a finding: an error where the addresses show that both touch a
 byte and no path brings the fact there in a right state; else a warning or, where the addresses show
 nothing, none.
 """
@@ -12,66 +12,40 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from tma_dlpack.debug.lint.events import Access, Events, Happening
 from tma_dlpack.debug.lint.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.debug.lint.ptx import Instruction
+from tma_dlpack.tables.coerce import rows
 
-PTX_ISA = "PTX ISA 9.0"
 
-
-@dataclass(frozen=True, slots=True)
-class LintRule:
-    """A mistake: its words, what mends it, and where the requirement is written."""
+class LintRule(NamedTuple):
+    """A mistake: its words, and where the requirement is written."""
 
     id: str
     about: str
     source: str
 
 
-RULES = {
-    rule.id: rule
-    for rule in (
-        LintRule(
-            "PROXY_FENCE",
-            "generic accesses to shared memory and bulk copies of it need fence.proxy.async "
-            "between them",
-            f"{PTX_ISA}, Proxies and fence.proxy.async",
-        ),
-        LintRule(
-            "MAP_FENCE",
-            "a tensor map that the device changed needs a release and an acquire before a copy "
-            "uses it",
-            f"{PTX_ISA}, fence.proxy.tensormap",
-        ),
-        LintRule(
-            "MAP_SPACE",
-            "a tensor map stands in parameter, constant or global memory",
-            f"{PTX_ISA}, cp.async.bulk.tensor; measured: error 700",
-        ),
-        LintRule(
-            "BARRIER_INIT",
-            "an mbarrier is initialised, fenced and published before anyone uses it",
-            f"{PTX_ISA}, mbarrier.init and fence.mbarrier_init",
-        ),
-        LintRule(
-            "BULK_WAIT",
-            "a bulk store is committed and waited for before its memory is written again or the "
-            "block ends",
-            f"{PTX_ISA}, cp.async.bulk.wait_group",
-        ),
-        LintRule(
-            "MAP_MISMATCH",
-            "copies, expected bytes and matrix descriptors agree with the maps of the launch",
-            "measured: error 715, or a wait that ends never or too early",
-        ),
-        LintRule(
-            "CLUSTER",
-            "multicast and remote barriers need a cluster, and their instructions an "
-            "architecture that has them",
-            f"{PTX_ISA}, cp.async.bulk.tensor and .target",
-        ),
-    )
+RULES: Final = {
+    cells[0]: LintRule(*cells)
+    for cells in rows("""
+PROXY_FENCE | generic accesses to shared memory and bulk copies of it need fence.proxy.async between
+    them | PTX ISA 9.0, Proxies and fence.proxy.async
+MAP_FENCE | a tensor map that the device changed needs a release and an acquire before a copy uses
+    it | PTX ISA 9.0, fence.proxy.tensormap
+MAP_SPACE | a tensor map stands in parameter, constant or global memory | PTX ISA 9.0,
+    cp.async.bulk.tensor; measured: error 700
+BARRIER_INIT | an mbarrier is initialised, fenced and published before anyone uses it | PTX ISA 9.0,
+    mbarrier.init and fence.mbarrier_init
+BULK_WAIT | a bulk store is committed and waited for before its memory is written again or the block
+    ends | PTX ISA 9.0, cp.async.bulk.wait_group
+MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps of the launch |
+    measured: error 715, or a wait that ends never or too early
+CLUSTER | multicast and remote barriers need a cluster, and their instructions an architecture that
+    has them | PTX ISA 9.0, cp.async.bulk.tensor and .target
+""")
 }
 
 
@@ -85,6 +59,11 @@ class Mistake:
     use: Instruction | None
     message: str
     fix: str
+
+    @property
+    def ends(self) -> list[Instruction]:
+        """The cause, and the use where there is one."""
+        return [self.cause, *([self.use] if self.use else [])]
 
 
 #: State of a fact after an event; where a state is not named, nothing changes. "done" states are
@@ -126,78 +105,61 @@ def _next(what: str, state: str, happening: Happening) -> str:
     return _NEXT.get((what, happening.what), {}).get(state, state)
 
 
-_FENCE = (
-    "write, then fence.proxy.async.shared::cta by every thread that wrote, then the barrier, "
-    "then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)"
-)
-#: A fact and what meets it -> the rule, what is wrong, and what mends it.
-_PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
-    ("write", "store"): (
-        "PROXY_FENCE",
-        "shared memory is written by ordinary stores and read by a bulk store without "
-        "fence.proxy.async between them: the copy may read what was there before",
-        _FENCE,
-    ),
-    ("write", "load"): (
-        "PROXY_FENCE",
-        "shared memory is written by ordinary stores, then by a bulk load, without "
-        "fence.proxy.async between them: their order is open",
-        _FENCE,
-    ),
-    ("read", "load"): (
-        "PROXY_FENCE",
-        "shared memory is read by ordinary loads, then overwritten by a bulk load, without "
-        "fence.proxy.async between them: the copy may overtake the reads",
-        "after the last read: fence.proxy.async.shared::cta, then the barrier, then the copy",
-    ),
-    ("store", "write"): (
-        "BULK_WAIT",
-        "shared memory is written again while a bulk store may still read it",
-        "cp.async.bulk.commit_group after the store; before the write, "
-        "cp.async.bulk.wait_group.read by the thread that issued it, then a barrier of all that "
-        "write",
-    ),
-    ("store", "load"): (
-        "BULK_WAIT",
-        "a bulk load overwrites shared memory while a bulk store may still read it",
-        "cp.async.bulk.wait_group.read N before the load, N being the groups committed after "
-        "that store",
-    ),
-    ("store", "end"): (
-        "BULK_WAIT",
-        "the thread ends with a bulk store {state}: the block's shared memory may be given to "
-        "another block while the store still reads it",
-        "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that "
-        "issued the store, before it ends",
-    ),
-    ("init", "async_use"): (
-        "BARRIER_INIT",
-        "an mbarrier is initialised and a bulk copy completes on it without a fence between them",
-        "fence.mbarrier_init.release.cluster (or fence.proxy.async) by the thread that "
-        "initialised it, then the barrier of the block",
-    ),
-    ("init", "use"): (
-        "BARRIER_INIT",
-        "an mbarrier is initialised by one thread and used by others without a barrier of the "
-        "block between them",
-        "fence.mbarrier_init.release.cluster after the last mbarrier.init, then __syncthreads() "
-        "or barrier.cluster",
-    ),
-    ("replace", "map_use"): (
-        "MAP_FENCE",
-        "a tensor map in global memory is changed and used by a copy without a release and an "
-        "acquire between them",
-        "fence.proxy.tensormap::generic.release.gpu after the change, "
-        "fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy",
-    ),
-    ("publish", "map_use"): (
-        "MAP_FENCE",
-        "a tensor map is published by tensormap.cp_fenceproxy and used by a copy without an "
-        "acquire between them",
-        "fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy, by the thread "
-        "that issues it",
-    ),
-}  # fmt: skip
+class _Pair(NamedTuple):
+    """A fact and what meets it: the states in which that is wrong, and the words."""
+
+    rule: str
+    wrong: frozenset[str]
+    is_error: bool
+    message: str
+    fix: str
+
+
+#: A fact > what meets it | the rule | the states in which that is wrong | what it is at most | what
+#: is wrong | what mends it. Writes before a load were not seen to win; a block that ends with a
+#: store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py). A copy
+#: right after the init, by the same thread, is common in kernels that work (nine of ThunderKittens
+#: and FlashAttention-3); other threads without a barrier remain an error.
+_PAIRS: Final = {
+    tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most == "error", message, fix)
+    for pair, rule, wrong, most, message, fix in rows("""
+write > store | PROXY_FENCE | open shared some | error | shared memory is written by ordinary stores
+    and read by a bulk store without fence.proxy.async between them: the copy may read what was
+    there before | write, then fence.proxy.async.shared::cta by every thread that wrote, then the
+    barrier, then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)
+write > load | PROXY_FENCE | open shared | warning | shared memory is written by ordinary stores,
+    then by a bulk load, without fence.proxy.async between them: their order is open | write, then
+    fence.proxy.async.shared::cta by every thread that wrote, then the barrier, then the copy
+    (cuda::ptx::fence_proxy_async, tma::fence_async)
+read > load | PROXY_FENCE | open shared some | error | shared memory is read by ordinary loads, then
+    overwritten by a bulk load, without fence.proxy.async between them: the copy may overtake the
+    reads | after the last read: fence.proxy.async.shared::cta, then the barrier, then the copy
+store > write | BULK_WAIT | open committed waited | error | shared memory is written again while a
+    bulk store may still read it | cp.async.bulk.commit_group after the store; before the write,
+    cp.async.bulk.wait_group.read by the thread that issued it, then a barrier of all that write
+store > load | BULK_WAIT | open committed | error | a bulk load overwrites shared memory while a
+    bulk store may still read it | cp.async.bulk.wait_group.read N before the load, N being the
+    groups committed after that store
+store > end | BULK_WAIT | open committed | warning | the thread ends with a bulk store {state}: the
+    block's shared memory may be given to another block while the store still reads it |
+    cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that issued the
+    store, before it ends
+init > async_use | BARRIER_INIT | open barrier | warning | an mbarrier is initialised and a bulk
+    copy completes on it without a fence between them | fence.mbarrier_init.release.cluster (or
+    fence.proxy.async) by the thread that initialised it, then the barrier of the block
+init > use | BARRIER_INIT | open fenced | error | an mbarrier is initialised by one thread and used
+    by others without a barrier of the block between them | fence.mbarrier_init.release.cluster
+    after the last mbarrier.init, then __syncthreads() or barrier.cluster
+replace > map_use | MAP_FENCE | open released | error | a tensor map in global memory is changed and
+    used by a copy without a release and an acquire between them |
+    fence.proxy.tensormap::generic.release.gpu after the change,
+    fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy
+publish > map_use | MAP_FENCE | open | error | a tensor map is published by tensormap.cp_fenceproxy
+    and used by a copy without an acquire between them | fence.proxy.tensormap::generic.acquire.gpu
+    [map], 128 before the copy, by the thread that issues it
+""")
+}
+_USES = frozenset(use for _, use in _PAIRS)
 
 
 #: For a fact and its use: the states it was in, and whether their addresses overlap for certain.
@@ -237,15 +199,14 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
     if what == "write_register":
         return _rewritten(happening.registers, facts)
     if what in _KEPT and access is not None:
-        conditions = flow.event(what, happening.code, block).conditions
+        conditions = flow.conditions(happening.code, block)
         if not happening.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if not any(key[0].what in _CHANGED_BY.get(what, ()) for key in facts):
         return facts
     changed: Facts = {}
-    event = flow.event(what, happening.code, block)
-    skipped, here = flow.skipped(event), event.conditions
+    skipped, here = flow.skipped(happening.code), flow.conditions(happening.code, block)
     for (fact, state, exact), conditions in facts.items():
         after = _next(fact.what, state, happening)
         if what == "fence" and state in _FENCED_BY_SOME and _is_of_some(here, fact):
@@ -284,7 +245,7 @@ def _look(
     what, access = happening.what, happening.access
     if what not in _USES:
         return
-    here = events.flow.event(what, happening.code, block).conditions
+    here = events.flow.conditions(happening.code, block)
     for (fact, state, exact), conditions in facts.items():
         if (fact.what, what) not in _PAIRS or excluded(conditions, here):
             continue
@@ -300,43 +261,21 @@ def _look(
         where.setdefault(pair, happening.code)
 
 
-_USES = frozenset(use for _, use in _PAIRS)
-
-
-#: The states in which a use is wrong.
-_WRONG = {
-    ("write", "store"): ("open", "shared", "some"),
-    ("write", "load"): ("open", "shared"),
-    ("read", "load"): ("open", "shared", "some"),
-    ("store", "write"): ("open", "committed", "waited"),
-    ("store", "load"): ("open", "committed"),
-    ("store", "end"): ("open", "committed"),
-    ("init", "async_use"): ("open", "barrier"),
-    ("init", "use"): ("open", "fenced"),
-    ("replace", "map_use"): ("open", "released"),
-    ("publish", "map_use"): ("open",),
-}
-#: Pairs that are warnings at most. Writes before a load were not seen to win; a block that ends
-#: with a store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py). A
-#: copy right after the init, by the same thread, is common in kernels that work (nine of
-#: ThunderKittens and FlashAttention-3); other threads without a barrier remain an error.
-_AT_MOST_WARNED = {("write", "load"), ("store", "end"), ("init", "async_use")}
-
-
 def _judged(
     access: Access, use: Access | str, states: dict[str, bool], code: Instruction
 ) -> Mistake | None:
     """Return the mistake of a pair that met in these states, None if it is right or open."""
     pair = access.what, use if isinstance(use, str) else use.what
-    wrong = {state: must for state, must in states.items() if state.split()[0] in _WRONG[pair]}
+    row = _PAIRS[pair]
+    wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
     if not wrong:
         return None
-    rule, message, fix = _PAIRS[pair]
+    message = row.message
     must = any(wrong.values())
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)
-    if right and rule in ("BULK_WAIT", "MAP_FENCE"):
+    if right and row.rule in ("BULK_WAIT", "MAP_FENCE"):
         return None  # right on another path, whose branch is mostly this one's in other words
     weak = pair == ("init", "async_use") and "open" not in wrong
     if weak:
@@ -350,5 +289,5 @@ def _judged(
     if set(wrong) == {"some"}:
         message += ". One is, but before the barrier and not by all threads of the accesses"
         weak = True
-    is_error = must and not right and not weak and pair not in _AT_MOST_WARNED
-    return Mistake(rule, is_error, access.first, code, message, fix)
+    is_error = must and not right and not weak and row.is_error
+    return Mistake(row.rule, is_error, access.first, code, message, row.fix)

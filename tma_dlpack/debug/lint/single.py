@@ -27,26 +27,25 @@ def _spaces(events: Events) -> Iterator[Mistake]:
         if access.what != "map_use":
             continue
         spaces = {origin.partition(":")[0] for origin in access.origins}
-        for space, why, fix in _WRONG_SPACES:
+        for space in ("local", "shared"):
             if space in spaces:
+                why, fix = _WRONG_SPACES[space]
                 yield Mistake("MAP_SPACE", len(spaces) == 1, access.first, None, why, fix)
 
 
-_WRONG_SPACES = (
-    (
-        "local",
+_WRONG_SPACES = {
+    "local": (
         "the tensor map is copied from local memory, where TMA cannot read it: a parameter by "
         "value that is not __grid_constant__, or a local variable; the copy ends in error 700",
         "declare the parameter const __grid_constant__ CUtensorMap and pass its address",
     ),
-    (
-        "shared",
+    "shared": (
         "the tensor map stands in shared memory, where TMA cannot read it; the copy ends in "
         "error 700",
         "publish it in global memory (tensormap.cp_fenceproxy), or pass it as a "
         "__grid_constant__ parameter",
     ),
-)
+}
 
 
 def _clusters(events: Events) -> Iterator[Mistake]:
@@ -63,9 +62,7 @@ def _clusters(events: Events) -> Iterator[Mistake]:
                 f"ptxas",
                 f"compile for {target}a (-arch={target}a)",
             )  # fmt: skip
-        knows = (
-            knows or bool(_KNOWS_CLUSTERS.search(code.operands)) or "barrier.cluster" in code.opcode
-        )
+        knows |= bool(_KNOWS_CLUSTERS.search(code.operands)) or "barrier.cluster" in code.opcode
         if ".multicast::cluster" in code.opcode or code.opcode.startswith("mapa"):
             multicast.append(code)
     if not knows:
