@@ -20,21 +20,17 @@ from functools import cached_property
 Place = tuple[tuple[str, int], ...]
 
 
+@dataclass(eq=False, slots=True)
 class Instruction:
     """One instruction: ``@[!]guard opcode operands``, with its line in the PTX and its place."""
 
-    __slots__ = ("guard", "line", "negated", "opcode", "operands", "place", "writes")
-
-    def __init__(
-        self, guard: str, negated: bool, opcode: str, operands: str, line: int, place: Place
-    ) -> None:
-        self.guard = guard
-        self.negated = negated
-        self.opcode = opcode
-        self.operands = operands
-        self.line = line
-        self.place = place
-        self.writes: list[str] | None = None  # what `values.written` found
+    guard: str
+    negated: bool
+    opcode: str
+    operands: str
+    line: int
+    place: Place
+    writes: list[str] | None = None  # what `values.written` found
 
     def split(self) -> list[str]:
         """Return the operands; a vector or an address in brackets is one."""

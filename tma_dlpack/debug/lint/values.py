@@ -52,13 +52,12 @@ class Symbol:
 
     def at(self, thread: int, known: Known) -> Value:
         """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
-        found = known.get(self)
-        if found is None:
-            found = known[self] = self._at(thread, known)
-        return found
+        if self not in known:
+            known[self] = self._at(thread, known)
+        return known[self]
 
     def _at(self, thread: int, known: Known) -> Value:
-        itself: Value = ((self, 1),), 0
+        itself = _value(self)
         if self.op in ("%tid.y", "%tid.z"):
             return (), 0
         if self.op in _OF_THREAD:
@@ -160,6 +159,20 @@ def holds_at(condition: Condition, thread: int) -> bool:
     return bool(left) or (condition[1] <= number <= condition[2]) == condition[3]
 
 
+def _value(symbol: Symbol) -> Value:
+    return ((symbol, 1),), 0
+
+
+def _is(symbol: Symbol, number: int) -> Condition:
+    """Return the condition that a symbol holds a number."""
+    return ((symbol, 1),), number, number, True
+
+
+def _minus(value: Value) -> Value:
+    terms, constant = value
+    return tuple((symbol, -factor) for symbol, factor in terms), -constant
+
+
 @dataclass
 class Values:
     """The values of all registers of a function; `predicates` maps a register to conditions.
@@ -203,8 +216,7 @@ class Values:
     def branch(self, guard: str, negated: bool) -> tuple[Condition, ...]:
         """Return what holds where the predicate is true, or false if `negated`."""
         if guard not in self.predicates:
-            terms = ((self._register(guard), 1),)
-            return ((terms, int(not negated), int(not negated), True),)
+            return (_is(self._register(guard), int(not negated)),)
         return self.predicates[guard][negated]
 
     def address(self, text: str) -> Value:
@@ -223,20 +235,17 @@ class Values:
         if number is not None:
             return (), number
         space = self.function.symbols.get(text) or self.module.symbols.get(text)
-        if space:
-            return self._sum([(self._name(text, space), 1)], 0)
-        if text in self.function.parameters:
-            return self._sum([(self._name(text, "param"), 1)], 0)
+        if space or text in self.function.parameters:
+            return _value(self._name(text, space or "param"))
         if text.startswith("%") and _SPECIAL.match(text):
-            symbol = self._symbol(text, (), high=_OF_THREAD.get(text))
-            return ((symbol, 1),), 0
-        return ((self._register(text), 1),), 0
+            return _value(self._symbol(text, (), high=_OF_THREAD.get(text)))
+        return _value(self._register(text))
 
     def first_turn(self, value: Value, line: int) -> dict[Symbol, Value]:
         """Return what the counters of a value hold when an instruction is first executed."""
         names = registers(value[0])
         return {
-            counter: self._sum([*first[0], *step[0]], first[1] + step[1]) if line > at else first
+            counter: self._sum(first, step) if line > at else first
             for counter, (first, step, at) in self.counters.items()
             if not names.isdisjoint(counter.registers)
         }
@@ -271,15 +280,15 @@ class Values:
             self._symbols[key] = found
         return found
 
-    def _sum(self, terms: Iterable[Term], constant: int) -> Value:
+    def _sum(self, a: Value, b: Value) -> Value:
         factors: dict[Symbol, int] = {}
-        for symbol, factor in terms:
+        for symbol, factor in (*a[0], *b[0]):
             factors[symbol] = factors.get(symbol, 0) + factor
         kept = [(symbol, factor) for symbol, factor in factors.items() if factor]
         kept.sort(key=lambda term: term[0].number)
         if len(kept) > _MOST_TERMS:
-            return ((self._symbol("sum", ((tuple(kept), 0),)), 1),), constant
-        return tuple(kept), constant
+            kept = [(self._symbol("sum", ((tuple(kept), 0),)), 1)]
+        return tuple(kept), a[1] + b[1]
 
     def _read(self, code: Instruction, names: list[str]) -> None:
         """Follow one instruction that writes registers."""
@@ -306,7 +315,7 @@ class Values:
             if code.guard in self.predicates and {first, value[1]} == {0, 1}:
                 symbol = self._symbol("select", (), name)
                 self._truth(symbol, code.guard, swapped=code.negated ^ (value[1] == 0))
-                self.of[name] = ((symbol, 1),), 0
+                self.of[name] = _value(symbol)
                 return
         register = self._register(name)
         if value is not None:
@@ -328,7 +337,7 @@ class Values:
         target = words[0].split("|")
         if head[0] == "elect":
             symbol = self._symbol("elect", (self.operand(words[-1]),), high=1)
-            self._predicate(target[-1], ((((symbol, 1),), 1, 1, True),))
+            self._predicate(target[-1], (_is(symbol, 1),))
         elif head[0] == "setp" and len(words) == 3 and len(target) == 1:
             self._compare(target[0], head, words)
         elif head[0] == "not":
@@ -340,8 +349,7 @@ class Values:
             a, b = self._known(words[1]), self._known(words[2])
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
-            yes: Condition = ((symbol, 1),), 1, 1, True
-            no: Condition = ((symbol, 1),), 0, 0, True
+            yes, no = _is(symbol, 1), _is(symbol, 0)
             if head[0] == "and":
                 self.predicates[words[0]] = (yes, *a[0], *b[0]), (no,)
             else:
@@ -360,7 +368,7 @@ class Values:
         if kind[0] == "f" or len(head) != 3:
             return
         a, b = self.operand(words[1]), self.operand(words[2])
-        terms, constant = self._sum([*a[0], *((s, -f) for s, f in b[0])], a[1] - b[1])
+        terms, constant = self._sum(a, _minus(b))
         if not terms:
             return
         if len(terms) == 1 and constant == 0 and how in ("eq", "ne"):
@@ -369,7 +377,7 @@ class Values:
                 self.predicates[name] = truth if how == "ne" else truth[::-1]
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
-            terms, constant = tuple((s, -f) for s, f in terms), -constant
+            terms, constant = _minus((terms, constant))
         at, bottom = -constant, 0 if kind[0] in "ub" else -_HUGE
         if b[0] and how not in ("eq", "ne"):  # of two variables: no interval of their difference
             order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
@@ -394,40 +402,34 @@ class Values:
         args = [self.operand(word) for word in words[1:]]
         op = head[0]
         if op in ("mov", "cvta") or (op == "cvt" and head[-1][0] in "us" and head[1][0] in "us"):
-            if words[1].startswith("{"):
-                return None
-            return args[0]
+            return None if words[1].startswith("{") else args[0]
         if op == "add" and len(args) == 2:
-            return self._sum([*args[0][0], *args[1][0]], args[0][1] + args[1][1])
+            return self._sum(args[0], args[1])
         if op == "sub" and len(args) == 2:
-            return self._sum(
-                [*args[0][0], *((s, -f) for s, f in args[1][0])], args[0][1] - args[1][1]
-            )
+            return self._sum(args[0], _minus(args[1]))
         if op in ("mul", "mad") and "hi" not in head:
             product = self._product(args[0], args[1])
-            if op == "mul":
-                return product
-            return self._sum([*product[0], *args[2][0]], product[1] + args[2][1])
+            return product if op == "mul" else self._sum(product, args[2])
         if op == "shl" and not args[1][0] and 0 <= args[1][1] < 63:
             return self._product(args[0], ((), 1 << args[1][1]))
         if op == "ld" and "param" in head:
-            return ((self._symbol("parameter", (), words[1]), 1),), 0
+            return _value(self._symbol("parameter", (), words[1]))
         if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
-            return ((self._symbol("shfl", (args[0],), high=_high(args[0])), 1),), 0
+            return _value(self._symbol("shfl", (args[0],), high=_high(args[0])))
         if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
             key = tuple((c[0], c[1]) for side in self.predicates[words[-1]] for c in side[:1])
             symbol = self._symbol("truth", key, str(args[0][1]), high=1)
             self._truth(symbol, words[-1], swapped=args[0][1] == 0)
-            return ((symbol, 1),), 0
+            return _value(symbol)
         if op in _COMPUTED and len(args) == 2:
             if not args[0][0] and not args[1][0]:
                 return (), _COMPUTED[op](args[0][1], args[1][1])
-            return ((self._symbol(op, (args[0], args[1]), high=_bound(op, *args)), 1),), 0
+            return _value(self._symbol(op, (args[0], args[1]), high=_bound(op, *args)))
         return None
 
     def _product(self, a: Value, b: Value) -> Value:
         if a[0] and b[0]:
-            return ((self._symbol("mul", (a, b)), 1),), 0
+            return _value(self._symbol("mul", (a, b)))
         terms, factor = (a, b[1]) if a[0] else (b, a[1])
         return tuple((s, f * factor) for s, f in terms[0]) if factor else (), terms[1] * factor
 
@@ -461,7 +463,6 @@ _SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|smid|gridid|clusterid|nclusterid|cluster_\w+|"
     r"dynamic_smem_size|total_smem_size|aggr_smem_size|is_explicit_cluster|lanemask_\w+)(?:\.[xyz])?$"
 )
-_WRITTEN = re.compile(r"\{?[^\[\]{}]*\}?")
 _REGISTER = re.compile(r"[%A-Za-z_$][\w.$#]*")
 #: Instructions whose first operand is read, not written.
 _WRITES_NOTHING = (
