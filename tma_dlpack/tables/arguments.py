@@ -29,6 +29,7 @@ FUNCTIONS: dict[MapKind, str] = {
     "im2col": "cuTensorMapEncodeIm2col",
     "im2col_wide": "cuTensorMapEncodeIm2colWide",
 }
+KIND_OF = {function: kind for kind, function in FUNCTIONS.items()}
 #: The enums among the arguments of every kind of map, and the corners of im2col maps.
 ENUMS: dict[str, type[IntEnum]] = {
     "data_type": TensorMapDataType,

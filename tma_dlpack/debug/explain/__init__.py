@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain import ours, results, sentences
-from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of, judge
+from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
@@ -200,7 +200,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         where = f"lines {block.first_line}-{block.last_line}"
         if len(log.notes) < MOST_NOTES:
             log.notes += [f"{where}: {remark}" for remark in remarks]
-        encode = _Encode(block.first_line, arguments, _judged(arguments, target))
+        encode = _Encode(block.first_line, arguments, judge(arguments, target))
         if block.shows_arguments and arguments.shown():
             (cut if block.is_cut else whole).append(encode)
     if mixed:
@@ -223,10 +223,6 @@ def _in_words(report: Report) -> str:
     return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
-def _judged(read: PrintedArguments, target: Target) -> Report:
-    return judge(read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target)
-
-
 def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the maps whose 128 bytes are in the text; add why other bytes are not a map."""
     for place, data in hexdump.find(log.text):
@@ -240,13 +236,9 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             why = " ".join(str(error).split())
             log.notes.append(f"line {line}: 128 bytes that are no map for {target}: {why}")
             continue
-        arguments = PrintedArguments(
-            kind=tensor_map.kind,
-            printed_by="a dump of the map's 128 bytes",
-            lines=(line, line),
-            **{name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)},
-        )
-        report = _judged(arguments, target)
+        printer = "a dump of the map's 128 bytes"
+        arguments = of_map(tensor_map, printed_by=printer, lines=(line, line))
+        report = judge(arguments, target)
         advice = report.advice + tensor_map.advice  # of the bytes
         yield _Encode(line, arguments, Report(report.violations, advice))
 
@@ -369,19 +361,18 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         # imported when first needed
-        from tma_dlpack.draw.cards import finding_html
+        from tma_dlpack.draw.cards import bold, finding_html, plain
         from tma_dlpack.draw.figure import fragment
 
-        parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
+        parts = [bold(self._head())]
         for title, request, report in self._groups():
-            parts.append(f"<div><b>{html.escape(title)}</b></div>")
+            parts.append(bold(title))
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
-            parts.append(f"<div>{html.escape(_one_line(report, request))}</div>")
+            parts.append(plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
             parts += [finding_html(found, with_argument=False) for found in findings]
-        parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
-        return fragment(parts)
+        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:

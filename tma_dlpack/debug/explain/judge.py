@@ -33,6 +33,7 @@ from tma_dlpack.tables.errors import Violation, sealed
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
 
 # -- the arguments of one encode -----------------------------------------------------------------
 
@@ -122,6 +123,12 @@ interleave, swizzle, l2_promotion, oob_fill
         return f"{self.kind}: {words}"
 
 
+def of_map(tensor_map: TensorMap, **how: Any) -> PrintedArguments:
+    """Return the arguments of a map."""
+    shown = {name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)}
+    return PrintedArguments(kind=tensor_map.kind, **shown, **how)
+
+
 def _text(name: str, value: object) -> str:
     if name == "global_address":
         return f"{value:#x}"
@@ -136,15 +143,19 @@ def _text(name: str, value: object) -> str:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
+def judge(read: PrintedArguments, target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
     Rules that read an argument or an entry that is not shown are skipped. Where that is the type or
     the interleave layout, a violation counts if it is there with each that could be, in the same
-    words. `how` has what makes two equal ones differ: their printer, what it implies, what is
-    inferred.
+    words.
     """
+    return _judge(read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target)
+
+
+@lru_cache(maxsize=4096)
+def _judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
+    """Check arguments; `how` has what makes two equal ones differ, which logs repeat."""
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):
@@ -199,7 +210,7 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
     count = min(max(rank, 0), 16)
     spatial = 1 if read.kind == "im2col_wide" else max(0, count - 2)
     lengths = {"global_strides": max(0, count - 1), **dict.fromkeys(CORNERS, spatial)}
-    call: dict[str, Any] = {"mode": 0, "tensor_rank": rank}
+    call: dict[str, Any] = {"mode": read.implied.get("mode", 0), "tensor_rank": rank}
     for name in arguments_of(read.kind):
         value = getattr(read, name)
         if name in ARRAYS:

@@ -16,7 +16,7 @@ from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of
 from tma_dlpack.dlpack import Layout, TensorView
 from tma_dlpack.dlpack import judge as judge_layout
 from tma_dlpack.make.build import check_view
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
@@ -36,7 +36,6 @@ _NUMBER = re.compile(r"-?\d{1,24}")
 _ADDED = ("split_inner", "ragged")
 _LISTS = ("dtype", "device", "shape", "strides", "box_sizes")
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-_KINDS = {function: kind for kind, function in FUNCTIONS.items()}
 #: Other lines | the argument | what must be | what to do.
 _SAYS: Final = rows(r"""
 (\w+)=\S[^\n;]{0,300} has \d+ entries, and a tensor map has 1 to 5 dimensions | \1 |
@@ -90,7 +89,7 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
     for corner in CORNERS:
         if f"{corner}_width" in shown:
             shown[corner] = (shown.pop(f"{corner}_width"),)
-    kind = _KINDS.get(line.function, "tiled")
+    kind = KIND_OF.get(line.function, "tiled")
     known = {name: shown[name] for name in arguments_of(kind) if name in shown}
     return PrintedArguments(kind=kind, **where, **known)
 
@@ -102,7 +101,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
     one_each = strides is None or len(strides) == len(shape)
     if len(dtype) != 3 or len(device) != 2 or not one_each:
-        return judge(read, (), target)
+        return judge(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
@@ -119,7 +118,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_ADDED)}
     if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
-        return judge(read, (), target)
+        return judge(read, target)
     if not line.call:
         given |= dict.fromkeys(_OPTIONS[1:], 0)
     return check_view(read.kind, view, given)

@@ -212,7 +212,7 @@ def report_of(
         entries_before = (None,) * int(shown.get("entry", 0))
         strides = (*entries_before, int(shown["bytes"]))
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
-    report = judge(read, (), target)
+    report = judge(read, target)
     if report.violations:
         return read, report
     rule = _RULES[sentence.rule]

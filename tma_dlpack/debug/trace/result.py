@@ -135,10 +135,10 @@ class Trace:
     def html(self, most_bytes: int = 20_000_000) -> str:
         """Return the report as HTML, with as many pictures as `most_bytes` hold."""
         # imported when first needed
-        from tma_dlpack.draw.cards import finding_html
+        from tma_dlpack.draw.cards import bold, finding_html, plain
         from tma_dlpack.draw.figure import fragment
 
-        parts = [f"<div><b>{html.escape(self._head())}</b></div>"]
+        parts = [bold(self._head())]
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
@@ -148,8 +148,7 @@ class Trace:
             room -= len(pictures)
             if room > 0:
                 parts.append(pictures)
-        parts += [f"<p>note: {html.escape(note)}</p>" for note in self.notes]
-        return fragment(parts)
+        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
 
 
 def _pictures(traced: TracedMap) -> str:

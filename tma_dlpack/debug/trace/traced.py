@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.advice import advise
-from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import Report, find_violations
-from tma_dlpack.checks.request import Request
-from tma_dlpack.debug.explain.judge import PrintedArguments, arguments_of
+from tma_dlpack.checks.report import Report
+from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
 from tma_dlpack.debug.explain.results import RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, FUNCTIONS, MapKind
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import Advice, TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.public import public
 from tma_dlpack.tables.refusals import REFUSALS
@@ -24,7 +21,6 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
-_KINDS = {function: kind for kind, function in FUNCTIONS.items()}
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: Shared objects that stand between a caller and the driver, and say nothing about the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
@@ -157,8 +153,8 @@ def _traced(
     target = _target(first.get("device"))
     known = target or _ASSUMED
     data = bytes.fromhex(first["bytes"]) if first.get("bytes") else None
-    if first["call"] in _KINDS:
-        arguments = _encoded(_KINDS[first["call"]], first)
+    if first["call"] in KIND_OF:
+        arguments = _encoded(KIND_OF[first["call"]], first)
     else:
         arguments = _decoded(data or bytes.fromhex(first["before"]), known)
         if "global_address" in first:  # the new one
@@ -177,7 +173,9 @@ def _traced(
         uses=uses,
         made_by=_made_by(first),
         python=tuple(f"{path}:{line} in {name}" for path, line, name in first.get("python", ())),
-        processes=tuple(sorted({_process(raw, processes) for raw in group}, key=_natural)),
+        processes=tuple(
+            sorted({_process(raw, processes) for raw in group}, key=lambda n: (len(n), n))
+        ),
         target=target,
         bytes=data,
     )
@@ -186,22 +184,14 @@ def _traced(
 def _target(device: dict[str, Any] | None) -> Target | None:
     if device is None:
         return None
-    return Target(
-        (device["major"], device["minor"]),
-        device["max_smem_bytes"],
-        device.get("driver_version"),
-        device.get("multiprocessors"),
-    )
+    versions = device.get("driver_version"), device.get("multiprocessors")
+    return Target((device["major"], device["minor"]), device["max_smem_bytes"], *versions)
 
 
 def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
     if "process_rank" in raw:
         return f"rank {raw['process_rank']}"
     return f"process {processes[raw['process']].get('pid', '?')}"
-
-
-def _natural(name: str) -> tuple[int, str]:
-    return len(name), name
 
 
 @lru_cache(maxsize=16)
@@ -238,17 +228,16 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
         values |= dict(zip(CORNERS, ((raw["lower_width"],), (raw["upper_width"],)), strict=True))
     for name, enum in ENUMS.items():
         values[name] = enum(raw[name]) if raw[name] in list(enum) else raw[name]
-    return PrintedArguments(kind=kind, **values)
+    implied = {"mode": raw["mode"]} if "mode" in raw else {}
+    return PrintedArguments(kind=kind, implied=implied, **values)
 
 
 def _decoded(data: bytes, target: Target) -> PrintedArguments:
     """Return the arguments of 128 bytes; none where they are not those of a map."""
     try:
-        decoded = TensorMap.from_bytes(data, target)
+        return of_map(TensorMap.from_bytes(data, target))
     except TmaError:
         return PrintedArguments()
-    names = arguments_of(decoded.kind)
-    return PrintedArguments(kind=decoded.kind, **{name: getattr(decoded, name) for name in names})
 
 
 def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) -> Report:
@@ -260,30 +249,19 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
     if raw["call"] == "cuTensorMapReplaceAddress":
         violations = _wrong_address(raw["global_address"]) if refused else ()
     else:
-        request = _request(arguments, raw.get("mode", 0), target)
-        violations = find_violations(request)
-        if not violations and not refused:
-            return Report((), advise(request) + _map_advice(raw, target))
+        report = judge(arguments, target)
+        if report.ok and not refused:
+            return Report((), report.advice + _map_advice(raw, target))
+        violations = report.violations
     return Report(violations or tuple(_other_reasons(raw)) * refused)
 
 
 def _map_advice(raw: dict[str, Any], target: Target) -> tuple[Advice, ...]:
     """Return advice on the 128 bytes of a map; none where they cannot be decoded."""
     try:
-        decoded = TensorMap.from_bytes(bytes.fromhex(raw["bytes"]), target)
+        return TensorMap.from_bytes(bytes.fromhex(raw["bytes"]), target).advice
     except (TmaError, KeyError, TypeError):
         return ()
-    return decoded.advice
-
-
-def _request(arguments: PrintedArguments, mode: int, target: Target) -> Request:
-    """Make the request of a `driver_encode_*` call with these arguments."""
-    given = arguments.shown()
-    given |= {"tensor_data_type": arguments.data_type, "tensor_rank": arguments.rank, "mode": mode}
-    for corner in CORNERS:
-        width = getattr(arguments, corner)
-        given[f"{corner}_width"] = width[0] if width else 0
-    return read_driver_call(arguments.kind, given, target)
 
 
 def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
