@@ -1,9 +1,9 @@
-"""Run a benchmark: ``python tests/bench {call,simulator,gpu,gemm,ladder,conv,grouped,cpp,all}``.
+"""Run a benchmark: ``python tests/bench {call,simulator,gpu,gemm,ladder,l2,conv,grouped,cpp,all}``.
 
 `call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
 targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `gpu`, `gemm`,
-`ladder`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with its
-defaults.
+`ladder`, `l2`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with
+its defaults.
 
 A new peer: a row in `peers.py` that says how it makes a map; one that is not installed is left out.
 """
@@ -14,7 +14,7 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "ladder", "conv", "grouped", "cpp")
+BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "ladder", "l2", "conv", "grouped", "cpp")
 
 
 def main(arguments: list[str]) -> int:

@@ -227,13 +227,13 @@ def compare(ours: Launch, torchs: Launch, flop: float, rounds: int, calls: int) 
     """Time both in every round, so that a GPU which lowers its clock slows both down."""
     both = ours, torchs
     for work in both:
-        _milliseconds(work, calls)  # warms up
-    times = [[_milliseconds(work, calls) for work in both] for _ in range(rounds)]
+        milliseconds(work, calls)  # warms up
+    times = [[milliseconds(work, calls) for work in both] for _ in range(rounds)]
     medians = [statistics.median(column) for column in zip(*times, strict=True)]
     return Comparison(*(flop / ms / 1e9 for ms in medians))
 
 
-def _milliseconds(work: Launch, calls: int) -> float:
+def milliseconds(work: Launch, calls: int) -> float:
     torch = importlib.import_module("torch")
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from bench import conv, gemm, grouped, hopper, ladder
+from bench import conv, gemm, grouped, hopper, l2, ladder
 from tma_dlpack import driver
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -20,7 +20,7 @@ def test_a_missing_kernel_says_where_it_lies(tmp_path):
 
 
 @pytest.mark.skipif(driver.status().reason is None, reason="there is a GPU here")
-@pytest.mark.parametrize("bench", [gemm, conv, grouped, ladder])
+@pytest.mark.parametrize("bench", [gemm, conv, grouped, ladder, l2])
 def test_without_a_gpu_a_bench_says_what_is_missing(bench):
     pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(tma.TmaUnsupportedError, match="no CUDA driver"):
@@ -37,6 +37,7 @@ def test_a_ratio_is_our_speed_over_torchs():
     [
         "hopper_gemm.cu",
         "grouped_gemm.cu",
+        "l2_cache.cu",
         pytest.param("gemm_ladder.cu", marks=pytest.mark.slow),
         pytest.param("hopper_conv.cu", marks=pytest.mark.slow),
     ],
