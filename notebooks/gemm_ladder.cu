@@ -8,7 +8,7 @@
 //   6 multicast    two blocks share each tile of B
 //   7 persistent   a block per multiprocessor; stores overlap with the next tile, in an order for L2
 //
-// python tests/bench ladder measures them; 07_hopper_gemm.ipynb has the figures.
+// python tests/bench ladder measures them; 06_hopper_gemm.ipynb has the figures.
 
 #include "hopper_gemm.cu"
 

@@ -10,7 +10,7 @@
 //   C's map    would store those, so a tile that crosses the end is stored by a copy of the map, whose
 //              rows end with the group: replace_global_dim<1>(), publish(), fence_acquire()
 //
-// python tests/bench grouped measures it; 08_grouped_gemm.ipynb explains it.
+// python tests/bench grouped measures it; 07_grouped_gemm.ipynb explains it.
 
 #include "hopper_gemm.cu"
 

@@ -11,7 +11,7 @@
 //   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
 //   (one thread)                                         <-empty--  done with the stage
 //
-// python tests/bench gemm measures it; 07_hopper_gemm.ipynb shows its tiles.
+// python tests/bench gemm measures it; 06_hopper_gemm.ipynb shows its tiles.
 
 #include <tma_dlpack.h>
 

@@ -28,13 +28,19 @@ SAYS = {
         "the row stride is 66 bytes: 2 too many, or 14 too few",
         "doubled: True",
     ],
-    "01_one_call": ["272 of 512 elements are filled", "frameworks, 1 layout"],
-    "02_swizzle_and_banks": [
+    "01_swizzle_and_banks": [
         "bank conflicts of a column: 8-way with none, free with bytes128",
         "bytes64 takes 1024 bytes, bytes128 2048",
         "x[5, 24] = 344.0 lies at 0x2e0: 344.0",
         "the access in 4 phases: 32 wavefronts with none",
         "A against B: 2 fields differ",
+    ],
+    "02_one_call": [
+        "272 of 512 elements are filled",
+        "frameworks, 1 layout",
+        "tensor.strides[0] is 1733 elements, 3466 bytes",
+        "BOX_SMEM: the box takes 262144 bytes",
+        "two maps: 2 bits differ, in l2_promotion",
     ],
     "03_out_of_bounds_and_strides": [
         "coords[1] is 1",
@@ -42,30 +48,32 @@ SAYS = {
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",
         "8 bytes past the end of the tensor",
-        "(1073741824, 22, 1073741810, 0) is byte 2048",
-        "128 rows of 8 experts, 2 maps",
     ],
-    "04_why_was_it_refused": [
-        "tensor.strides[0] is 1733 elements, 3466 bytes",
-        "BOX_SMEM: the box takes 262144 bytes",
-        "two maps: 2 bits differ, in l2_promotion",
-    ],
+    "04_pytorch_extension": ["this map is not launchable", "simulated: True"],
     "05_im2col_convolution": [
         "4 columns of 32 pixels cover 126 output pixels",
         "largest difference to torch: 0.0",
     ],
-    "06_pytorch_extension": ["this map is not launchable", "simulated: True"],
-    "07_hopper_gemm": [
+    "06_hopper_gemm": [
         "7616 of 8192 elements are filled with zeros",
         "tensor.strides[0] is 12 elements, 24 bytes",
         "operand of bf16: 128 of M or N, 64 of K in 4 steps of 16",
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
     ],
-    "08_grouped_gemm": [
+    "07_grouped_gemm": [
         "group 3, 300 rows: 0a 1a | 0b 1b | 2a 2b",
+        "(1073741824, 22, 1073741810, 0) is byte 2048",
+        "128 rows of 8 experts, 2 maps",
         "rows: 512 -> 150",
         "all 5 groups are exact: True",
+    ],
+    "08_blackwell": [
+        "bits 46..48 fixed                     0x1",
+        "bits that differ: [46]",
+        "gather4 of rows 40, 3, 20, 64",
+        "512 bytes counted, 1024 bytes of shared memory",
+        "sm_120    yes      -         yes        99 KiB",
     ],
     "09_trace": [
         "6 different tensor maps of 33 calls: 2 refused",
@@ -81,18 +89,11 @@ SAYS = {
         "HANG_BYTES - 16,384 bytes are expected, 12,288 came, and 4,096 are missing (1 x 4,096:",
         "HANG_FOLLOWS - nobody has arrived in this phase",
     ],
-    "11_blackwell": [
-        "bits 46..48 fixed                     0x1",
-        "bits that differ: [46]",
-        "gather4 of rows 40, 3, 20, 64",
-        "512 bytes counted, 1024 bytes of shared memory",
-        "sm_120    yes      -         yes        99 KiB",
-    ],
 }
-REFUSED_ON_PURPOSE = {"03_out_of_bounds_and_strides": 1, "04_why_was_it_refused": 1}
+REFUSED_ON_PURPOSE = {"02_one_call": 1, "03_out_of_bounds_and_strides": 1}
 
 #: Without questions to click and an exercise.
-READ_ONLY = ["08_grouped_gemm", "09_trace", "10_postmortem"]
+READ_ONLY = ["09_trace", "10_postmortem"]
 
 every_notebook = pytest.mark.parametrize("name", SAYS)
 every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in READ_ONLY])
@@ -301,48 +302,19 @@ def test_a_refusal_is_the_users_line_and_a_card(name):
 
 
 def test_the_kernel_for_blackwell_is_compiled_and_marked_as_not_run():
-    notebook = read("11_blackwell")
+    notebook = read("08_blackwell")
     assert "compiled, not run here: sm_100a, sm_103a, sm_110a" in said(notebook)
     assert "**Nothing in this chapter was run on a Blackwell GPU" in notebook.cells[0].source
 
 
-WRONG_ROWS = {
-    "of a cache in order": "list(range(first, first + 4))",
-    "the page of the first row for all": "[pages[first // 16] * 16 + (first + i) % 16 for i in I]",
-    "past the end, the page goes on": (
-        "[pages[min((first + i) // 16, len(pages) - 1)] * 16 + (first + i) % 16 for i in I]"
-    ),
-    "three": "[0, 1, 2]",
-    "none": "None",
-}
-
-
-@pytest.mark.parametrize("rows", WRONG_ROWS.values(), ids=WRONG_ROWS)
-def test_the_judge_of_the_paged_cache_refuses_rows_that_are_wrong(rows, capsys):
-    names = {"I": range(4)}
-    exec("import numpy as np\nimport tma_dlpack as tma", names)
-    exec(f"def four_rows(pages, first, length):\n    return {rows}", names)
-    exec(exercise_of("11_blackwell")[1].source, names)
-    assert capsys.readouterr().out.startswith("not yet: pages [")
-
-
-def test_the_judge_of_the_paged_cache_takes_any_row_beyond_the_cache(capsys):
-    names = {}
-    exec("import numpy as np\nimport tma_dlpack as tma", names)
-    rows = "pages[row // 16] * 16 + row % 16 if row < length else 10_000"
-    exec(f"four_rows = lambda pages, f, length: [{rows} for row in range(f, f + 4)]", names)
-    exec(exercise_of("11_blackwell")[1].source, names)
-    assert capsys.readouterr().out.startswith("solved: ")
-
-
 def test_the_h200_output_of_the_extension_is_marked_as_stored():
-    text = said(read("06_pytorch_extension"))
+    text = said(read("04_pytorch_extension"))
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
     assert "189 tiles of (16, 32) doubled: True" in text
 
 
 def test_the_h200_table_of_the_gemm_is_marked_as_stored_and_right():
-    text = said(read("07_hopper_gemm"))
+    text = said(read("06_hopper_gemm"))
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
     rows = [line for line in text.splitlines() if re.match(r"  (8192|4096)  ", line)]
     assert len(rows) == 6
@@ -350,7 +322,7 @@ def test_the_h200_table_of_the_gemm_is_marked_as_stored_and_right():
 
 
 def test_the_h200_table_of_the_grouped_gemm_is_marked_as_stored_and_right():
-    text = said(read("08_grouped_gemm"))
+    text = said(read("07_grouped_gemm"))
     assert re.search(r"stored output, not run here \(NVIDIA H200, driver \d+\.\d+", text)
     rows = [line for line in text.splitlines() if re.match(r"(8|32|64), \d+, \d+, \d+ ", line)]
     assert len(rows) == 3
@@ -376,7 +348,7 @@ def test_the_readmes_figures_are_what_the_command_draws(tmp_path, monkeypatch):
 )
 def test_an_executed_notebook_has_no_label_out_of_place(chromium, width, scheme):
     exporter = HTMLExporter(theme=scheme, mathjax_url="", require_js_url="", jquery_url="")
-    page, _ = exporter.from_notebook_node(read("04_why_was_it_refused"))
+    page, _ = exporter.from_notebook_node(read("02_one_call"))
     found = screens.audit(chromium, "notebook", page, width, scheme)
     assert found["wrong"] == []
     assert found["labels"] > 150

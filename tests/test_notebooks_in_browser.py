@@ -78,7 +78,7 @@ def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported
 
 def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
     seen = harness.Seen(chromium, 1366)
-    seen.page.goto(exported("02_swizzle_and_banks"))
+    seen.page.goto(exported("01_swizzle_and_banks"))
     figure = ".tma:not(:has(.tma-ask))"  # a question would not show what is linked
     chunk = seen.page.locator(f'{figure} [data-k="c1.8"]').first
     chunk.hover(force=True)

@@ -108,7 +108,7 @@ def test_no_link_within_the_site_is_broken_and_every_public_name_has_an_anchor(s
 @pytest.mark.slow
 def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, chromium):
     names = [path.relative_to(NOTEBOOKS).with_suffix("").as_posix() for path in PAGES]
-    dark = ["index", "guide/one_call", "reference/python", "02_swizzle_and_banks"]
+    dark = ["index", "guide/one_call", "reference/python", "01_swizzle_and_banks"]
     for theme, shown in (("light", [*names, *dark[-1:]]), ("dark", dark)):
         page = chromium.new_page(viewport={"width": 1280, "height": 900})
         page.add_init_script(f"localStorage.mode = localStorage.theme = '{theme}'")

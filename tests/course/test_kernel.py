@@ -1,4 +1,4 @@
-"""The exercise of notebook 06: a right kernel passes however it is written, a wrong one is seen."""
+"""The exercise of chapter 04: a right kernel passes however it is written, a wrong one is seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from course.kernel import judged
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 NOTEBOOKS = Path(__file__).parent.parent.parent / "notebooks"
-CELLS = nbformat.read(NOTEBOOKS / "06_pytorch_extension.ipynb", as_version=4).cells
+CELLS = nbformat.read(NOTEBOOKS / "04_pytorch_extension.ipynb", as_version=4).cells
 
 
 def solution():

@@ -1,0 +1,244 @@
+"""The exercises' judges: what is right passes however it is written, what is wrong is refused."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+import test_notebooks
+
+#: Chapter and what it is -> code that is right, and not the folded solution.
+RIGHT = {
+    ("00_what_is_tma", "one box as large as the matrix allows"): """
+        def tripled(y):
+            tm = tma.make_tma_descriptor(y, box_sizes=(37, 72))
+            tile = tma.load_tile(tm, (0, 0))
+            tma.store_tile(tm, (0, 0), tile.array * 3)
+        """,
+    ("00_what_is_tma", "a swizzle, and coordinates by hand"): """
+        def tripled(y):
+            tm = tma.make_tma_descriptor(y, box_sizes=(16, 32), swizzle="bytes128")
+            for row in range(0, y.shape[0], 16):
+                for column in range(0, y.shape[1], 32):
+                    tile = tma.load_tile(tm, (row, column))
+                    tma.store_tile(tm, (row, column), tile.array * np.float32(3))
+        """,
+    ("01_swizzle_and_banks", "by rows and chunks"): """
+        def place(row, column, span):
+            line, byte = divmod(row * span + 2 * column, 128)
+            chunk, rest = divmod(byte, 16)
+            moved = chunk ^ (line % {128: 8, 64: 4, 32: 2}[span])
+            return line * 128 + moved * 16 + rest
+        """,
+    ("02_one_call", "three copies"): """
+        storage = np.zeros((512, 40), np.float32)
+        tensor = storage[:, 4:34]
+        tensor[...] = np.arange(512 * 30).reshape(512, 30)
+        arguments = {"box_sizes": (200, 24)}
+        copies = 3
+        """,
+    ("02_one_call", "narrow boxes in the span of 64 bytes"): """
+        tensor = np.zeros((512, 32), np.float32)[:, :30]
+        tensor[...] = np.arange(512 * 30).reshape(512, 30)
+        arguments = {"box_sizes": (256, 16), "swizzle": "bytes64"}
+        copies = 4
+        """,
+    ("03_out_of_bounds_and_strides", "more than is needed"): """
+        BOX = (16, 32)
+
+        def corner(row, column):
+            return row - 4, column - 8
+        """,
+    ("05_im2col_convolution", "from the length of the filter"): """
+        def corners(kernel, padding, dilation):
+            length = 1 + (kernel - 1) * dilation
+            return -padding, padding - length + 1
+
+        def offset(tap, dilation):
+            return sum([dilation] * tap)
+        """,
+    ("06_hopper_gemm", "by two bits"): """
+        def turn(i, stages):
+            full = i // stages & 1
+            return i % stages, full, 1 - full
+        """,
+    ("06_hopper_gemm", "the stages from the last to the first"): """
+        def turn(i, stages):
+            return stages - 1 - i % stages, i // stages % 2, (i // stages + 1) % 2
+        """,
+    ("07_grouped_gemm", "a list, and the extents by hand"): """
+        def coords_of(offset, size, row, column):
+            end = 1 << 30
+            return [end, size + offset, end + row - size, column]
+        """,
+    ("08_blackwell", "any row beyond the cache is filled"): """
+        def four_rows(pages, first, length):
+            def one(row):
+                return 16 * pages[row >> 4] | row & 15 if row < length else 10_000
+            return tuple(map(one, range(first, first + 4)))
+        """,
+}
+
+#: Chapter and the mistake -> code, and how the judge's words begin.
+WRONG = {
+    ("00_what_is_tma", "the last tiles are left out"): (
+        """
+        def tripled(y):
+            tm = tma.make_tma_descriptor(y, box_sizes=(8, 24))
+            for coords in tma.tile_coords(tm)[:-3]:
+                tma.store_tile(tm, coords, 3 * tma.load_tile(tm, coords).array)
+        """,
+        "y[32, 0] is",
+    ),
+    ("00_what_is_tma", "overlapping tiles"): (
+        """
+        def tripled(y):
+            tm = tma.make_tma_descriptor(y, box_sizes=(8, 24))
+            for row in range(0, 37, 4):
+                for column in range(0, 72, 24):
+                    tile = tma.load_tile(tm, (row, column))
+                    tma.store_tile(tm, (row, column), 3 * tile.array)
+        """,
+        "y[4, 0] is",
+    ),
+    ("01_swizzle_and_banks", "by the row of the tile"): (
+        """
+        def place(row, column, span):
+            return row * span + (2 * column ^ (row % (span // 16)) << 4)
+        """,
+        "span 64, (1, 0) is at",
+    ),
+    ("01_swizzle_and_banks", "in elements"): (
+        "def place(row, column, span): return (row * span + 2 * column) // 2",
+        "span 128, (0, 1) is at 2, not at 1",
+    ),
+    ("02_one_call", "other values"): (
+        """
+        tensor = np.zeros((512, 32), np.float32)[:, :30]
+        arguments, copies = {"box_sizes": (256, 24)}, 2
+        """,
+        "the values must stay the same",
+    ),
+    ("02_one_call", "one copy too few"): (
+        """
+        tensor = np.zeros((512, 32), np.float32)[:, :30]
+        tensor[...] = np.arange(512 * 30).reshape(512, 30)
+        arguments, copies = {"box_sizes": (256, 24)}, 1
+        """,
+        "boxes of 256 x 24 cover 512 x 24 in 2 copies",
+    ),
+    ("03_out_of_bounds_and_strides", "a column off 16 bytes"): (
+        """
+        BOX = (10, 24)
+        def corner(row, column): return row - 1, column - 1
+        """,
+        "block (0, 0): coords[1] is -1",
+    ),
+    ("03_out_of_bounds_and_strides", "too narrow"): (
+        """
+        BOX = (10, 20)
+        def corner(row, column): return row - 1, column - 4
+        """,
+        "block (0, 0): columns -4 to 15; -1 to 16 are needed",
+    ),
+    ("03_out_of_bounds_and_strides", "too low"): (
+        """
+        BOX = (9, 24)
+        def corner(row, column): return row - 1, column - 4
+        """,
+        "block (0, 0): rows -1 to 7; -1 to 8 are needed",
+    ),
+    ("05_im2col_convolution", "dilation forgotten in the corner"): (
+        """
+        def corners(kernel, padding, dilation): return -padding, padding - kernel + 1
+        def offset(tap, dilation): return tap * dilation
+        """,
+        "kernel 3, padding 2, dilation 2: 12 output pixels, not 10",
+    ),
+    ("05_im2col_convolution", "dilation forgotten in the offset"): (
+        """
+        def corners(kernel, padding, dilation): return -padding, padding - (kernel - 1) * dilation
+        def offset(tap, dilation): return tap
+        """,
+        "kernel 3, padding 2, dilation 2: tap 1 takes other pixels",
+    ),
+    ("06_hopper_gemm", "one stage"): (
+        "def turn(i, stages): return 0, i % 2, i % 2 ^ 1",
+        "2 stages: the first 2 tiles use stages [0]",
+    ),
+    ("06_hopper_gemm", "the parity of full for both"): (
+        "def turn(i, stages): return i % stages, i // stages % 2, i // stages % 2",
+        "1 stages: both wait for ever",
+    ),
+    ("06_hopper_gemm", "full one round early"): (
+        "def turn(i, stages): return i % stages, 1 - i // stages % 2, 1 - i // stages % 2",
+        "1 stages: ",
+    ),
+    ("07_grouped_gemm", "no second extra"): (
+        "def coords_of(offset, size, row, column):"
+        " return 0, offset + size, 2**30 - size + row, column",
+        "rows 0..4",
+    ),
+    ("07_grouped_gemm", "row of the tensor"): (
+        "def coords_of(offset, size, row, column):"
+        " return 2**30, offset + size, 2**30 - size + offset + row, column",
+        "rows 5..21",
+    ),
+    ("08_blackwell", "the page of the first row for all"): (
+        """
+        def four_rows(pages, first, length):
+            return [pages[first // 16] * 16 + (first + i) % 16 for i in range(4)]
+        """,
+        "pages [7, 2, 11], 48 rows, first 14: row 2 of the tile is row 112, not row 32",
+    ),
+    ("08_blackwell", "past the end, the page goes on"): (
+        """
+        def four_rows(pages, first, length):
+            rows = range(first, first + 4)
+            return [pages[min(r // 16, len(pages) - 1)] * 16 + r % 16 for r in rows]
+        """,
+        "pages [7, 2, 11], 48 rows, first 46: row 2 of the tile is row 176, not zeros",
+    ),
+    ("08_blackwell", "three"): (
+        "def four_rows(pages, first, length): return 0, 1, 2",
+        "pages [7, 2, 11], 48 rows, first 0: ",
+    ),
+    ("08_blackwell", "nothing"): (
+        "def four_rows(pages, first, length): return None",
+        "pages [7, 2, 11], 48 rows, first 0: ",
+    ),
+}
+
+
+def verdict(name, answer, capsys):
+    """Return what the judge of a chapter prints of an answer."""
+    stub, judge, _ = test_notebooks.exercise_of(name)
+    if name in ("02_one_call", "06_hopper_gemm", "07_grouped_gemm"):
+        pytest.importorskip("torch", reason="torch is not installed")
+    names = {}
+    exec("import numpy as np\nimport tma_dlpack as tma", names)
+    exec(stub.source, names)
+    exec(textwrap.dedent(answer), names)
+    exec(judge.source, names)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", RIGHT, ids=": ".join)
+def test_an_answer_that_is_right_passes_however_it_is_written(case, capsys):
+    assert verdict(case[0], RIGHT[case], capsys).startswith("solved: ")
+
+
+@pytest.mark.parametrize("case", WRONG, ids=": ".join)
+def test_an_answer_that_is_wrong_is_refused_with_what_is_wrong(case, capsys):
+    answer, words = WRONG[case]
+    assert verdict(case[0], answer, capsys).startswith(f"not yet: {words}")
+
+
+def test_every_exercise_has_right_and_wrong_answers_tried():
+    lessons = {name for name in test_notebooks.SAYS if name not in test_notebooks.READ_ONLY}
+    elsewhere = {"04_pytorch_extension"}  # test_kernel.py
+    assert {name for name, _ in RIGHT} == {name for name, _ in WRONG} == lessons - elsewhere
