@@ -1,7 +1,7 @@
 // Turns the still pictures of a page into linked ones. Every figure brings this script: where a
 // viewer drops scripts the <img> stays, elsewhere it is replaced by its own SVG.
 const SAY =
-  "position:sticky;bottom:0;z-index:2;white-space:pre-wrap;padding:6px 10px;border-radius:6px;" +
+  "position:sticky;bottom:0;pointer-events:none;z-index:2;white-space:pre-wrap;padding:6px 10px;border-radius:6px;" +
   "font:12px/1.45 ui-monospace,monospace;background:#1f2328;color:#e6edf3";
 
 const linkedOf = (card) => {
