@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -193,6 +194,7 @@ class Chunk:
         return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
 
 
+@lru_cache
 def _bits(mask: int, low: int) -> str:
     """Name address bits: ``6:4``.
 

@@ -142,7 +142,8 @@ class Grid:
         cells = []
         for c in self.cells:
             column, row = round(left + (c.column - x) * w, 2), round(top + (c.row - y) * h, 2)
-            cells.append(replace(c, column=column, row=row, columns=c.columns * w, rows=c.rows * h))
+            size, looks = (c.columns * w, c.rows * h), (c.hatched, c.key, c.to, c.anchor, c.css)
+            cells.append(Cell(column, row, c.style, c.text, c.title, *size, *looks))
         return cells
 
     def bounds(self) -> tuple[float, float, float, float]:

@@ -245,6 +245,8 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
 
 def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the calls that the C++ header refused."""
+    if ours.BEGINS not in log.text:
+        return
     for found in ours.REFUSED_CALL.finditer(log.text):
         line, call = log.line_at(found.start()), ours.RefusedCall(found["parts"])
         read = ours.read_call(call, line)

@@ -22,10 +22,10 @@ from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
 from tma_dlpack.tables.targets import Target
 
-_BEGINS = "tma_dlpack: refused: "
+BEGINS = "tma_dlpack: refused: "
 #: The line of a call: at most as far as the next one begins.
 REFUSED_CALL: Final = re.compile(
-    rf"{_BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{_BEGINS})[^\n]){{0,8000}}?)"
+    rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
     r"; python -m tma_dlpack explain says why"
 )
 _CALL = re.compile(r"(cuTensorMapEncode\w{1,20})\((.*)\)")
@@ -45,7 +45,7 @@ split_inner and ragged are options of tiled maps | split_inner | a map for im2co
 the tensor is lazily negated or conjugated | tensor | a map shows memory as it is |
     pass x.resolve_neg().resolve_conj()
 """)
-_LINE: Final = re.compile(rf"{_BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
+_LINE: Final = re.compile(rf"{BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
 
 
 class RefusedCall:
