@@ -18,7 +18,7 @@ PACKAGE = Path(tma_dlpack.__file__).parent
 
 #: The rooms, from the top down: a file imports from its own room and from those above it.
 ROOMS = (
-    "tables", "include",  # 1
+    "tables", "public", "include",  # 1
     "dlpack",  # 2
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4

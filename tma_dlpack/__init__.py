@@ -23,6 +23,7 @@ from tma_dlpack.make.im2col import (
     make_im2col_wide_descriptor,
 )
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
+from tma_dlpack.public import PICTURES, public
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -40,7 +41,6 @@ from tma_dlpack.tables.errors import (
     TmaUnsupportedError,
     Violation,
 )
-from tma_dlpack.tables.public import PICTURES, public
 from tma_dlpack.tables.targets import TARGETS, Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tma_dlpack as tma
-from tma_dlpack.tables.public import opaque
+from tma_dlpack.public import opaque
 
 # torch warns of Python 3.13.0
 pytestmark = pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")

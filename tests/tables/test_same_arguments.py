@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tma_dlpack.tables.public import with_arguments_of
+from tma_dlpack.public import with_arguments_of
 
 
 def make(tensor, box, steps=None, swizzle="none", *, rules="all", offset=0) -> int:

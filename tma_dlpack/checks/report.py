@@ -10,6 +10,7 @@ from tma_dlpack.checks import RULES, words
 from tma_dlpack.checks.advice import advise
 from tma_dlpack.checks.repairs import changes_of, violations_of
 from tma_dlpack.checks.request import Request
+from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,
@@ -20,7 +21,6 @@ from tma_dlpack.tables.errors import (
     Violation,
     sealed,
 )
-from tma_dlpack.tables.public import Drawn, opaque, public
 
 _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import TensorView
+from tma_dlpack.public import lazy
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
@@ -35,7 +36,6 @@ from tma_dlpack.tables.limits import (
     RAGGED_STRIDE_END,
     SWIZZLE_SPAN_BYTES,
 )
-from tma_dlpack.tables.public import lazy
 from tma_dlpack.tables.targets import Target
 
 #: What `rules=` may be, by kind of map; the first is the default.

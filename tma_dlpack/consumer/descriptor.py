@@ -40,11 +40,11 @@ from tma_dlpack.consumer.operand import (
     encoded,
 )
 from tma_dlpack.geometry import IntArray, swizzle_offset
+from tma_dlpack.public import Drawn, opaque, public, untraced
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import refusal, sealed, unfit
-from tma_dlpack.tables.public import Drawn, opaque, public, untraced
 
 #: The bits that do not depend on the tile: the layout type, and the field "fixed".
 _CONSTANT_BITS = {

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from tma_dlpack.consumer.operand import NO_MATRIX, TileMatrix, tile_matrix
 from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 LANES = 32

@@ -16,10 +16,10 @@ from tma_dlpack.consumer.operand import (
     atom_rows,
 )
 from tma_dlpack.consumer.refusals import ROWS, find_violations
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 

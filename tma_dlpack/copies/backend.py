@@ -14,7 +14,7 @@ from tma_dlpack.copies.request import (
     store_request,
 )
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.public import public
+from tma_dlpack.public import public
 from tma_dlpack.tensor_map.map import TensorMap
 
 

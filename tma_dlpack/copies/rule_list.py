@@ -17,10 +17,10 @@ from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit, wrapped
-from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
 
 #: What a rule is about, in the order of the list.

@@ -17,11 +17,11 @@ from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, array_of
 from tma_dlpack.dlpack import as_tensor_view, host_bytes, name_of
 from tma_dlpack.geometry import TilePlan
+from tma_dlpack.public import Drawn, lazy, opaque, public
 from tma_dlpack.tables.dtypes import DataTypeRow
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
 from tma_dlpack.tables.limits import PACKED_GROUP
-from tma_dlpack.tables.public import Drawn, lazy, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 
 Bytes = npt.NDArray[np.uint8]

@@ -11,10 +11,10 @@ from tma_dlpack.copies.reductions import reduction_of
 from tma_dlpack.copies.request import load_request, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.enums import Ints
 from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 if TYPE_CHECKING:

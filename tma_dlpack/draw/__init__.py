@@ -48,9 +48,9 @@ from tma_dlpack.draw.results import (
     verify_html,
 )
 from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = [

@@ -21,9 +21,9 @@ from tma_dlpack.draw.reads import (
     with_other_swizzles,
 )
 from tma_dlpack.geometry import IntArray
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 16, 16  # px of a bank and of a wavefront

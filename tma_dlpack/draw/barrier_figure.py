@@ -22,9 +22,9 @@ from tma_dlpack.draw.figure import (
     svg_panel,
 )
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.errors import unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits

@@ -11,10 +11,10 @@ from tma_dlpack.draw.chunks import CHUNKS, ROWS_READ
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn

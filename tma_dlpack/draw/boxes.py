@@ -23,10 +23,10 @@ from tma_dlpack.draw.grid import (
     window,
     words,
 )
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_TILES = 12  # drawn along one axis

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.draw.memory import Layout, SharedMemory, shared
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import ENGINE_BYTES
 from tma_dlpack.tables.coerce import aligned, counted
 from tma_dlpack.tables.fields import DERIVED, DERIVED_FIELDS, FIELDS, Field
 from tma_dlpack.tables.fields import fields_of as fields_in
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64

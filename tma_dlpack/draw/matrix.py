@@ -10,8 +10,8 @@ from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES, UNITS
 from tma_dlpack.draw.figure import Figure, fragment, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn

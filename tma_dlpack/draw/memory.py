@@ -20,10 +20,10 @@ from tma_dlpack.draw.chunks import (
 from tma_dlpack.draw.figure import STILL, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 50, 29  # px of a chunk

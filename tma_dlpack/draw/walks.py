@@ -23,8 +23,8 @@ from tma_dlpack.draw.grid import (
     words,
 )
 from tma_dlpack.geometry.plan import spatial_dims
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 30, 30  # px of a pixel

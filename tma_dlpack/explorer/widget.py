@@ -30,10 +30,10 @@ from tma_dlpack.explorer.legal import (
 )
 from tma_dlpack.explorer.page import embedded, page, state_of
 from tma_dlpack.explorer.views import TABS, controls, message, still_html
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaError, refusal
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os  # pathlib takes a fifth of the package's import
 
-from tma_dlpack.tables.public import opaque
+from tma_dlpack.public import opaque
 
 
 @opaque

@@ -10,6 +10,7 @@ import numpy as np
 
 from tma_dlpack.make.extension import Maps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.public import Drawn, opaque
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.coerce import reusable, type_name
 from tma_dlpack.tables.enums import (
@@ -24,7 +25,6 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.public import Drawn, opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch

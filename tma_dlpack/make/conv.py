@@ -11,6 +11,7 @@ import numpy as np
 
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
+from tma_dlpack.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, reusable, shown
 from tma_dlpack.tables.enums import (
     DataType,
@@ -23,7 +24,6 @@ from tma_dlpack.tables.enums import (
     Tensor,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, unfit, wrong_argument
-from tma_dlpack.tables.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, SupportsIndex
 
 from tma_dlpack.make.extension import quick
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import (
     DataType,
     Interleave,
@@ -14,7 +15,6 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     WideMode,
 )
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

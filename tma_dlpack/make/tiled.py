@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import quick
+from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import (
     DataType,
@@ -17,7 +18,6 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.public import opaque, with_arguments_of
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.suggestions.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 from tma_dlpack.tables.coerce import aligned, integers_of, shown
 from tma_dlpack.tables.enums import (
@@ -24,7 +25,6 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal, sealed, unfit
 from tma_dlpack.tables.limits import MAX_BOX
-from tma_dlpack.tables.public import Drawn, opaque, public
 from tma_dlpack.tensor_map.map import TensorMap
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)

@@ -14,6 +14,7 @@ from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.consumer.matrix import read_major
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
+from tma_dlpack.public import opaque, public
 from tma_dlpack.suggestions import reasons
 from tma_dlpack.suggestions.reasons import Reasons
 from tma_dlpack.suggestions.speeds import card_of
@@ -41,7 +42,6 @@ from tma_dlpack.tables.errors import (
     wrapped,
 )
 from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

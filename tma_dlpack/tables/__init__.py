@@ -7,6 +7,4 @@ constant in `limits`, with its source. A new target: a preset in `targets.TARGET
 the 128 bytes: a row of `fields.FIELDS`, its value in `bits._computed` unless it is an argument of
 the same name, and a golden case with provenance in tests/golden. A new enum: its class and its row
 in `enums.C_ENUMS`.
-
-Classes that users see get `@public`, so that tracebacks and `help()` say `tma_dlpack`.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tma_dlpack.public import opaque, untraced
 from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -15,7 +16,6 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.public import opaque, untraced
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.storage import MapStorage, arguments_of
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tma_dlpack.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments
 from tma_dlpack.tables.enums import (
     DATA_TYPE_MEMBERS,
@@ -21,7 +22,6 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.tables.targets import Target
 
 if TYPE_CHECKING:

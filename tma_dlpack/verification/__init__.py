@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack import driver
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal
-from tma_dlpack.tables.public import opaque
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow

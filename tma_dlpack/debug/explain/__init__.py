@@ -28,6 +28,7 @@ from tma_dlpack.debug.explain import ours, results, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
+from tma_dlpack.public import opaque, public
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
 from tma_dlpack.tables.errors import (
     Advice,
@@ -38,7 +39,6 @@ from tma_dlpack.tables.errors import (
     wrapped,
 )
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.public import opaque, public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

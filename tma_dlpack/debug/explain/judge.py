@@ -20,6 +20,7 @@ from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.debug.explain.words import ARRAYS, Entries
+from tma_dlpack.public import public
 from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
@@ -31,7 +32,6 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import Violation, sealed
 from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.public import public
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 

@@ -21,7 +21,7 @@ from tma_dlpack.debug.lint.launched import LaunchedMaps
 from tma_dlpack.debug.lint.launched import mistakes as launched_mistakes
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.values import Values
-from tma_dlpack.tables.public import untraced
+from tma_dlpack.public import untraced
 
 __all__ = ["LintFinding", "LintReport", "lint", "run"]
 

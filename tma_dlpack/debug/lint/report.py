@@ -17,9 +17,9 @@ from typing import Any
 
 from tma_dlpack.debug.lint.ptx import Instruction, Place
 from tma_dlpack.debug.lint.rules import RULES, Mistake
+from tma_dlpack.public import public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
-from tma_dlpack.tables.public import public
 
 ERROR, WARNING = "error", "warning"
 _MOST_FRAMES = 6

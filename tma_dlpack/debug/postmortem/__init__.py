@@ -27,8 +27,8 @@ from tma_dlpack.debug.postmortem.results import (
     PostMortem,
 )
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
+from tma_dlpack.public import PICTURES, opaque
 from tma_dlpack.tables.errors import unfit
-from tma_dlpack.tables.public import PICTURES, opaque
 
 __all__ = ["DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem", "postmortem"]
 

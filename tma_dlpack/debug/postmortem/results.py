@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from tma_dlpack.public import Drawn, public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import sealed, wrapped
-from tma_dlpack.tables.public import Drawn, public
 from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]

@@ -24,8 +24,8 @@ from tma_dlpack import driver
 from tma_dlpack.debug.trace import program
 from tma_dlpack.debug.trace.result import Trace, problem_text
 from tma_dlpack.debug.trace.traced import TracedMap
+from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.public import untraced
 
 
 @untraced

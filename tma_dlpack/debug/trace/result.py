@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
+from tma_dlpack.public import public
 from tma_dlpack.tables.coerce import counted, shown, summary
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
-from tma_dlpack.tables.public import public
 from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
 
 UNSEEN = (

@@ -13,9 +13,9 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
 from tma_dlpack.debug.explain.results import RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
+from tma_dlpack.public import public
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import Advice, TmaError, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.public import public
 from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address

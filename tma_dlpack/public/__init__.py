@@ -1,4 +1,7 @@
-"""What public classes and functions share: module, pictures, signatures, torch.compile."""
+"""What public classes and functions share: module, pictures, signatures, torch.compile.
+
+Classes that users see get `@public`, so that tracebacks and `help()` say `tma_dlpack`.
+"""
 
 from __future__ import annotations
 
