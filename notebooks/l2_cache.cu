@@ -3,7 +3,7 @@
 //   streamed  a large matrix is read once, a small one again and again: with a policy or without
 //   waiting   each block loads a tile, works, and loads the next: with a prefetch or without
 //
-// python tests/bench l2 measures them.
+// python tests/bench l2 measures them; 06_hopper_gemm.ipynb has the figures.
 
 #include <tma_dlpack.h>
 

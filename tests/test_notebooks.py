@@ -60,6 +60,9 @@ SAYS = {
         "operand of bf16: 128 of M or N, 64 of K in 4 steps of 16",
         "66 tiles of 256 x 256 read 2048 rows of A and 2304 rows of B",
         "the product of 200 x 136 and 136 x 328 is exact: True",
+        "large: evict_first         7,168 GB/s",
+        "with prefetch_tile         1,368 ns",
+        "a step of wgmma takes 32 of K; the descriptor is the same:",
     ],
     "07_grouped_gemm": [
         "group 3, 300 rows: 0a 1a | 0b 1b | 2a 2b",
