@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ import tma_dlpack as tma
 from tma_dlpack.debug.postmortem import hangs, memory
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import Dump
-from tma_dlpack.debug.postmortem.hangs import State, Wait
 from tma_dlpack.debug.postmortem.memory import Word
+from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import Instruction
+from tma_dlpack.debug.postmortem.survey import Code, State, Wait
 
 LOAD_2D = Instruction(0x00000004080075B4, 0x0001D80008008000, 9)
 LOAD_MULTICAST = Instruction(0x00000008060073B4, 0x0001D80008008804, 9)
@@ -22,6 +24,7 @@ STORE_IM2COL_4D = Instruction(0x000000080E0073B5, 0x0001E40008058000, 9)
 ARRIVE_EXPECT = Instruction(0x00000000FFFF79A7, 0x001FE20008000004, 9)
 ARRIVE_COUNT = Instruction(0x00000000FFFF79A7, 0x001FE20008500004, 9)
 PLAIN = tma.make_tma_descriptor(np.zeros((64, 64), np.uint16), (64, 64))
+SMALL = tma.make_tma_descriptor(np.zeros((64, 64), np.uint16), (2, 16))  # 64 bytes
 IMAGE = np.zeros((2, 8, 8, 64), np.float16)
 
 
@@ -66,6 +69,11 @@ NEIGHBOURS = {
     "BARRIER_INIT": (
         ARRIVE_EXPECT, 4,
         {"word": Word.decode(0), "barrier": 8}, {"word": Word(1, 1, 0, 0), "barrier": 8},
+    ),
+    "BARRIER_INIT_LATE": (
+        ARRIVE_EXPECT, 4,
+        {"word": Word(2, 2, 0, 0), "barrier": 8, "operand": 64},
+        {"word": Word(2, 1, 0, 0), "barrier": 8, "operand": 64},
     ),
     "BARRIER_ARRIVALS": (
         ARRIVE_COUNT, 4,
@@ -115,33 +123,71 @@ def test_an_error_of_a_newer_driver_may_be_any_causes(warp):
     assert (cause.rule, cause.is_sure) == ("BARRIER_ALIGNED", True)
 
 
-def rule_of(word: Word, parity: int = 0, others=(), announced=None) -> str:
-    state = State("k", 0x400, word, announced=announced, others=set(others))
-    state.waits[Wait((), parity, 0)] += 1
-    row = next(row for row in hangs.ROWS if row.holds(state))
-    assert row.message(state)
-    return row.rule
+#: Of a kernel whose announcements are not constants, and of one that multicasts.
+CODE = Code(frozenset({None}), multicasts=False)
+MULTICAST = Code(frozenset({128}), multicasts=True)
+
+
+def state_of(word: Word, code: Code = CODE, here=(), **more) -> State:
+    state = State("k", 0x400, word, code, **more)
+    state.waits[Wait((), 0, 0)] += 1
+    state.here = {(other.address, other.word): other for other in here}
+    return state
+
+
+def other(word: Word, **more) -> State:
+    return State("k", 8, word, CODE, **more)
 
 
 @pytest.mark.parametrize(
-    ("word", "more", "rule"),
+    ("state", "rule"),
     [
-        (Word.decode(0), {}, "BARRIER_INIT"),
-        (Word.decode(1 << 42), {}, "BARRIER_INIT"),
-        (Word(1, 1, -64, 0), {}, "HANG_NOT_ANNOUNCED"),
-        (Word(1, 0, 64, 0), {}, "HANG_BYTES"),
-        (Word(1, 0, 64, 0), {"announced": 64}, "HANG_NO_COPY"),
-        (Word(1, 0, 64, 0), {"announced": 128}, "HANG_BYTES"),
-        (Word(2, 1, 64, 0), {}, "HANG_ARRIVALS"),
-        (Word(2, 2, 64, 0), {}, "HANG_ARRIVALS"),
-        (Word(2, 2, 0, 0), {}, "HANG_NOBODY_ARRIVED"),
-        (Word(2, 2, 0, 1), {"parity": 1}, "HANG_PARITY"),
-        (Word(2, 2, 0, 0), {"others": [(8, Word(1, 1, 0, 0))]}, "HANG_CYCLE"),
-        (Word(2, 2, 0, 0), {"others": [(8, Word(1, 0, 64, 0))]}, "HANG_FOLLOWS"),
+        (state_of(Word.decode(0)), "BARRIER_INIT"),
+        (state_of(Word.decode(1 << 42)), "BARRIER_INIT"),
+        (state_of(Word(1, 1, 0, 0), passed=1), "HANG_MISSED"),
+        (state_of(Word(1, 1, -64, 0)), "HANG_NOT_ANNOUNCED"),
+        (state_of(Word(1, 0, 64, 0)), "HANG_BYTES"),
+        (state_of(Word(1, 0, 64, 0), Code(frozenset({64}), False)), "HANG_NO_COPY"),
+        (state_of(Word(1, 0, 64, 0), Code(frozenset({128}), False)), "HANG_BYTES"),
+        (state_of(Word(1, 0, 64, 0), Code(frozenset({64, 128}), False)), "HANG_BYTES"),
+        (state_of(Word(2, 1, 64, 0)), "HANG_ARRIVALS"),
+        (state_of(Word(2, 2, 64, 0)), "HANG_ARRIVALS"),
+        (state_of(Word(2, 1, 0, 0), here=[other(Word(1, 1, 0, 0))]), "HANG_ARRIVALS"),
+        (state_of(Word(2, 1, 0, 0), here=[other(Word(1, 1, 0, 0), passed=1)]), "HANG_FOLLOWS"),
+        (state_of(Word(2, 2, 0, 0)), "HANG_NOBODY_ARRIVED"),
+        (state_of(Word(2, 2, 0, 0), ended=3), "HANG_ENDED"),
+        (state_of(Word(2, 2, 0, 1)), "HANG_PARITY"),
+        (state_of(Word(2, 2, 0, 0), here=[other(Word(1, 1, 0, 0))]), "HANG_CYCLE"),
+        (state_of(Word(2, 2, 0, 0), here=[other(Word(1, 0, 64, 0))]), "HANG_FOLLOWS"),
     ],
 )
-def test_what_a_barrier_lacks_is_named(word, more, rule):
-    assert rule_of(word, **more) == rule
+def test_what_a_barrier_lacks_is_named(state, rule):
+    row = next(row for row in hangs.ROWS if row.holds(state))
+    assert (row.rule, bool(row.message(state)), bool(row.fix)) == (rule, True, True)
+
+
+#: A full barrier, and that of another block of the cluster: a copy of 64 bytes goes into both.
+ARMED, NOT_ARMED = Word(1, 0, 64, 1), Word(1, 1, -64, 1)
+
+
+@pytest.mark.parametrize(
+    ("word", "peer", "code", "rule"),
+    [
+        (NOT_ARMED, ARMED, MULTICAST, "HANG_CYCLE"),  # the bytes are that block's
+        (NOT_ARMED, ARMED, MULTICAST._replace(multicasts=False), "HANG_NOT_ANNOUNCED"),
+        (NOT_ARMED, ARMED, MULTICAST._replace(announces=frozenset()), "HANG_NOT_ANNOUNCED"),
+        (NOT_ARMED, NOT_ARMED, MULTICAST, "HANG_NOT_ANNOUNCED"),
+        (NOT_ARMED, replace(ARMED, phase=0), MULTICAST, "HANG_NOT_ANNOUNCED"),
+        (ARMED, NOT_ARMED, MULTICAST, "HANG_FOLLOWS"),  # the missing bytes are that block's
+        (ARMED, NOT_ARMED, MULTICAST._replace(multicasts=False), "HANG_BYTES"),
+        (ARMED, ARMED, MULTICAST, "HANG_BYTES"),
+        (replace(ARMED, bytes=32), NOT_ARMED, MULTICAST, "HANG_BYTES"),  # no whole copy
+    ],
+)
+def test_bytes_of_another_block_of_the_cluster_are_no_mistake_of_this_one(word, peer, code, rule):
+    maps = (FoundMap(SMALL, "k", 0),)
+    state = state_of(word, code, [other(Word(4, 4, 0, 0))], peers={peer}, maps=maps)
+    assert next(row for row in hangs.ROWS if row.holds(state)).rule == rule
 
 
 # -- maps among parameters ------------------------------------------------------------------------

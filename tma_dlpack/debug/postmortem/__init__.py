@@ -3,8 +3,9 @@
 A dump is an ELF file. `container` reads its sections, and those of the cubins in it; `dump` its
 tables, by `TABLES`. `sass` takes the few instructions of TMA and mbarriers apart, by rows; `flow`
 says what registers held when they ran, `lines` which source they are. `faults` and `hangs`
-conclude by rows (`causes.CAUSES`, `hangs.ROWS`) from the barriers and maps of `memory`; `results`
-is what they return, `pictures` its HTML. `program` runs a program with dumps switched on.
+conclude by rows (`causes.CAUSES`, `hangs.ROWS`) from the barriers and maps of `memory`, and from
+where warps stand (`survey`); `results` is what they return, `pictures` its HTML. `program` runs a
+program with dumps switched on.
 
 A new cause: a row of `causes.CAUSES` or `hangs.ROWS`, and a dump of it in tests/postmortem/golden.
 An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu was compiled for it.
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
-from tma_dlpack.debug.postmortem.hangs import TRAP, Survey, barriers_of, kernels_of
+from tma_dlpack.debug.postmortem.hangs import barriers_of, kernels_of
 from tma_dlpack.debug.postmortem.memory import maps_of
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
@@ -27,6 +28,7 @@ from tma_dlpack.debug.postmortem.results import (
     PostMortem,
 )
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
+from tma_dlpack.debug.postmortem.survey import TRAP, Survey
 from tma_dlpack.public import PICTURES, opaque
 from tma_dlpack.tables.errors import unfit
 

@@ -212,6 +212,19 @@ def _barrier_fresh(use: Use) -> str:
     return f"the barrier {use.barrier:#x} was never initialised: its count is 0"
 
 
+def _barrier_late(use: Use) -> str:
+    word = use.word
+    if word is None or not use.op.is_arrival or not word.is_initialised:
+        return ""
+    is_new = word.arrivals == word.count and not word.bytes and not word.phase
+    if not is_new or use.operand is None or _arrivals(use) or _bytes(use):
+        return ""
+    return (
+        f"the barrier {use.barrier:#x} is as initialised ({counted(word.count, 'arrival')}), and "
+        "this arrival failed: it came before the initialisation"
+    )
+
+
 def _arrivals(use: Use) -> str:
     if use.word is None or not use.op.is_arrival or not use.word.is_initialised:
         return ""
@@ -325,6 +338,11 @@ CAUSES: Final = (
     Row(
         "BARRIER_INIT", (ILLEGAL,), _barrier_fresh,
         "initialise it in one thread before, then fence.mbarrier_init and a barrier of the block",
+    ),
+    Row(
+        "BARRIER_INIT_LATE", (ILLEGAL,), _barrier_late,
+        "let every thread wait at a barrier of the block, or of the cluster, after the "
+        "initialisation and its fence.mbarrier_init",
     ),
     Row(
         "BARRIER_ARRIVALS", (ILLEGAL,), _arrivals,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
-from tma_dlpack.debug.postmortem.flow import Flow, Registers, flow_of
+from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_sizes, flow_of
 from tma_dlpack.debug.postmortem.listing import listing
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import Fault, readable
@@ -109,10 +110,7 @@ def _use(warp: Warp, flow: Flow, pc: int, now: int, lane: int, exception: int) -
     place = flow.place(pc)
     op = flow[place]
     registers = Registers(warp, flow, now, lane)
-    grid = warp.block.grid
-    blocks = 1
-    for own, whole in zip("xyz", grid.dims("cluster") if grid else (1, 1, 1), strict=True):
-        blocks *= max(1, int(warp.block.row[f"cluster_{own}"]), whole)
+    blocks = math.prod(cluster_sizes(warp.block))
     shared_bytes = int(warp.row["shared_bytes"]) or len(warp.block.shared)
     use = Use(warp, op, exception, shared_bytes, blocks)
     if op.coding is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
-from tma_dlpack.debug.postmortem.dump import Dump, Function, Warp
+from tma_dlpack.debug.postmortem.dump import Block, Dump, Function, Warp, three
 from tma_dlpack.debug.postmortem.sass import ALWAYS, BSSY, BSYNC, INSTRUCTION_BYTES, Instruction
 
 _MOST_INSTRUCTIONS = 1 << 17
@@ -121,6 +121,8 @@ class Flow:
     def _find_waits(self, place: int) -> tuple[int, ...]:
         if self[place].is_wait:
             return (place,)
+        if self[place].name == "WARPSYNC":  # a loop around it is not the reason
+            return ()
         if unanswered := self._unanswered(place):
             return unanswered
         ahead = self.reach(place, stop=self._works)
@@ -325,13 +327,24 @@ class Registers:
         return None
 
 
+def cluster_sizes(block: Block) -> tuple[int, int, int]:
+    """Return how many blocks a block's cluster has along x, y and z."""
+    own = three(block.row, "cluster")
+    whole = block.grid.dims("cluster") if block.grid is not None else own
+    x, y, z = (max(1, size) for size in (own if any(own) else whole))
+    return x, y, z
+
+
+def cluster_of(block: Block) -> tuple[int, int, int]:
+    """Return the index of a block's cluster."""
+    x, y, z = (place // size for place, size in zip(block.index, cluster_sizes(block), strict=True))
+    return x, y, z
+
+
 def rank_in_cluster(warp: Warp) -> int:
     """Return the rank of a warp's block in its cluster; 0 without clusters."""
-    block = warp.block
-    sizes = [max(1, int(block.row[f"cluster_{axis}"])) for axis in "xyz"]
-    if sizes == [1, 1, 1] and block.grid is not None:
-        sizes = [max(1, n) for n in block.grid.dims("cluster")]
-    x, y, z = (place % size for place, size in zip(block.index, sizes, strict=True))
+    sizes = cluster_sizes(warp.block)
+    x, y, z = (place % size for place, size in zip(warp.block.index, sizes, strict=True))
     return x + sizes[0] * (y + sizes[1] * z)
 
 

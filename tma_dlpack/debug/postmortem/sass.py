@@ -65,6 +65,7 @@ _OTHERS: Final = {
     0x95C: "BPT",
     BSYNC: "BSYNC",
     0x948: "WARPSYNC",
+    0x348: "WARPSYNC",
 }
 #: Instructions without a register as result, though bits 16..23 are some number.
 _NO_TARGET: Final = frozenset(
@@ -184,6 +185,8 @@ class Instruction:
             return "SYNCS.PHASECHK.TRANS64" + (".TRYWAIT" if self.high >> 8 & 1 else "")
         if self.is_arrival:
             return f"SYNCS.ARRIVE.TRANS64{'.RED' if self.high >> 10 & 1 else ''}{self.arrival}"
+        if self.opcode & 0xFF == _MATRIX:
+            return "HGMMA"
         return "SYNCS.EXCH.64" if self.is_init else _OTHERS.get(self.opcode, "")
 
     # -- registers -------------------------------------------------------------------------------

@@ -1,0 +1,324 @@
+"""Where every warp stood, and the barriers that they wait at, each state of one once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tma_dlpack.debug.postmortem.dump import Block, Dump, Warp, three
+from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_of, flow_of
+from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
+from tma_dlpack.debug.postmortem.results import FoundMap
+from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
+
+_MOST_ARRIVALS = 4096  # of a barrier that nobody waits at; a count beyond is taken for other data
+_NEIGHBOURS = 64  # bytes to the next barrier of an array of them
+_WARP_THREADS, _WARPGROUP_THREADS = 32, 128
+TRAP = "at a trap (__trap, a failed assert)"
+_WAIT = "at the wait of an mbarrier"
+_AT_WGMMA = "at a wgmma, which needs all four warps of its warpgroup"
+_OF_THE_WARP = "wait for other threads of their warp"
+#: Where threads that wait at no mbarrier stand: by the instruction, or the one before it.
+_STANDING: Final = {
+    "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
+    "BPT": TRAP,
+    "UCGABAR_WAIT": "at a barrier of the cluster (cluster_sync, barrier.cluster.wait)",
+    "BSYNC": _OF_THE_WARP,
+    "WARPSYNC": _OF_THE_WARP,
+    "HGMMA": _AT_WGMMA,
+}
+_ELSEWHERE = "elsewhere: no control flow ties it to the wait of an mbarrier"
+_ANNOUNCING = ("", ".A0TX", ".A0TR")  # arrivals that announce bytes
+
+
+class Wait(NamedTuple):
+    """Threads of a warp that wait at a barrier."""
+
+    lines: tuple[str, ...]
+    parity: int | None
+    place: int  # of the instruction
+
+
+class Code(NamedTuple):
+    """What the code of a kernel does, wherever its warps stand."""
+
+    announces: frozenset[int | None]  # bytes of each announcement; None where not a constant
+    multicasts: bool
+
+
+@dataclass(slots=True)
+class State:
+    """One barrier in one state, over all blocks in which it stands so."""
+
+    kernel: str
+    address: int
+    word: Word
+    code: Code
+    maps: tuple[FoundMap, ...] = ()
+    blocks: int = 0
+    waits: Counter[Wait] = field(default_factory=Counter)
+    here: dict[tuple[int, Word], State] = field(default_factory=dict)  # waited at in these blocks
+    far: set[int] = field(default_factory=set)  # addresses, in other blocks of the cluster
+    peers: set[Word] = field(default_factory=set)  # at this address in those
+    is_first: bool = False  # no barrier of the kernel has been touched
+    passed: int = 0  # warps of their warpgroups that are at the wgmma behind the wait
+    ended: int = 0  # warps of a block, where all others of the cluster wait at this address
+
+    @property
+    def waiting(self) -> int:
+        """How many warps wait."""
+        return sum(self.waits.values())
+
+    @property
+    def announced(self) -> int | None:
+        """Bytes of each phase, if the code announces one constant and one thread arms."""
+        is_one = self.word.count == 1 and len(self.code.announces) == 1
+        return next(iter(self.code.announces)) if is_one else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether its bytes came from another block of the cluster, which armed its own before."""
+        return (
+            self.word.bytes < 0
+            and self.code.multicasts
+            and bool(self.code.announces)
+            and any(p.phase == self.word.phase and p.arrivals < p.count for p in self.peers)
+        )
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether another block of the cluster, which sends bytes here, has not armed its own."""
+        return self.code.multicasts and any(
+            peer.phase == self.word.phase and peer.arrivals == peer.count for peer in self.peers
+        )
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no thread has arrived in its phase."""
+        return self.word.arrivals == self.word.count and (not self.word.bytes or self.is_behind)
+
+
+class _Stands(NamedTuple):
+    """Where threads of a warp stand, and what they wait at."""
+
+    words: str
+    lines: tuple[str, ...] = ()
+    parity: int | None = None
+    place: int = 0
+    address: int | None = None
+
+
+class _Waited(NamedTuple):
+    """A barrier of a block that warps wait at for the current phase."""
+
+    word: Word
+    waits: Counter[Wait]
+    passed: int
+
+
+class _Blocked(NamedTuple):
+    """A block, its barriers that are waited at, and how many warps it has."""
+
+    block: Block
+    waited: dict[int, _Waited]
+    warps: int
+
+
+class Survey:
+    """Where every warp stood: what `barriers_of` and `kernels_of` share."""
+
+    def __init__(self, dump: Dump) -> None:
+        self.dump = dump
+        self.states: dict[tuple[str, int, Word], State] = {}
+        self.standing: dict[str, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
+        self.blocks: dict[str, list[Block]] = defaultdict(list)
+        self.warps: Counter[str] = Counter()
+        self._codes: dict[str, Code] = {}
+        clusters: dict[tuple[str, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
+        for block in dump.blocks:
+            kernel = self.kernel_of(block)
+            self.blocks[kernel].append(block)
+            place = id(block.grid), *cluster_of(block)
+            clusters[kernel, place].append(self._read(kernel, block))
+        for (kernel, _), blocks in clusters.items():
+            for one in blocks:
+                self._add(kernel, one, [other for other in blocks if other is not one])
+        for kernel, found in self.blocks.items():
+            self._add_quiet(kernel, found)
+            states = [state for state in self.states.values() if state.kernel == kernel]
+            is_first = all(s.is_untouched and not s.word.phase for s in states)
+            for state in states:
+                state.is_first = is_first
+
+    def _read(self, kernel: str, block: Block) -> _Blocked:
+        """Note where the warps of a block stand, and what they wait at."""
+        waits: dict[int, set[tuple[int, Wait]]] = defaultdict(set)  # address -> warp, wait
+        at_wgmma: Counter[int] = Counter()  # warpgroup -> its warps there
+        warps = [*self.dump.warps(block)]
+        for number, warp in enumerate(warps):
+            for pc, rows in warp.groups():
+                stands = self._stand(warp, pc, int(rows[0]))
+                self.standing[kernel][stands.words, stands.lines[:1]] += 1
+                at_wgmma[_warpgroup(warp)] += stands.words == _AT_WGMMA
+                if stands.address is not None:
+                    waits[stands.address].add((number, Wait(*stands[1:4])))
+        self.warps[kernel] += len(warps)
+        one = _Blocked(block, {}, len(warps))
+        for address, found in waits.items():
+            word = Word.at(block.shared, address)
+            if word is None:
+                continue
+            stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
+            if stuck:  # others' phase has ended: they go on
+                groups = {_warpgroup(warps[n]) for n, _ in stuck}
+                passed = sum(at_wgmma[group] for group in groups)
+                one.waited[address] = _Waited(word, Counter(wait for _, wait in stuck), passed)
+        return one
+
+    def _add(self, kernel: str, one: _Blocked, others: list[_Blocked]) -> None:
+        states = {}
+        for address, (word, waits, passed) in one.waited.items():
+            states[address, word] = state = self.state(kernel, one.block, address, word)
+            state.blocks += 1
+            state.waits += waits
+            state.passed += passed
+            peers = (Word.at(other.block.shared, address) for other in others)
+            state.peers |= {peer for peer in peers if peer is not None}
+            state.far |= {far for other in others for far in other.waited if far != address}
+            if all(_all_wait_at(address, blocked) for blocked in (one, *others)):
+                state.ended = max(state.ended, _warps_of(one.block) - one.warps)
+        for key, state in states.items():
+            state.here |= {other: found for other, found in states.items() if other[0] != key[0]}
+
+    def state(self, kernel: str, block: Block, address: int, word: Word) -> State:
+        """Return the state of a barrier, added if it is new."""
+        key = kernel, address, word
+        if key not in self.states:
+            maps = maps_of(self.dump, block.grid) if block.grid is not None else ()
+            self.states[key] = State(kernel, address, word, self._code(kernel, block), maps)
+        return self.states[key]
+
+    def kernel_of(self, block: Block) -> str:
+        """Return the mangled name of a block's kernel."""
+        entry = int(block.grid.row["entry"]) if block.grid is not None else 0
+        function = self.dump.function_at(entry)
+        return function.name if function is not None else "unknown code"
+
+    def _stand(self, warp: Warp, pc: int, lane: int) -> _Stands:
+        """Return where threads stand, and the barrier that they wait at."""
+        function = self.dump.function_at(pc)
+        if function is None:
+            return _Stands("in code that the file has not")
+        flow = flow_of(self.dump, function)
+        if flow is None:
+            return _Stands("in a function that is too long to be read")
+        place = flow.place(pc)
+        waits = flow.waits_of(place)
+        if not waits:
+            return _Stands(_standing_words(flow, place), self.dump.lines_at(pc))
+        lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
+        registers = Registers(warp, flow, pc, lane)
+        address = _only(registers.barrier(wait) for wait in waits)
+        if address is None:
+            return _Stands(f"{_WAIT} that the registers no longer name", lines)
+        token = _only(registers.register(flow[wait].first, wait) for wait in waits)
+        parity = None if token is None else token >> 31
+        return _Stands(_WAIT, lines, parity, waits[0], offset_of(address))
+
+    def _code(self, kernel: str, block: Block) -> Code:
+        if kernel not in self._codes:
+            flow, computed = self._computed(block)
+            code = flow.code if flow is not None else []
+            announces = {
+                computed.register(op.first, place)
+                for place, op in enumerate(code)
+                if computed is not None and op.is_arrival and op.arrival in _ANNOUNCING
+            }
+            multicasts = any(op.coding is not None and op.is_multicast for op in code)
+            self._codes[kernel] = Code(frozenset(announces), multicasts)
+        return self._codes[kernel]
+
+    def _computed(self, block: Block) -> tuple[Flow | None, Registers | None]:
+        """Return a kernel's code, and what it computes whatever the registers hold."""
+        entry = int(block.grid.row["entry"]) if block.grid is not None else 0
+        function = self.dump.function_at(entry)
+        flow = flow_of(self.dump, function) if function is not None else None
+        warp = next(self.dump.warps(block), None)
+        if flow is None or warp is None:
+            return None, None
+        return flow, Registers(warp, flow, None, 0)
+
+    def _add_quiet(self, kernel: str, blocks: list[Block]) -> None:
+        """Add the barriers that nobody waits at: neighbours, or at one place in several blocks."""
+        known = {address for name, address, _ in self.states if name == kernel}
+        found: dict[int, list[Block]] = defaultdict(list)
+        for block in blocks:
+            words = np.frombuffer(block.shared, "<u8", len(block.shared) // 8)
+            likely = (words & 1 == 0) & (words >> 42 & 1 == 0) & (words != 0)
+            counts = -(words >> 1).astype(np.int64) & 0xFFFFF
+            likely &= (counts >= 1) & (counts <= _MOST_ARRIVALS)
+            for place in np.flatnonzero(likely).tolist():
+                if looks_like_one(int(words[place]), _MOST_ARRIVALS):
+                    found[8 * place].append(block)
+        chosen = known | self._named(blocks[0])
+        for address in sorted(found):
+            everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
+            if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
+                chosen.add(address)
+        for address in sorted(found, reverse=True):
+            if any(abs(address - other) <= _NEIGHBOURS for other in chosen):
+                chosen.add(address)
+        for address in chosen:
+            for block in found.get(address, ()):
+                word = Word.at(block.shared, address)
+                if word is not None and not self._is_waited(kernel, address, word):
+                    self.state(kernel, block, address, word).blocks += 1
+
+    def _named(self, block: Block) -> set[int]:
+        """Return the barriers whose addresses the code computes from constants."""
+        flow, computed = self._computed(block)
+        if flow is None or computed is None:
+            return set()
+        found = (computed.barrier(place) for place in range(len(flow.code)))
+        return {offset_of(address) for address in found if address is not None}
+
+    def _is_waited(self, kernel: str, address: int, word: Word) -> bool:
+        state = self.states.get((kernel, address, word))
+        return state is not None and bool(state.waits)
+
+
+def _all_wait_at(address: int, one: _Blocked) -> bool:
+    waiting = one.waited.get(address)
+    return waiting is not None and sum(waiting.waits.values()) == one.warps
+
+
+def _warps_of(block: Block) -> int:
+    """Return how many warps a block was launched with."""
+    x, y, z = block.grid.dims("block") if block.grid is not None else (0, 0, 0)
+    return -(-x * y * z // _WARP_THREADS)
+
+
+def _warpgroup(warp: Warp) -> int:
+    """Return the number of a warp's warpgroup in its block."""
+    grid = warp.block.grid
+    if grid is None or not len(warp.lanes):
+        return 0
+    x, y, z = three(warp.lanes[0], "thread")
+    wide, high, _ = grid.dims("block")
+    return (x + wide * (y + high * z)) // _WARPGROUP_THREADS
+
+
+def _only(values: Iterable[int | None]) -> int | None:
+    """Return the value that all are, None if they differ."""
+    found = {*values}
+    return found.pop() if len(found) == 1 else None
+
+
+def _standing_words(flow: Flow, place: int) -> str:
+    before = flow[place - 1].name if place else ""
+    name = before if before in ("BAR", "BPT") else flow[place].name
+    return _STANDING.get(name, _ELSEWHERE)
