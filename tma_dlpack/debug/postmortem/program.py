@@ -20,12 +20,11 @@ from tma_dlpack.debug.postmortem.results import PostMortem
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
-#: What a dump leaves out: without global memory it is small, and holds nobody's data. With the
-#: constant banks the driver stopped after 69 KB where a torch process ran our grouped GEMM [H200,
-#: driver 580.159.04]; the reader does not need them: parameters stand apart.
-_SKIPPED: Final = "skip_nonrelocated_elf_images"
+#: What a dump leaves out. The reader needs no constant banks (parameters stand apart), and with
+#: them the driver 580.159.04 stops after 69 KB in a torch process. Without global memory a dump is
+#: small, and holds nobody's data.
+_SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-_BANKS: Final = "skip_constbank_memory"  # not tried with cuda-gdb
 _OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
@@ -57,48 +56,15 @@ def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
         "CUDA_COREDUMP_FILE": str(folder / "core.%p"),
         "CUDA_COREDUMP_PIPE": str(folder / "pipe.%p"),
-        "CUDA_COREDUMP_GENERATION_FLAGS": f"{_skipped(with_global)},{_BANKS}",
+        "CUDA_COREDUMP_GENERATION_FLAGS": _skipped(with_global),
     }
 
 
-#: What Python programs import when they begin: one that ends by an exception waits for its dump.
-#: The driver makes it in the same process, may fail the launch before it has written the file, and
-#: ends the process itself when it has [seen with torch: H100, driver 580.159.04].
-_STARTUP: Final = """
-import atexit, importlib.machinery, importlib.util, os, sys, time
-
-def wait():
-    path = os.environ["CUDA_COREDUMP_FILE"].replace("%p", str(os.getpid()))
-    asked = os.path.exists(os.path.join(os.path.dirname(path), "ASKED"))
-    begun = time.monotonic()
-    may_come = 5 if asked or hasattr(sys, "last_type") else 0
-    while time.monotonic() - begun < (SECONDS if os.path.exists(path) else may_come):
-        time.sleep(0.05)
-
-atexit.register(wait)
-here = os.path.dirname(os.path.abspath(__file__))
-others = [entry for entry in sys.path if os.path.abspath(entry) != here]
-found = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
-if found is not None:
-    found.loader.exec_module(importlib.util.module_from_spec(found))
-"""
-_ASKED: Final = "asked"
 _CUT: Final = (
-    "the program ended while the driver wrote its dump, or the driver stopped writing. Of a C++ "
-    "program: on a CUDA error, let it sleep in place of ending. The driver 580.159.04 stops at a "
-    "grouped GEMM that torch's process launched; for a hang, try --pid (not tried there)"
+    "the program ended while the driver wrote its dump. The driver holds errors and exit() back "
+    "until the dump is whole, but not a signal, or abort() and _exit() of another thread: switch off "
+    "what watches the program (a time limit, NCCL's watchdog), or let it wait longer"
 )
-
-
-def _whole_environment(folder: Path, with_global: bool) -> dict[str, str]:
-    """Return the environment of the program."""
-    startup = folder / "startup"
-    startup.mkdir()
-    text = _STARTUP.replace("ASKED", _ASKED).replace("SECONDS", f"{_MOST_SECONDS:g}")
-    (startup / "sitecustomize.py").write_text(text)
-    paths = [str(startup), *filter(None, [os.environ.get("PYTHONPATH")])]
-    found = {**os.environ, **environment(folder, with_global)}
-    return {**found, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def run(
@@ -135,7 +101,8 @@ def run(
         interrupted: list[int] = []
         with _interrupts(interrupted):
             try:
-                child = subprocess.Popen(words, env=_whole_environment(folder, with_global))
+                dumping = environment(folder, with_global)
+                child = subprocess.Popen(words, env={**os.environ, **dumping})
             except OSError as error:
                 missing = isinstance(error, FileNotFoundError)
                 status = _NOT_FOUND if missing else _NOT_EXECUTABLE
@@ -196,7 +163,6 @@ def _dump_now(
 ) -> tuple[str, ...]:
     """Ask every process for a dump, and wait until the files are whole."""
     asked = 0
-    (folder / _ASKED).touch()
     for pipe in sorted(folder.glob("pipe.*")):
         with suppress(OSError):  # its process has ended
             end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
