@@ -62,7 +62,7 @@ def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
 
 _CUT: Final = (
     "the program ended while the driver wrote its dump. The driver holds errors and exit() back "
-    "until the dump is whole, but not a signal, or abort() and _exit() of another thread: switch off "
+    "until the dump is whole, but not a signal, or abort() of another thread: switch off "
     "what watches the program (a time limit, NCCL's watchdog), or let it wait longer"
 )
 
