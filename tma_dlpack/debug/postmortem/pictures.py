@@ -16,7 +16,7 @@ from tma_dlpack.debug.postmortem.results import (
     fault_lines,
     kernel_lines,
 )
-from tma_dlpack.draw import tensor
+from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import bold, plain
 from tma_dlpack.draw.figure import Figure, fragment
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
@@ -122,6 +122,24 @@ def _block(lines: list[str], kind: str = "tma-violation") -> str:
     return f'<div class="tma-finding {kind}">{head}{body}</div>'
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class WrongBox(TensorBox):
+    """The box of a copy that was never made, on its tensor.
+
+    Attributes
+    ----------
+    why : str
+        What was wrong with the copy.
+    """
+
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What to see."""
+        return f"Nothing was copied: {self.why}."
+
+
 def _tile(fault: Fault) -> Iterator[Figure]:
     """Draw the tensor with the box of the copy that was wrong."""
     whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
@@ -130,11 +148,11 @@ def _tile(fault: Fault) -> Iterator[Figure]:
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
     try:
-        figure = tensor(whole, (first // step * step, *rest)[::-1])
+        near = tensor(whole, (first // step * step, *rest)[::-1])
     except TmaError:  # of another rank, of four rows
         return
+    title, columns = near.title, near.columns
     if first % step:  # no copy can begin there: only its box is drawn
-        box = f"{figure.title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
-        title = f"{box}: column {first} is no multiple of {step} (16 bytes)"
-        figure = replace(figure, title=title, columns=replace(figure.columns, start=first), hits=())
-    yield replace(figure, remarks=())
+        title = f"{title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
+        columns = replace(columns, start=first)
+    yield WrongBox(title, near.rows, columns, near.outer, (), why=fault.message)
