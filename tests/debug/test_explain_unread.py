@@ -21,6 +21,7 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.debug.explain.judge import _judge
 
 
 def read(text: str) -> tma.PrintedArguments:
@@ -540,3 +541,25 @@ def test_no_damaged_printout_of_a_valid_encode_is_refused():
 @pytest.mark.slow
 def test_no_damaged_printout_of_a_valid_encode_is_refused_of_10000():
     assert accused(range(10_000)) == []
+
+
+@pytest.fixture
+def filled_with(monkeypatch):
+    """Put another number in the place of what a printout does not show."""
+
+    def fill(number):
+        monkeypatch.setitem(_judge.__wrapped__.__globals__, "UNREAD", number)
+        _judge.cache_clear()
+
+    yield fill
+    _judge.cache_clear()
+
+
+def test_no_rule_reads_what_stands_in_the_place_of_unread_columns(filled_with):
+    texts = [damaged(seed)[0] for seed in range(150)]
+    filled_with(0)
+    said = [str(tma.explain(text)) for text in texts]
+    assert sum("not shown" in text for text in said) > 50
+    for number in (1, -3, 7, (1 << 32) + 1):
+        filled_with(number)
+        assert [str(tma.explain(text)) for text in texts] == said

@@ -84,39 +84,26 @@ def read_call(
     elem_strides = (1,) * rank
     if given["elem_strides"] is not None:
         elem_strides = read.innermost_first("elem_strides")
-    data_type = _type_of(view, asked_type)
-    dims, strides_bytes = _layout_of(view, data_type, enums[0])
     if refused and refused[-1].argument == "target":  # "SM90", 90, (9, 0)
         digits = "".join(re.findall(r"\d", shown(given["target"])))
         if f"sm_{digits}" in TARGETS:
             read.proposals["target"] = f"sm_{digits}"
+    arguments = EncodeArguments(
+        kind, *_NO_LAYOUT, elem_strides, tile.pop("box_dim", ()), *enums, **tile
+    )
     return Request(
-        EncodeArguments(
-            kind,
-            TensorMapDataType.UINT8 if data_type is None else data_type,
-            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
-            strides_bytes,  # type: ignore[arg-type]
-            elem_strides,
-            tile.pop("box_dim", ()),
-            *enums,
-            **tile,
-        ),
-        address,
-        rank,
-        set_of_rules(kind, rules, target),
-        target,
-        target_is_assumed,
-        view=view,
-        innermost_stride=view.strides[-1] if view is not None and rank else 1,
+        address=address,
+        rules=set_of_rules(kind, rules, target),
+        target=target,
+        target_is_assumed=target_is_assumed,
         split_inner="split_inner" in given and bool(read.flag("split_inner")),
         ragged=None if given.get("ragged") is None else read.integer("ragged"),
         has_swizzle=given["swizzle"] is not NO_SWIZZLE,
         allowed=allowed,
-        asked_type=asked_type,
-        type_is_known=data_type is not None,
         driver_rules=rules == "driver",
         unreadable=(*refused, *read.unreadable),
         proposals=read.proposals,
+        **_of_tensor(arguments, view, asked_type),
     )
 
 
@@ -158,42 +145,34 @@ def request_of_options(
             strides = _omitted_strides(Reader({}), view, shape)
         view = view.as_strided(shape, strides, o.offset * view.dtype.itemsize_bits // 8)
         address += view.offset_bytes
-    rank, is_tiled = len(view.shape), kind == "tiled"
-    asked_type = None if o.asked_type < 0 else DATA_TYPE_MEMBERS[o.asked_type]
-    data_type = _type_of(view, asked_type)
-    interleave = INTERLEAVE_MEMBERS[o.interleave]
-    dims, strides_bytes = _layout_of(view, data_type, interleave)
+    is_tiled = kind == "tiled"
+    arguments = EncodeArguments(
+        kind,
+        *_NO_LAYOUT,
+        (1,) * len(view.shape) if o.elem_strides is None else o.elem_strides[::-1],
+        o.box_sizes[::-1] if is_tiled else (),
+        INTERLEAVE_MEMBERS[o.interleave],
+        SWIZZLE_MEMBERS[o.swizzle],
+        L2_MEMBERS[o.l2_promotion],
+        FILL_MEMBERS[o.oob_fill],
+        () if is_tiled else o.lower[::-1],
+        () if is_tiled else o.upper[::-1],
+        o.channels,
+        o.pixels,
+        MODE_MEMBERS[o.mode],
+    )
     return Request(
-        EncodeArguments(
-            kind,
-            TensorMapDataType.UINT8 if data_type is None else data_type,
-            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
-            strides_bytes,  # type: ignore[arg-type]
-            (1,) * rank if o.elem_strides is None else o.elem_strides[::-1],
-            o.box_sizes[::-1] if is_tiled else (),
-            interleave,
-            SWIZZLE_MEMBERS[o.swizzle],
-            L2_MEMBERS[o.l2_promotion],
-            FILL_MEMBERS[o.oob_fill],
-            () if is_tiled else o.lower[::-1],
-            () if is_tiled else o.upper[::-1],
-            o.channels,
-            o.pixels,
-            MODE_MEMBERS[o.mode],
-        ),
-        address,
-        rank,
-        set_of_rules(kind, RULE_SETS[kind][o.driver_rules], target),
-        target,
-        view=view,
-        innermost_stride=view.strides[-1] if rank else 1,
+        address=address,
+        rules=set_of_rules(kind, RULE_SETS[kind][o.driver_rules], target),
+        target=target,
         split_inner=o.split_inner,
         ragged=o.ragged,
         has_swizzle=bool(o.has_swizzle),
         allowed=_allowed(o.allowed),
-        asked_type=asked_type,
-        type_is_known=data_type is not None,
         driver_rules=bool(o.driver_rules),
+        **_of_tensor(
+            arguments, view, None if o.asked_type < 0 else DATA_TYPE_MEMBERS[o.asked_type]
+        ),
     )
 
 
@@ -203,6 +182,30 @@ def _allowed(mask: int) -> frozenset[str]:
 
 
 # -- the tensor's layout ---------------------------------------------------------------------------
+
+#: Type, extents and strides of arguments that `_of_tensor` fills in.
+_NO_LAYOUT: tuple[TensorMapDataType, tuple[int, ...], tuple[int, ...]]
+_NO_LAYOUT = TensorMapDataType.UINT8, (), ()
+
+
+def _of_tensor(
+    arguments: EncodeArguments, view: TensorView | None, asked_type: TensorMapDataType | None
+) -> dict[str, Any]:
+    """Return the fields of a request that follow from its tensor; the options' are `arguments`."""
+    data_type = _type_of(view, asked_type)
+    dims, strides_bytes = _layout_of(view, data_type, arguments.interleave)
+    return {
+        "arguments": arguments._replace(
+            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
+            global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            global_strides=strides_bytes,  # type: ignore[arg-type]
+        ),
+        "view": view,
+        "rank": 0 if view is None else len(view.shape),
+        "innermost_stride": view.strides[-1] if view is not None and view.shape else 1,
+        "asked_type": asked_type,
+        "type_is_known": data_type is not None,
+    }
 
 
 def _as_described(read: Reader, view: TensorView | None) -> TensorView | None:
@@ -405,25 +408,17 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
         elif name not in ("strides", "offset"):  # which `view` has
             arguments[name] = value
     a = r.arguments._replace(**arguments)
+    fields["arguments"] = a
+    seen = r.view if view is None else view.at(0)
     if view is not None:
-        fields["view"], fields["address"] = view.at(0), view.address
-        fields["rank"] = len(view.shape)
-        fields["innermost_stride"] = view.strides[-1] if view.strides else 1
-    seen = fields.get("view", r.view)
+        fields["address"] = view.address
     if seen is not None and (view is not None or not _SAME_LAYOUT.issuperset(change)):
-        data_type = _type_of(seen, fields.get("asked_type", r.asked_type))
-        fields["type_is_known"] = data_type is not None
-        dims, strides_bytes = _layout_of(seen, data_type, a.interleave)
-        a = a._replace(
-            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
-            global_dim=dims,  # type: ignore[arg-type]
-            global_strides=strides_bytes,  # type: ignore[arg-type]
-        )
+        fields |= _of_tensor(a, seen, fields.get("asked_type", r.asked_type))
     if "rules" in change or "target" in change:  # of which depends what `rules` means
         rules = RULE_SETS[r.kind][fields.get("driver_rules", r.driver_rules)]
         fields["rules"] = set_of_rules(r.kind, rules, fields.get("target", r.target))
     call = None if r.call is None else r.call.changed(dict(change), fields_of(view))
-    return r.with_fields(arguments=a, call=call, **fields)
+    return r.with_fields(call=call, **fields)
 
 
 def fields_of(view: TensorView | None) -> tuple[Any, ...] | None:

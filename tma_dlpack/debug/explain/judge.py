@@ -156,11 +156,10 @@ def judge(read: PrintedArguments, target: Target) -> Report:
 @lru_cache(maxsize=4096)
 def _judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
     """Check arguments; `how` has what makes two equal ones differ, which logs repeat."""
-    unread = frozenset(read.missing()) - {"data_type", "interleave"}
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):
         wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}  # no such member
-        asked = dataclasses.replace(request, unreadable=(), unread=unread | wrong)
+        asked = request.with_fields(unreadable=(), unread=request.unread | wrong)
         violations = request.unreadable + find_violations(asked)
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
@@ -181,10 +180,7 @@ def _same_as(violation: Violation) -> tuple[str, str, str]:
 
 
 def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
-    """Return the driver calls that could have printed this: each type, each interleave layout.
-
-    In place of other arguments that are not shown there is 0, which nobody reads.
-    """
+    """Return the driver calls that could have printed this: each type, each interleave layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -195,10 +191,22 @@ def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
         layout = 0  # it always passes none, and the lines behind the box were not pasted
     layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
-    call = _call(read)
     for data_type, layout in itertools.product(types, layouts):
-        world = {**call, "tensor_data_type": int(data_type), "interleave": layout}
-        yield read_driver_call(read.kind, world, target)
+        yield request_of(read, target, data_type=data_type, interleave=layout)
+
+
+#: In place of what is not shown; rules that read it are skipped.
+UNREAD = 0
+
+
+def request_of(read: PrintedArguments, target: Target, **known: int | None) -> Request:
+    """Return the record of a driver call, its unread columns marked; `known` are not among them."""
+    unread = frozenset(read.missing()).difference(known)
+    call = {**_call(read), **known}
+    call["tensor_data_type"] = int(call["data_type"])
+    request = read_driver_call(read.kind, call, target)
+    shown = (v for v in request.unreadable if v.argument.removeprefix("tensor_") not in unread)
+    return request.with_fields(unread=unread, unreadable=tuple(shown))
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
@@ -215,13 +223,13 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            every = read.implied.get(name, 0)  # such as a step of 1 along every dimension
+            every = read.implied.get(name, UNREAD)  # such as a step of 1 along every dimension
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))
         else:
-            call[name] = read.implied.get(name, 0) if value is None else value
+            call[name] = read.implied.get(name, UNREAD) if value is None else value
     for corner in CORNERS:
-        call[f"{corner}_width"] = next(iter(call.get(corner, ())), 0)
+        call[f"{corner}_width"] = next(iter(call.get(corner, ())), UNREAD)
     return call
 
 
