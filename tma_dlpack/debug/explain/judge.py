@@ -192,18 +192,17 @@ def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
         layout = 0  # it always passes none, and the lines behind the box were not pasted
     layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
-        yield request_of(read, target, data_type=data_type, interleave=layout)
+        yield _request(read, target, int(data_type), layout)
 
 
 #: In place of what is not shown; rules that read it are skipped.
 UNREAD = 0
 
 
-def request_of(read: PrintedArguments, target: Target, **known: int | None) -> Request:
-    """Return the record of a driver call, its unread columns marked; `known` are not among them."""
-    unread = frozenset(read.missing()).difference(known)
-    call = {**_call(read), **known}
-    call["tensor_data_type"] = int(call["data_type"])
+def _request(read: PrintedArguments, target: Target, data_type: int, interleave: int) -> Request:
+    """Return the record of a driver call of this type and layout, its unread columns marked."""
+    unread = frozenset(read.missing()) - {"data_type", "interleave"}
+    call = {**_call(read), "tensor_data_type": data_type, "interleave": interleave}
     request = read_driver_call(read.kind, call, target)
     shown = (v for v in request.unreadable if v.argument.removeprefix("tensor_") not in unread)
     return request.with_fields(unread=unread, unreadable=tuple(shown))
