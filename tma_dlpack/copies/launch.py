@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tma_dlpack import driver
 from tma_dlpack.dlpack import native_of
-from tma_dlpack.tables.coerce import integer_of, type_name
+from tma_dlpack.tables.coerce import integer_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 LEGACY_DEFAULT_STREAM = 0
@@ -145,7 +145,7 @@ def stream_handle(stream: object) -> int:
     handle = integer_of(_handle_of(stream))
     if handle is None or handle >> 64:
         raise TmaUnsupportedError(
-            f"stream is a {type_name(type(stream))}; pass a CUstream as an integer, or a stream of "
+            f"stream is a {type(stream).__name__}; pass a CUstream as an integer, or a stream of "
             "torch, CuPy or cuda.core"
         )
     return handle

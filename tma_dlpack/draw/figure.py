@@ -37,7 +37,6 @@ from tma_dlpack.draw.grid import (
     text_width,
     words,
 )
-from tma_dlpack.tables.coerce import type_name
 from tma_dlpack.tables.errors import refusal
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
@@ -153,7 +152,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
     """
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
-        found = f"{argument} is of type {type_name(type(value))}"
+        found = f"{argument} is of type {type(value).__name__}"
         raise refusal(argument, found, f"be a {names}", fix)
 
 

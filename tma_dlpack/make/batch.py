@@ -12,7 +12,7 @@ from tma_dlpack.make.extension import Maps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import Drawn, opaque
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.coerce import reusable, type_name
+from tma_dlpack.tables.coerce import reusable
 from tma_dlpack.tables.enums import (
     DataType,
     Interleave,
@@ -242,7 +242,7 @@ def _as_tuple(tensors: object) -> tuple[Any, ...]:
         cause = error
     raise refusal(
         "tensors",
-        f"tensors is a {type_name(type(tensors))}" + (", which ends in an error" if cause else ""),
+        f"tensors is a {type(tensors).__name__}" + (", which ends in an error" if cause else ""),
         "be a sequence of tensors",
         "pass a list; list(x) for the slices of one tensor x",
     ) from cause

@@ -32,7 +32,7 @@ from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import reverse
-from tma_dlpack.tables.coerce import integer_of, integers_of, shown, type_name
+from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
@@ -156,7 +156,7 @@ def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
 
 def _require_split(tensor_map: object) -> None:
     if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        found = f"tensor_map is a {type(tensor_map).__name__}"
     elif _is_split(tensor_map):
         return
     else:
@@ -329,7 +329,7 @@ def _of_dim(violation: Violation) -> Violation:
 def _ragged_dim_of(tensor_map: object) -> int:
     """Give the ragged dimension as an index into the tensor's shape; refuse any other map."""
     if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        found = f"tensor_map is a {type(tensor_map).__name__}"
     elif tensor_map.ragged is not None:
         return tensor_map.ragged
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:

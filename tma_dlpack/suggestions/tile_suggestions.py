@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from tma_dlpack.suggestions.tile_choices import (
     read_tile,
     without_needless_conflicts,
 )
-from tma_dlpack.tables.coerce import aligned, integer_of, shown, text_of, texts_of
+from tma_dlpack.tables.coerce import aligned, integer_of, shown, summary, text_of, texts_of
 from tma_dlpack.tables.enums import DataType, Ints, Rules, Tensor
 from tma_dlpack.tables.errors import (
     TmaPreconditionError,
@@ -46,7 +45,6 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 PACKED_UNIT = 128  # values: what a box of some packed types takes a multiple of
-MAX_REPR = 200  # characters
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
@@ -164,12 +162,11 @@ class Suggestions(_Reasoned, Sequence[Suggestion]):
 
     def __repr__(self) -> str:
         """Return one line of at most 200 characters."""
-        text = f"<Suggestions: {len(self.items) or 'none'} for {self.title}"
+        text = f"Suggestions: {len(self.items) or 'none'} for {self.title}"
         if self.items:
             box, swizzle, l2, *_ = self.items[0]._cells()
             text += f"; first: box {box}, {swizzle}, L2 {l2}"
-        text += ">"
-        return text if len(text) <= MAX_REPR else text[: MAX_REPR - 4] + "...>"
+        return summary(text)
 
     def _table(self) -> list[tuple[object, ...]]:
         return [(n, *one._cells()) for n, one in enumerate(self.items, 1)]
@@ -183,16 +180,15 @@ class Suggestions(_Reasoned, Sequence[Suggestion]):
 
     def _repr_html_(self) -> str:
         # imported when first needed
-        from tma_dlpack.draw.cards import table_html
+        from tma_dlpack.draw.cards import bold, plain, table_html
         from tma_dlpack.draw.figure import fragment
 
-        head = self.title if self.items else f"{self.title}: no suggestion"
-        parts = [f"<div><b>{html.escape(head)}</b></div>"]
-        if self.items:
-            parts.append(table_html(HEADS, self._table()))
-            parts += [f"<div>{html.escape(reason)}</div>" for reason in self.items[0].reasons]
-        parts += [f"<p>{html.escape(reason)}</p>" for reason in self.reasons]
-        return fragment(parts)
+        if not self.items:
+            parts = [bold(f"{self.title}: no suggestion")]
+        else:
+            parts = [bold(self.title), table_html(HEADS, self._table())]
+            parts += map(plain, self.items[0].reasons)
+        return fragment([*parts, *map(plain, self.reasons)])
 
 
 def _bullet(reason: str) -> str:

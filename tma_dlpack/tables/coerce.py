@@ -120,11 +120,6 @@ def texts_of(value: object) -> tuple[str, ...] | None:
     return found if len(found) == len(entries) else None
 
 
-def type_name(kind: type) -> str:
-    """Give the name of a type."""
-    return kind.__name__
-
-
 def bytes_of(value: object) -> bytes | None:
     """Give a copy of the bytes of an object with a buffer; None if it has no buffer."""
     try:

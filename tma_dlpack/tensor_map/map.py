@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tma_dlpack.public import Drawn, opaque, untraced, with_arguments_of
-from tma_dlpack.tables.coerce import bytes_of, integer_of, type_name
+from tma_dlpack.tables.coerce import bytes_of, integer_of
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
 from tma_dlpack.tables.limits import MAP_BYTES
@@ -129,7 +129,7 @@ class TensorMap(MapAttributes, Drawn):
         if raw is None:
             raise refusal(
                 "data",
-                f"data is a {type_name(type(data))}",
+                f"data is a {type(data).__name__}",
                 "be 128 bytes (bytes, bytearray, uint8 array)",
                 "pass bytes.fromhex(...) for hex digits",
             )
@@ -520,6 +520,6 @@ def _unpickled(address: int, data: bytes | None, description: Description) -> Te
 def require_map(tensor_map: object) -> None:
     """Refuse anything that is not a TensorMap."""
     if not isinstance(tensor_map, TensorMap):
-        found = f"tensor_map is a {type_name(type(tensor_map))}"
+        found = f"tensor_map is a {type(tensor_map).__name__}"
         fix = "pass what make_tma_descriptor(x, ...) returns"
         raise refusal("tensor_map", found, "be a TensorMap", fix)
