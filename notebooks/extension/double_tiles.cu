@@ -1,48 +1,46 @@
-// double_tiles.cu: out = 2 * x for float32 matrices, one block for each tile. There is no framework in this
-// file: torch_operator.cpp and jax_handler.cpp call its launcher, cupy_double.py its kernel.
+// double_tiles.cu: out = 2 * x for float32 matrices; a block loads its next tile while it doubles one. There is no
+// framework in this file: torch_operator.cpp and jax_handler.cpp call its launcher, cupy_double.py its kernel.
 
 #include <tma_dlpack.h>
 
-constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128;  // box_sizes = {16, 32}
+using namespace tma_dlpack;
+
+constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128, BLOCKS = 2112;  // box_sizes = {16, 32}; 16 for each of 132 SMs
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-  double_tiles(const __grid_constant__ tma_dlpack::Map x, const __grid_constant__ tma_dlpack::Map out)
+  double_tiles(const __grid_constant__ Map x, const __grid_constant__ Map out, int across, int count)
 {
-  __shared__ alignas(128) float tile[ROWS * COLUMNS];
-  __shared__ tma_dlpack::Barrier full;
-  const int row = blockIdx.x * ROWS, column = blockIdx.y * COLUMNS;
-
-  if (threadIdx.x == 0)
+  __shared__ alignas(128) float tiles[2][ROWS * COLUMNS];
+  __shared__ Barrier full[2];
+  PipelineState<2> next, at;
+  const auto load_tile = [&](int tile)
   {
-    tma_dlpack::init(&full);
-    tma_dlpack::arrive_expect_tx(&full, sizeof(tile));  // the whole box, also where it leaves the matrix
-    tma_dlpack::load(tile, x, &full, column, row);  // coordinates: innermost first
-  }
+    wait_read();  // what was stored from this stage
+    arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the whole box, also where it leaves the matrix
+    load(tiles[next.stage()], x, full + next.stage(), tile % across * COLUMNS, tile / across * ROWS);
+    next.advance();
+  };
+  if (threadIdx.x == 0) init(full), init(full + 1), load_tile(blockIdx.x);
   __syncthreads();
-  tma_dlpack::wait(&full, 0);
 
-  for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) tile[i] *= 2;
-
-  tma_dlpack::fence_async();  // every thread: what it wrote, the copy engine reads
-  __syncthreads();
-  if (threadIdx.x == 0)
+  for (int tile = blockIdx.x; tile < count; tile += gridDim.x, at.advance())
   {
-    tma_dlpack::store(out, tile, column, row);  // skips what lies outside the matrix
-    tma_dlpack::commit();
-    tma_dlpack::wait_read();  // shared memory must live until it is read
+    if (threadIdx.x == 0 && tile + gridDim.x < count) load_tile(tile + gridDim.x);
+    wait(full + at.stage(), at.phase());
+    for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) tiles[at.stage()][i] *= 2;
+    fence_async();  // every thread: what it wrote, the copy engine reads
+    __syncthreads();
+    if (threadIdx.x == 0) store(out, tiles[at.stage()], tile % across * COLUMNS, tile / across * ROWS), commit();
   }
+  if (threadIdx.x == 0) wait_read();  // shared memory must live until it is read
 }
 
 #ifndef __CUDACC_RTC__  // CuPy compiles the kernel alone
-
-// Tiles of rows are the grid's x, which has room for 2^31 of them; y has room for 65535.
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream)
 {
-  const dim3 tiles(static_cast<unsigned>((rows + ROWS - 1) / ROWS),
-                   static_cast<unsigned>((columns + COLUMNS - 1) / COLUMNS));
-  double_tiles<<<tiles, THREADS, 0, stream>>>(x, out);
+  const int across = (columns + COLUMNS - 1) / COLUMNS, count = (rows + ROWS - 1) / ROWS * across;
+  double_tiles<<<min(count, BLOCKS), THREADS, 0, stream>>>(x, out, across, count);
   return cudaGetLastError();  // a launch that failed; what fails later is in the stream's next error
 }
-
 #endif

@@ -10,7 +10,7 @@ def matrix(rows, columns):
     return jnp.arange(rows * columns, dtype=jnp.float32).reshape(rows, columns)
 
 
-@pytest.mark.parametrize("shape", [(1, 4), (16, 32), (1000, 100)])
+@pytest.mark.parametrize("shape", [(1, 4), (16, 32), (1000, 100), (100_000, 8)])
 def test_every_element_is_doubled(shape):
     assert jnp.array_equal(doubled(matrix(*shape)), 2 * matrix(*shape))
 

@@ -25,14 +25,17 @@ def text_of(name):
 
 def test_every_file_makes_maps_of_the_kernels_tile():
     found = re.search(
-        r"ROWS = (\d+), COLUMNS = (\d+), THREADS = (\d+);", text_of("double_tiles.cu")
+        r"ROWS = (\d+), COLUMNS = (\d+), THREADS = (\d+), BLOCKS = (\d+);",
+        text_of("double_tiles.cu"),
     )
-    rows, columns, threads = found.groups()
+    rows, columns, threads, blocks = found.groups()
     for name in ("torch_operator.cpp", "jax_handler.cpp"):
         assert f"{{{rows}, {columns}}}, tma_dlpack::Swizzle::none" in text_of(name)
     python = text_of("cupy_double.py")
     assert f"make_tma_descriptor(m, ({rows}, {columns})," in python
-    assert f"(-(-rows // {rows}), -(-columns // {columns})), ({threads},)" in python
+    assert f"-(-x.shape[1] // {columns})" in python
+    assert f"-(-x.shape[0] // {rows})" in python
+    assert f"((min(tiles, {blocks}),), ({threads},)," in python
 
 
 def test_setup_py_and_the_first_import_build_the_same_sources():

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import compile_matrix
 import pytest
+from compile_matrix import GENERATOR, ROOT, TARGETS
 
-from tma_dlpack.include import get_include
-
-ROOT = Path(__file__).parents[2]
-GENERATOR = ROOT / ".packaging" / "header_reference.py"
 GUIDE = ROOT / "notebooks" / "guide"
-HEADER = (Path(get_include()) / "tma_dlpack.h").read_text("utf-8")
+HEADER = compile_matrix.HEADER.read_text("utf-8")
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
@@ -25,11 +20,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 def reference():
     if not GENERATOR.exists():
         pytest.skip("the generator is not part of the wheel")
-    spec = importlib.util.spec_from_file_location("header_reference", GENERATOR)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["header_reference"] = module  # where dataclass looks
-    spec.loader.exec_module(module)
-    return module
+    return compile_matrix.generator()
 
 
 @pytest.fixture(scope="module")
@@ -74,69 +65,29 @@ def test_every_overload_of_a_verb_stands_in_its_entry(verbs):
     assert "PipelineState producer()" in signatures["PipelineState"]
 
 
-#: What the examples' names are.
-NAMES = """
-#include <tma_dlpack.h>
-using namespace tma_dlpack;
-extern __shared__ unsigned char smem[];
-#define EXAMPLE(NAME, ...)                                                                       \\
-  __global__ void NAME(const __grid_constant__ Map parameter, Map* maps, Map* place, void* out,  \\
-                       float* x, const void** weights, unsigned tx_bytes, unsigned bytes,        \\
-                       int column, int row, int c, int w, int h, int n, int r0, int r1, int r2,  \\
-                       int r3, unsigned rows, unsigned row_bytes, unsigned byte, unsigned block, \\
-                       unsigned warpgroup, unsigned a, unsigned step, int tiles, int expert,     \\
-                       int i, unsigned short tap, unsigned short tap_w, unsigned short tap_h,    \\
-                       unsigned short halo, bool first)                                          \\
-  {                                                                                              \\
-    __shared__ alignas(1024) float tile[1024];                                                   \\
-    __shared__ Map changed;                                                                      \\
-    __shared__ Barrier full, empty, ready;                                                       \\
-    PipelineState<4> state;                                                                      \\
-    CONTEXT                                                                                      \\
-    __VA_ARGS__;                                                                                 \\
-  }
-"""
-#: By the verb's targets: what to compile for. Rubin's needs a newer nvcc; the host's are elsewhere.
-COMPILED_FOR = {"sm_100": "100a", "sm_100a, 100f, 103a, 110a": "100a"}
-
-
-def example(verb) -> str:
-    text = verb.example.replace("...", ";")
-    of_global = verb.name.startswith("fence_re") or "maps" in text
-    context = "Map* map = maps;" if of_global else "const Map& map = parameter;"
-    if verb.name.startswith("replace"):
-        context = "Map& map = changed;"
-    if re.search(r"\brows\[|\(rows,|, rows,", text):
-        context += " float* rows_ = tile;"
-        text = re.sub(r"\brows\b", "rows_", text)
-    if verb.name == "PipelineState":
-        context += " int tile_ = 0;"
-        text = re.sub(r"\btile\b", "tile_", text)
-    return f"#undef CONTEXT\n#define CONTEXT {context}\nEXAMPLE({verb.name}_, {text})"
-
-
 @needs_nvcc
-@pytest.mark.parametrize("target", ["90a", "100a"])
-def test_every_example_compiles(target, verbs, tmp_path):
-    chosen = [
-        verb
-        for verb in verbs
-        if COMPILED_FOR.get(verb.targets, "90a") == target
-        and verb.targets not in ("host", "sm_107a, 107f")
-    ]
-    assert len(chosen) > (60 if target == "90a" else 6)
-    source = tmp_path / "examples.cu"
-    source.write_text("\n".join([NAMES, *map(example, chosen)]))
-    compile_cubin(source, target)
+@pytest.mark.parametrize(
+    "target",
+    [t if t == "90a" else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS],
+)
+def test_every_example_compiles_for_the_targets_of_its_row_and_is_deleted_elsewhere(
+    target, reference
+):
+    checks = (False,) if target == "90a" else (False, True)
+    try:
+        cells = compile_matrix.cells_of(target, checks)
+    except compile_matrix.UnknownTargetError:
+        pytest.skip(f"this nvcc does not know sm_{target}")
+    assert len(cells) > 70
+    assert compile_matrix.broken_promises(target, cells) == []
+    slow = {verb for verb, cell in cells.items() if cell == compile_matrix.CALLS}
+    multicast = {"load_multicast", "load_im2col_multicast"}
+    assert slow == (multicast if target.startswith("12") else set())
 
 
-def compile_cubin(source: Path, target: str = "90a") -> None:
-    option = f"-gencode=arch=compute_{target},code=sm_{target}"
-    command = ["nvcc", "-std=c++17", option, f"-I{get_include()}", "-cubin", "-o"]
-    built = subprocess.run(
-        [*command, str(source.with_suffix(".cubin")), str(source)], capture_output=True, text=True
-    )
-    assert built.returncode == 0, built.stderr
+def compile_cubin(source: Path) -> None:
+    status, said, _ = compile_matrix.nvcc(source, "90a", checked=False)
+    assert status == 0, said
 
 
 @needs_nvcc

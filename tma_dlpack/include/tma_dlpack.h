@@ -332,7 +332,7 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
 // The descriptor of a tile at this place: one of those above, and the address. Add k_step_bytes() to the
 // place for the next K step.
 //   no instruction | anyone | host and device | 0.2 | 2 integer operations
-//   e.g. descriptor_at(shared_address(tile), k_major_descriptor<128, Swizzle::bytes128>())
+//   e.g. descriptor_at(shared_address(tile), descriptor)
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
                                                              unsigned long long descriptor)
 {
@@ -1389,7 +1389,7 @@ __device__ inline void publish(Map* global, const Map* shared)
 // After changing a map in global memory where it is: the thread that changed it, before it lets others
 // know. Without it their fence_acquire() may find the old map.
 //   fence.proxy.tensormap::generic.release.gpu | the thread that changed the map | sm_90 | 0.3 | MEMBAR.GPU
-//   e.g. replace_global_dim<1>(map, rows); fence_release();
+//   e.g. *map = changed; fence_release();
 __device__ inline void fence_release()
 {
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
