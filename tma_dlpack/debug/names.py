@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-MOST_CHARS = 4_000  # of a name that is shown
+MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120  # of a name that is shown
 LONGEST_MANGLED = 20_000  # CUTLASS's longest have about 6,000
 MOST_STOPPED = 3  # processes that a name stopped; the names after that stay mangled
 SECONDS, BYTES = 0.5, 1 << 30  # of one name
@@ -35,6 +35,29 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
         found |= dict(zip(many, shown, strict=False))
         many = many[len(shown) + 1 :]  # the next one took too long
     return {name: _cut(text) for name, text in found.items()}
+
+
+def short_name(name: str) -> str:
+    """Return the name of a mangled C++ function without its arguments; needs no C++ library.
+
+    >>> short_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), short_name("copy")
+    ('gemm::kernel<...>', 'copy')
+    """
+    parts: list[str] = []
+    rest = name[2:] if name.startswith("_Z") else ""
+    is_nested = rest.startswith("N")
+    rest = rest[is_nested:]
+    while found := re.match(r"\d{1,4}", rest):
+        end = found.end() + int(found[0])
+        if end > len(rest):
+            return name[:MOST_SHORT_CHARS]
+        parts.append(rest[found.end() : end])
+        rest = rest[end:]
+        if not is_nested:
+            break
+    text = "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
+    text = text + "<...>" * rest.startswith("I") if text else name
+    return text if len(text) <= MOST_SHORT_CHARS else f"{text[:MOST_SHORT_CHARS]}..."
 
 
 def _cut(text: str) -> str:

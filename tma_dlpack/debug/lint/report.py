@@ -17,6 +17,7 @@ from typing import Any
 
 from tma_dlpack.debug.lint.ptx import Instruction, Place
 from tma_dlpack.debug.lint.rules import RULES, Mistake
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.public import public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
@@ -67,16 +68,12 @@ class LintFinding:
 
     def __str__(self) -> str:
         lines = [wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
-        kernel = self.kernel if len(self.kernel) <= _MOST_NAME else self.kernel[:_MOST_NAME] + "..."
         sites = f", {self.sites} places" if self.sites > 1 else ""
-        lines.append(f"  in {kernel}, line {self.line} of the PTX{sites}")
+        lines.append(f"  in {short_name(self.kernel)}, line {self.line} of the PTX{sites}")
         lines += [wrapped(f"  {step}", "  ") for step in self.path]
         lines.append(wrapped(f"  fix: {self.fix}", "  "))
         lines.append(f"  source: {RULES[self.rule].source}")
         return "\n".join(lines)
-
-
-_MOST_NAME = 72
 
 
 @public
@@ -136,7 +133,7 @@ class LintReport:
         from tma_dlpack.draw.figure import fragment
 
         rows = [
-            (f.severity, f.rule, f.where, f.kernel[:_MOST_NAME], f.message, f.fix)
+            (f.severity, f.rule, f.where, short_name(f.kernel), f.message, f.fix)
             for f in self.findings
         ]
         parts = [bold(self._total())]

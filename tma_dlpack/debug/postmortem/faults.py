@@ -6,12 +6,13 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
 from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_sizes, flow_of
 from tma_dlpack.debug.postmortem.listing import listing
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
-from tma_dlpack.debug.postmortem.results import Fault, readable
+from tma_dlpack.debug.postmortem.results import Fault
 from tma_dlpack.debug.postmortem.sass import Instruction
 from tma_dlpack.tables.limits import MAP_BYTES
 
@@ -51,7 +52,7 @@ def exception_words(code: int) -> str:
 
 def _without_warp(dump: Dump, pc: int, exception: int) -> Fault:
     function = dump.function_at(pc)
-    name = readable(function.name) if function else "unknown code"
+    name = short_name(function.name) if function else "unknown code"
     lines = dump.lines_at(pc)
     words = function.at(pc) if function else None
     op = Instruction(*words, dump.major) if words else None
@@ -79,7 +80,7 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
     use = _use(warp, flow, pc, now, lane, exception)
     op = use.op
     return Fault(
-        kernel=readable(function.name),
+        kernel=short_name(function.name),
         lines=dump.lines_at(pc),
         block=index,
         thread=three(rows[lane], "thread"),

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Final, NamedTuple
 
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     DeadKernel,
     FoundMap,
     Standing,
-    readable,
 )
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
 from tma_dlpack.tables.coerce import counted
@@ -265,7 +265,7 @@ def _barrier(state: State, died: bool) -> DeadBarrier:
     parities = {wait.parity for wait in state.waits}
     row = next(row for row in ROWS if row.holds(state)) if state.waits and not died else None
     return DeadBarrier(
-        kernel=readable(state.kernel),
+        kernel=short_name(state.kernel),
         address=state.address,
         count=state.word.count,
         arrivals=state.word.arrivals,
@@ -288,7 +288,7 @@ def kernels_of(survey: Survey) -> Iterator[DeadKernel]:
         nothing = (0, 0, 0)
         standing = survey.standing[mangled].most_common()
         yield DeadKernel(
-            name=readable(mangled),
+            name=short_name(mangled),
             mangled=mangled,
             grid=grid.dims("grid") if grid else nothing,
             block=grid.dims("block") if grid else nothing,

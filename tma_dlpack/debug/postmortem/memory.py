@@ -13,8 +13,9 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
-from tma_dlpack.debug.postmortem.results import FoundMap, readable
+from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
@@ -94,7 +95,7 @@ def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
 def maps_of(dump: Dump, grid: Grid) -> tuple[FoundMap, ...]:
     """Return the maps among a kernel's parameters."""
     function = dump.function_at(int(grid.row["entry"]))
-    name = readable(function.name) if function else "unknown code"
+    name = short_name(function.name) if function else "unknown code"
     return _maps(name, grid.parameters, int(grid.row["parameters"]), dump.target)
 
 

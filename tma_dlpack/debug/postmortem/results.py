@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import Drawn, public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import sealed, wrapped
 from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]
-_MOST_NAME = 120  # characters of a kernel's name
+_MOST_FULL_NAME = 300  # characters of a kernel's name with its arguments
 _MOST_SHOWN = 12  # of a kind in the text; JSON has all
 _STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")  # from shared memory
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
-
-
-def readable(name: str) -> str:
-    """Return the name of a mangled C++ function, without its arguments.
-
-    >>> readable("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), readable("copy")
-    ('gemm::kernel<...>', 'copy')
-    """
-    parts: list[str] = []
-    rest = name[2:] if name.startswith("_Z") else ""
-    is_nested = rest.startswith("N")
-    rest = rest[is_nested:]
-    while found := re.match(r"\d{1,4}", rest):
-        end = found.end() + int(found[0])
-        if end > len(rest):
-            return name[:_MOST_NAME]
-        parts.append(rest[found.end() : end])
-        rest = rest[end:]
-        if not is_nested:
-            break
-    text = "::".join(part for part in parts if not part.startswith("_GLOBAL__N"))
-    text = text + "<...>" * rest.startswith("I") if text else name
-    return text if len(text) <= _MOST_NAME else f"{text[:_MOST_NAME]}..."
 
 
 class Cause(NamedTuple):
@@ -368,9 +345,14 @@ def place_words(lines: tuple[str, ...]) -> str:
     return ", ".join([lines[0], *called])
 
 
-def hexadecimal(value: int | None) -> str:
-    """Return an address; "?" where it is not known."""
-    return "?" if value is None else f"{value:#x}"
+def _short_place(lines: tuple[str, ...]) -> list[str]:
+    """Return the line, and the first one of another file that calls it."""
+    called = [line for line in lines if _file_of(line) != _file_of(lines[0])]
+    return [*lines[:1], *(f"called at {line}" for line in called[:1])]
+
+
+def _file_of(line: str) -> str:
+    return line.rpartition(":")[0]
 
 
 def fault_lines(fault: Fault) -> list[str]:
@@ -425,7 +407,11 @@ def kernel_lines(kernel: DeadKernel) -> list[str]:
     cluster = f", cluster {kernel.cluster}" if any(kernel.cluster) else ""
     there = f"{counted(kernel.blocks, 'block')} and {counted(kernel.warps, 'warp')} on the GPU"
     lines = [f"kernel {kernel.name}: grid {kernel.grid}, block {kernel.block}{cluster}; {there}"]
+    if kernel.name.endswith("<...>"):
+        full = demangled([kernel.mangled])[kernel.mangled]
+        cut = full if len(full) <= _MOST_FULL_NAME else f"{full[:_MOST_FULL_NAME]}..."
+        lines.append(f"  {cut}")
     for row in kernel.standing[:_MOST_SHOWN]:
-        where = f", {row.lines[0]}" if row.lines else ""
-        lines.append(f"  {counted(row.warps, 'warp')}: {row.what}{where}")
+        where = ", ".join([row.what, *_short_place(row.lines)])
+        lines.append(f"  {counted(row.warps, 'warp')}: {where}")
     return lines

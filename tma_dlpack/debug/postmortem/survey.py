@@ -21,7 +21,7 @@ _WARP_THREADS, _WARPGROUP_THREADS = 32, 128
 TRAP = "at a trap (__trap, a failed assert)"
 _WAIT = "at the wait of an mbarrier"
 _AT_WGMMA = "at a wgmma, which needs all four warps of its warpgroup"
-_OF_THE_WARP = "wait for other threads of their warp"
+_OF_THE_WARP = "where the threads of a warp meet (WARPSYNC, BSYNC)"
 #: Where threads that wait at no mbarrier stand: by the instruction, or the one before it.
 _STANDING: Final = {
     "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
@@ -162,7 +162,7 @@ class Survey:
         for number, warp in enumerate(warps):
             for pc, rows in warp.groups():
                 stands = self._stand(warp, pc, int(rows[0]))
-                self.standing[kernel][stands.words, stands.lines[:1]] += 1
+                self.standing[kernel][stands.words, stands.lines] += 1
                 at_wgmma[_warpgroup(warp)] += stands.words == _AT_WGMMA
                 if stands.address is not None:
                     waits[stands.address].add((number, Wait(*stands[1:4])))
