@@ -43,7 +43,15 @@ def test_the_package_runs_as_a_module_without_any_framework():
 
 def test_check_of_an_accepted_tensor_exits_0(capsys):
     assert main(["check", "--shape", "128,64", *TENSOR, "--box", "16,64"]) == 0
-    assert capsys.readouterr().out.startswith("accepted")
+    tile = "one tile: 2048 bytes copied, 2048 bytes of shared memory, aligned to 128"
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == ("accepted", tile)
+
+
+@pytest.mark.parametrize("box", ["16,64", "16x64", "(16, 64)", "0x10,0x40"])
+def test_a_box_is_read_as_suggest_prints_it_and_as_python_does(box, capsys):
+    assert main(["check", "--shape", "128x64", *TENSOR, "--box", box]) == 0
+    assert "one tile: 2048 bytes" in capsys.readouterr().out
 
 
 def test_check_of_a_refused_tensor_exits_1_and_prints_what_would_be_accepted(capsys):

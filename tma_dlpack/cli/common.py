@@ -6,6 +6,7 @@ They have the names of the arguments that they stand for.
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,14 @@ def _address(word: str) -> int:
 
 
 def integers(word: str) -> tuple[int, ...]:
-    """Read integers between commas; one comma may follow the last, as in ``(64,)``."""
+    """Read integers between commas or crosses, as ``128x64``; a comma may follow the last.
+
+    >>> integers("(64,)"), integers("128x64"), integers("0x10,-1")
+    ((64,), (128, 64), (16, -1))
+    """
+    parts = re.split(r",|(?<=\d)(?<!\b0)x", word.strip("()[] ").removesuffix(","))
     try:
-        return tuple(int(part, 0) for part in word.strip("()[] ").removesuffix(",").split(","))
+        return tuple(int(part, 0) for part in parts)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"{word!r} is not a list of integers; write one such as 128,64"

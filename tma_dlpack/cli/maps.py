@@ -41,11 +41,14 @@ def _check(options: argparse.Namespace) -> int:
     from tma_dlpack import draw
     from tma_dlpack.cli.main import program
     from tma_dlpack.make import build
+    from tma_dlpack.tensor_map.text import tile_line
 
     kind, request = common.request(options)
     report = build.check_view(kind, common.view(options), request)
     words, fixed = str(report), report.fixed()
-    if not report.ok and fixed is not None:
+    if report.ok:
+        words += f"\n{tile_line(build.make_view(kind, common.view(options), request))}"
+    elif fixed is not None:
         words += f"\n\nthis would be accepted:\n  {program()} check "
         words += common.as_flags(options, fixed)
     found = {**output.vars_of(report), "fixed": fixed}
