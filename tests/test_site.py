@@ -60,6 +60,18 @@ def test_the_code_of_a_page_runs_without_a_gpu(path):
     exec(compile(code_of(path), path.name, "exec"), {"__name__": "page"})
 
 
+def test_pages_can_be_read_on_a_code_host_too():
+    """Links have words, and every guide and notebook is linked: roles and lists are the site's."""
+    pages = {path: path.read_text("utf-8") for path in PAGES}
+    for path, text in pages.items():
+        prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        assert re.findall(r"\[\]\(|\{(?:ref|doc)\}`", prose) == [], path
+    for index, of in (("guide/index.md", "guide/*.md"), ("course.md", "*.ipynb")):
+        shown = NOTEBOOKS / index
+        names = {path.name for path in NOTEBOOKS.glob(of)} - {shown.name, "changes.md"}
+        assert set(re.findall(r"\]\(([\w.]+)\)", pages[shown])) == names, index
+
+
 class Links(HTMLParser):
     def __init__(self, page: Path) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ FIX = "\n  fix: make it with nvcc -ptx -lineinfo, or pass the .cu itself"
     [
         (b"", "is empty; it must be PTX, which has a .version and a .target"),
         (b"\n \n", "is empty; it must be PTX, which has a .version and a .target"),
-        (b"int main() {}\n", "has neither; it must be PTX, which has a .version and a .target"),
+        (b"int main() {}\n", "is other text; it must be PTX, which has a .version and a .target"),
         (bytes(range(256)), "is binary, and no ELF or fat binary; it must be PTX, which has a"),
     ],
     ids=["empty", "blank", "C", "binary"],

@@ -131,7 +131,7 @@ def run(
             reports.append(lint(Path(source), maps=launched, nvcc_flags=nvcc_flags))
         except (OSError, ValueError, RuntimeError) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
-            failures.append(f"{source}: {words}")
+            failures.append(words if words.startswith(source) else f"{source}: {words}")
     return reports, failures
 
 

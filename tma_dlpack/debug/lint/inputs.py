@@ -56,7 +56,7 @@ def _checked(content: bytes, name: str) -> str:
     if b"\0" in content.rstrip(b"\0"):
         raise _PTX.error("source", f"{name} is binary, and no ELF or fat binary")
     if b".version" not in content and b".target" not in content:
-        raise _PTX.error("source", f"{name} has neither")
+        raise _PTX.error("source", f"{name} is other text")
     return content.decode("utf-8", "replace")
 
 
