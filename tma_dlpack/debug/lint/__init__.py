@@ -1,10 +1,9 @@
 """`lint`: mistakes around TMA that PTX shows, without a GPU.
 
 `ptx` reads the PTX, `values` follows the registers, `flow` the paths of a thread; `events` says
-what the rules look at, `rules` has the rules, `single` those that need no path, `launched` those
-that need the maps of a launch; `report` is what
-is returned, and `inputs` makes PTX of a .cu or a cubin. A rule that follows a path is a row of
-`_PAIRS` in `rules`.
+what the rules look at, `rules` has the rules of paths, `single` those of single instructions and of
+the maps of a launch; `report` is what is returned, and `inputs` makes PTX of a .cu or a cubin. A
+rule that follows a path is a row of `_PAIRS` in `rules`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from typing import Any
 from tma_dlpack.debug.lint import inputs, ptx, report, rules, single
 from tma_dlpack.debug.lint.events import Callees, Events, summaries
 from tma_dlpack.debug.lint.flow import Flow, TooLargeError
-from tma_dlpack.debug.lint.launched import LaunchedMaps
-from tma_dlpack.debug.lint.launched import mistakes as launched_mistakes
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
+from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.lint.values import Values
 from tma_dlpack.public import untraced
 
@@ -116,8 +114,8 @@ def _mistakes(
 ) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
     events = Events(Flow(Values(module, function)), callees)
-    found = [*rules.paths(events), *single.mistakes(events)]
-    return found if launched is None else [*found, *launched_mistakes(events, launched)]
+    found = [*rules.paths(events), *single.alone(events)]
+    return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
 def run(

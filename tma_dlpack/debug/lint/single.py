@@ -1,12 +1,31 @@
-"""Rules that need no path: where a map stands, what a cluster or an architecture must offer."""
+"""Rules that need no path: what single instructions show, alone and with the maps of a launch.
+
+Alone: where a map stands, what a cluster or an architecture must offer. The maps come from a trace,
+or in the order of the kernel's parameters of 128 bytes. A rank or a mode that differs is an error
+(measured: the copy ends in error 715); expected bytes that no sum of the copies gives, and a matrix
+descriptor with another swizzle than every map, are warnings.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from tma_dlpack.debug.lint.events import Events
+from tma_dlpack.consumer.operand import INSTRUCTIONS
+from tma_dlpack.debug.lint.events import Access, Events, event_of
+from tma_dlpack.debug.lint.ptx import Function, Instruction
 from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.debug.lint.values import Value, Values
+from tma_dlpack.debug.names import demangled
+from tma_dlpack.tables.enums import TmaSwizzle
+from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tensor_map.map import TensorMap
+
+# -- alone ---------------------------------------------------------------------------------------
 
 #: What ptxas accepts for architectures with a letter alone.
 _NEEDS_LETTER = re.compile(r"wgmma\.|tcgen05\.|setmaxnreg|tensormap\.replace")
@@ -15,7 +34,7 @@ _KNOWS_CLUSTERS = re.compile(r"%cluster|%nclusterid|%is_explicit_cluster")
 _DECLARES_CLUSTER = re.compile(r"\.(explicitcluster|reqnctapercluster|maxclusterrank)\b")
 
 
-def mistakes(events: Events) -> Iterator[Mistake]:
+def alone(events: Events) -> Iterator[Mistake]:
     """Return what single instructions of a function show."""
     yield from _spaces(events)
     yield from _clusters(events)
@@ -73,3 +92,164 @@ def _clusters(events: Events) -> Iterator[Mistake]:
                 "launched as one: a copy to a block that is not there ends in error 715",
                 "declare __cluster_dims__, or launch with cudaLaunchAttributeClusterDimension",
             )  # fmt: skip
+
+
+# -- with the maps of a launch --------------------------------------------------------------------
+
+_RULE = "MAP_MISMATCH"
+_RANK = re.compile(r"\.tensor\.([1-5])d")
+_OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{MAP_BYTES}\]")
+_MOST_BYTES = 1 << 20  # an mbarrier expects fewer
+
+#: (parameter, byte in it) -> the maps that were there.
+Places = dict[tuple[int, int], list[TensorMap]]
+
+
+class LaunchedMaps:
+    """Which maps each kernel takes."""
+
+    def __init__(self, maps: Any) -> None:
+        self._by_kernel: dict[str, Places] = {}
+        self._in_order: tuple[TensorMap, ...] = ()
+        if isinstance(maps, (list, tuple)) and all(isinstance(m, TensorMap) for m in maps):
+            self._in_order = tuple(maps)
+        else:
+            self._read(maps)
+
+    def _read(self, maps: Any) -> None:
+        from tma_dlpack.debug.trace.result import Trace
+
+        if isinstance(maps, (str, Path)):
+            maps = Trace.from_json(Path(maps).read_text(encoding="utf-8", errors="replace"))
+        if not isinstance(maps, Trace):
+            must = "be a Trace, the path of one (trace --json), or a sequence of TensorMap"
+            raise refusal("maps", f"maps is a {type(maps).__name__}", must, "pass a Trace")
+        for traced in maps.maps:
+            tensor_map = traced.tensor_map()
+            if tensor_map is None:
+                continue
+            for use in traced.uses:
+                places = self._by_kernel.setdefault(use.name, defaultdict(list))
+                places[use.parameter, use.offset].append(tensor_map)
+
+    def of(self, function: Function) -> Places:
+        """Return the maps of a kernel by parameter and byte; {} where none is known."""
+        if self._in_order:
+            names = _OF_128_BYTES.findall(function.header)
+            numbers = [function.parameters.index(name) for name in names]
+            return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
+        places = self._by_kernel.get(function.name)
+        readable = demangled([function.name])[function.name]  # as a trace shows it
+        return places or self._by_kernel.get(readable, {})
+
+
+def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
+    """Return what the maps of a kernel say of its instructions."""
+    values = events.flow.values
+    places = launched.of(values.function)
+    if not places:
+        return
+    loaded: list[TensorMap] = []
+    sums: set[int] | None = set()
+    for access in events.accesses:
+        if access.what == "map_use":
+            found = _maps_of(access, values.function, places)
+            for tensor_map in found:
+                yield from _copy(access.first, tensor_map)
+            if event_of(access.first.opcode) == "load":
+                loaded += found
+                sums = None if sums is None or not found else sums | {m.tx_bytes for m in found}
+        elif access.what == "load" and ".tensor" not in access.first.opcode:
+            sizes = {code.split()[2] for code in access.code}
+            known = {int(size) for size in sizes if size.isdigit()}
+            sums = None if sums is None or len(known) < len(sizes) else sums | known
+    if sums:
+        yield from _expected(values, sums)
+    if loaded:
+        yield from _descriptors(values, {m.swizzle for m in loaded})
+
+
+def _maps_of(access: Access, function: Function, places: Places) -> list[TensorMap]:
+    names = [origin.partition(":")[2] for origin in access.origins if origin[:6] == "param:"]
+    if len(names) != 1 or names[0] not in function.parameters:
+        return []
+    number = function.parameters.index(names[0])
+    return [m for offset, _ in access.spans for m in places.get((number, offset), ())]
+
+
+def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
+    """Compare rank and mode of a copy with its map."""
+    asked = _RANK.search(code.opcode)
+    fix = f"use the instruction for a {tensor_map.kind} map of rank {tensor_map.rank}, or its map"
+    if asked and ".gather4" not in code.opcode and ".scatter4" not in code.opcode:
+        rank = int(asked[1])
+        if rank != tensor_map.rank:
+            found = f"the copy is {rank}-D and its map has rank {tensor_map.rank}: error 715"
+            yield Mistake(_RULE, True, code, None, found, fix)
+    kind = "im2col" if ".im2col" in code.opcode else "tiled"
+    if kind != tensor_map.kind.partition("_")[0]:
+        found = f"the copy is {kind} and its map is {tensor_map.kind}: error 715"
+        yield Mistake(_RULE, True, code, None, found, fix)
+
+
+def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
+    """Compare the bytes that barriers expect with what sums of the copies give."""
+    reachable = _sums_of(sums)
+    for code in values.function.code:
+        if "expect_tx" not in code.opcode or not code.opcode.startswith("mbarrier"):
+            continue
+        terms, count = values.operand(code.split()[-1])
+        if terms or not 0 < count < _MOST_BYTES or count in reachable:
+            continue
+        copies = ", ".join(map(str, sorted(sums)))
+        yield Mistake(
+            _RULE, False, code, None,
+            f"a barrier expects {count} bytes, and no sum of this kernel's copies ({copies} bytes "
+            "each) gives that: the wait never ends, or ends too early",
+            "expect the bytes of the copies: TensorMap.tx_bytes of each",
+        )  # fmt: skip
+
+
+def _sums_of(sizes: Iterable[int]) -> set[int]:
+    """Return every sum of the sizes, each any number of times, that a barrier can count."""
+    step = min(sizes)
+    least: dict[int, int] = {0: 0}  # remainder by the least size -> the least sum that has it
+    work = [0]
+    while work:
+        at = work.pop()
+        for size in sizes:
+            total = at + size
+            if total < _MOST_BYTES and total < least.get(total % step, _MOST_BYTES):
+                least[total % step] = total
+                work.append(total)
+    return {n for start in least.values() for n in range(start, _MOST_BYTES, step)}
+
+
+def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
+    """Compare the swizzles of matrix descriptors' constants with those of the maps."""
+    for code in values.function.code:
+        name = code.opcode.partition(".")[0]
+        if name not in INSTRUCTIONS or ".mma" not in code.opcode:
+            continue
+        layouts = {number: swizzle for swizzle, number in INSTRUCTIONS[name].layout_types.items()}
+        at = next(f for f in INSTRUCTIONS[name].fields if f.name == "layout type")
+        for word in code.split():
+            for constant in _constants(values.of.get(word), 0):
+                number = (constant & (1 << 64) - 1) >> at.first_bit
+                swizzle = layouts.get(number)
+                if number and swizzle is not None and swizzle not in swizzles:
+                    had = ", ".join(sorted(TmaSwizzle(s).name for s in swizzles))
+                    yield Mistake(
+                        _RULE, False, code, None,
+                        f"the matrix descriptor says swizzle {swizzle.name}, and the maps that "
+                        f"are loaded have {had}: the product is of other elements",
+                        "make the descriptor of the map: tma.matrix_descriptor(tensor_map).value",
+                    )  # fmt: skip
+
+
+def _constants(value: Value | None, depth: int) -> Sequence[int]:
+    """Return the numbers that a value is made of by sums and bit operations."""
+    if value is None or depth > 4:
+        return ()
+    inner = [a for symbol, _ in value[0] if symbol.op in ("or", "sum") for a in symbol.arguments]
+    return [value[1], *(number for a in inner for number in _constants(a, depth + 1))]
