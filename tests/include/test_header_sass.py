@@ -1,9 +1,14 @@
-"""The header's verbs compile to the machine code of PTX by hand and of cuda::ptx, byte for byte."""
+"""The header's verbs compile to the machine code of PTX by hand and of cuda::ptx, byte for byte.
+
+``python tests/include/test_header_sass.py`` prints how many instructions each has.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,13 +104,16 @@ def compiled(head: str, statements: dict[str, str], folder: Path, target: str) -
     return instructions(cubin.read_bytes())
 
 
+def both(folder: Path, target: str) -> Iterator[dict[str, bytes]]:
+    """Return the machine code of ours, then of theirs."""
+    for side, head in enumerate((OURS, THEIRS)):
+        yield compiled(head, {name: pair[side] for name, pair in KERNELS.items()}, folder, target)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["90a", "100a"])
 def test_every_verb_is_the_machine_code_of_cuda_ptx(target, tmp_path):
-    ours, theirs = (
-        compiled(head, {name: pair[side] for name, pair in KERNELS.items()}, tmp_path, target)
-        for side, head in enumerate((OURS, THEIRS))
-    )
+    ours, theirs = both(tmp_path, target)
     assert len(ours) == len(KERNELS)
     assert [name for name in ours if ours[name] != theirs[name]] == []
 
@@ -126,3 +134,27 @@ def test_the_old_name_of_arrive_expect_tx_keeps_its_meaning(tmp_path):
     statements = {"new_name": "arrive_expect_tx(b, n);", "old_name": "expect_tx(b, n);"}
     code = compiled(OURS, statements, tmp_path, "90a")
     assert code[".text.new_name"] == code[".text.old_name"]
+
+
+def count(code: bytes) -> int:
+    """Return the number of instructions, without the NOPs that fill up the end."""
+    words = [int.from_bytes(code[at : at + 8], "little") for at in range(0, len(code), 16)]
+    return sum(word & 0xFFF != 0x918 for word in words)
+
+
+def main() -> None:
+    """Print the instructions of each kernel: ours, and theirs, for both targets."""
+    print(f"{'instructions: ours, theirs':28}{'sm_90a':>16}{'sm_100a':>16}")
+    with tempfile.TemporaryDirectory() as folder:
+        pairs = [tuple(both(Path(folder), target)) for target in ("90a", "100a")]
+    for name in pairs[0][0]:
+        counts = [f"{count(ours[name])}, {count(theirs[name])}" for ours, theirs in pairs]
+        same = all(ours[name] == theirs[name] for ours, theirs in pairs)
+        cells = "".join(f"{text:>16}" for text in counts)
+        print(
+            f"{name.removeprefix('.text.'):28}{cells}  {'the same bytes' if same else 'DIFFERENT'}"
+        )
+
+
+if __name__ == "__main__":
+    main()
