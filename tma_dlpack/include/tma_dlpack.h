@@ -411,32 +411,15 @@ template <> inline constexpr bool is_coordinate<unsigned long> = sizeof(long) ==
 
 #define TMA_DLPACK_COORDINATE "a coordinate is an integer of at most 32 bits: cast what is not"
 
-namespace detail
-{
-
-template <bool>
-struct If
-{
-};
-template <>
-struct If<true>
-{
-  using Type = int;
-};
-
-}  // namespace detail
-
 struct Coordinate
 {
   int value;
 
-  template <class T, typename detail::If<is_coordinate<T>>::Type = 0>
+  template <class T>
   __device__ constexpr Coordinate(T number) : value(static_cast<int>(number))
   {
+    static_assert(is_coordinate<T>, TMA_DLPACK_COORDINATE);
   }
-
-  template <class T, typename detail::If<!is_coordinate<T>>::Type = 0>
-  [[deprecated(TMA_DLPACK_COORDINATE)]] Coordinate(T number) = delete;
 };
 
 // A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. Another
