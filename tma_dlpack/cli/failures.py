@@ -64,13 +64,10 @@ def _content(words: list[str]) -> bytes:
     """Read a file or standard input; other words are what they say."""
     if words == ["-"]:
         return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else b""
-    path = Path(words[0])
-    try:
-        is_file = len(words) == 1 and path.exists()
-    except (OSError, ValueError):  # a text that is too long for a name, or has a zero in it
-        is_file = False
-    if is_file or (len(words) == 1 and _is_path(words[0])):
-        return path.read_bytes()
+    from tma_dlpack.debug.hexdump import is_there
+
+    if len(words) == 1 and (is_there(words[0]) or _is_path(words[0])):
+        return Path(words[0]).read_bytes()
     return " ".join(words).encode()
 
 

@@ -150,14 +150,15 @@ def _content(word: str) -> bytes | None:
     """Read at most `MAX_DUMP_BYTES` of a file, or of standard input; None if there is no file."""
     if word == "-":
         return sys.stdin.buffer.read(MAX_DUMP_BYTES)
-    if not _is_file(Path(word)):
+    if not is_there(word):
         return None
     with Path(word).open("rb") as file:
         return file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
 
 
-def _is_file(path: Path) -> bool:
+def is_there(word: str) -> bool:
+    """Return whether a word is the path of something."""
     try:
-        return path.exists()
+        return Path(word).exists()
     except (OSError, ValueError):  # a name that is too long, or has a zero in it
         return False

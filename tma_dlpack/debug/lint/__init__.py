@@ -128,7 +128,7 @@ def run(
         try:
             reports.append(lint(Path(source), maps=launched, nvcc_flags=nvcc_flags))
         except (OSError, ValueError, RuntimeError) as error:
-            words = error.strerror if isinstance(error, OSError) else str(error)
+            words = (isinstance(error, OSError) and error.strerror) or str(error)
             failures.append(words if words.startswith(source) else f"{source}: {words}")
     return reports, failures
 
