@@ -354,7 +354,7 @@ def abi() -> int:
     return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS)).encode())
 
 
-MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions and RareOptions
+MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions
 
 
 def mask(ids: Iterable[str]) -> str:
@@ -363,7 +363,7 @@ def mask(ids: Iterable[str]) -> str:
     if number >> MASK_BITS:
         raise ValueError(
             f"{len(NUMBER)} rows, and the mask of the C judge has {MASK_BITS} bits: make it wider "
-            "(uint64_t in c_judge, TmaDlpackOptions.allowed, RareOptions.allowed)"
+            "(uint64_t in c_judge, TmaDlpackOptions.allowed)"
         )
     return f"UINT64_C({number:#x})"
 

@@ -80,7 +80,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
   if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
-    address += (uint64_t)(old->rare->offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
+    address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   uint64_t alignment =
       old->call.interleave == TMA_DLPACK_INTERLEAVE_32B || (row != NULL && row->is_padded) ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)

@@ -108,10 +108,7 @@ static int keep_rare(RareOptions **kept, const Options *options) {
       !o->has_ragged && o->shape_count == TMA_DLPACK_NOT_GIVEN &&
       o->stride_count == TMA_DLPACK_NOT_GIVEN)
     return 1;
-  RareOptions rare = {options->target_object, o->shape_count, o->stride_count, o->split_inner,
-                      o->has_ragged, o->allowed, o->offset, o->ragged, {0}, {0}};
-  if (o->shape_count > 0) memcpy(rare.shape, o->shape, sizeof rare.shape);
-  if (o->stride_count > 0) memcpy(rare.strides, o->strides, sizeof rare.strides);
+  RareOptions rare = {options->target_object, *o};
   *kept = copy_rare(&rare);
   return *kept != NULL;
 }

@@ -13,13 +13,16 @@
 
 /* The rank of what is described, which shape= may change. */
 static int rank_of(const MapStorage *map) {
-  int is_own = map->rare == NULL || map->rare->shape_count == TMA_DLPACK_NOT_GIVEN;
-  return is_own ? map->call.rank : map->rare->shape_count;
+  int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
+  return is_own ? map->call.rank : map->rare->o.shape_count;
 }
 
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Call *call = &map->call;
-  const RareOptions *rare = map->rare;
+  if (map->rare != NULL && !call->is_bare) {
+    *o = map->rare->o;
+    return;
+  }
   tma_dlpack_start_options(o, call->kind);
   o->driver_rules = call->driver_rules;
   o->asked_type = call->asked_type;
@@ -34,17 +37,6 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   o->box_count = rank_of(map);
   o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? o->box_count - 2 : 1;
   if (call->has_elem_strides) o->elem_stride_count = o->box_count;
-  if (rare != NULL) {
-    o->shape_count = rare->shape_count;
-    o->stride_count = rare->stride_count;
-    o->split_inner = rare->split_inner;
-    o->has_ragged = rare->has_ragged;
-    o->allowed = rare->allowed;
-    o->offset = rare->offset;
-    o->ragged = rare->ragged;
-    memcpy(o->shape, rare->shape, sizeof o->shape);
-    memcpy(o->strides, rare->strides, sizeof o->strides);
-  }
   for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) {
     o->box_sizes[i] = call->box[i];
     o->elem_strides[i] = call->elem_strides[i];
@@ -169,7 +161,7 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
 static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
-  const RareOptions *rare = map->rare;
+  const TmaDlpackOptions *rare = map->rare == NULL ? NULL : &map->rare->o;
   if (!map->has_call) return none();
   PyObject *ragged = none();
   if (rare != NULL && rare->has_ragged) {

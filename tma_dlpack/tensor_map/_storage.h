@@ -32,13 +32,10 @@ typedef struct {
   int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
 } Call;
 
-/* The options that few calls have; allocated for these. */
+/* All options of a call that has some which few calls have; allocated for these. */
 typedef struct {
   PyObject *target; /* as it was given; NULL: the tensor's own */
-  int shape_count, stride_count, split_inner, has_ragged;
-  uint64_t allowed;
-  int64_t offset, ragged;
-  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
+  TmaDlpackOptions o;
 } RareOptions;
 
 struct MapStorage;
