@@ -1,7 +1,7 @@
 """The explorer's front end in a real browser, with the explorer behind it in this process.
 
-The page is given a model that is anywidget's interface (`get`, `send`, `on`); what it sends is
-answered by `Explorer.hear`, as the widget does.
+The page is given a model that is anywidget's interface (`get`, `set`, `save_changes`, `on`); what
+it keeps there is heard by `Explorer.hear`, as the widget's trait is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import screens
 from screens import MISSING  # noqa: F401
 
 import tma_dlpack
-from tma_dlpack.explorer.widget import Explorer, front_end, start_state, style_sheet
+from tma_dlpack.explorer.page import address
+from tma_dlpack.explorer.widget import Explorer, about, front_end, style_sheet
 
 PAGE = """<!doctype html><html><head><meta charset="utf-8">
 <meta name="color-scheme" content="light dark">
@@ -43,16 +44,15 @@ window.setTimeout = (act, ms) => {
 window.clearTimeout = (id) => { pauses.delete(id); never(id); };
 """
 START = """
-const heard = [];
 window.shownAfter = [];
-const model = {
-  get: (name) => (%s)[name],
-  on: (name, f) => heard.push(f),
-  model_id: "test",
-  send: async (asked) => {
+const traits = %s, model = window.model = {
+  heard: {},
+  get: (name) => traits[name],
+  set: (name, value) => { traits[name] = value; },
+  on: (name, act) => { model.heard[name] = act; },
+  save_changes: async () => {
     window.asking += 1;
-    const answer = await window.tmaAsk(asked);
-    for (const f of heard) f(answer);
+    await window.tmaHear(traits.state);
     window.asking -= 1;
   },
 };
@@ -124,9 +124,10 @@ class Seen:
     def show(self, explorer: Explorer):
         """Open the front end of an explorer."""
         module = front_end().replace("export default {", "const widget = {")
-        script = module + START % json.dumps({"start": start_state(explorer)})
+        traits = {"state": address(explorer.state()), "about": about(explorer, "stored")}
+        script = module + START % json.dumps(traits)
         if self.page not in EXPLORERS:
-            self.page.expose_function("tmaAsk", lambda asked: EXPLORERS[self.page].hear(asked))
+            self.page.expose_function("tmaHear", lambda state: EXPLORERS[self.page].hear(state))
         EXPLORERS[self.page] = explorer
         self.page.set_content(PAGE % (style_sheet(), COUNT_PAUSES, script))
         self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too
@@ -139,11 +140,21 @@ class Seen:
         one.evaluate("(e) => e.closest('details')?.setAttribute('open', '')")
         return one
 
+    def tell(self, explorer):
+        """Show what Python has set, as the widget's trait does."""
+        self.page.evaluate(
+            "(state) => { model.set('state', state); model.heard['change:state'](); }",
+            address(explorer.state()),
+        )
+        self.settle()
+
     def settle(self):
         """Wait until nothing is asked any more."""
         if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab
             self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer
-        self.page.wait_for_function(QUIET)
+        deadline = time.monotonic() + 30
+        while not self.page.evaluate(QUIET):  # wait_for_function does not await it
+            assert time.monotonic() < deadline, "the page is still busy"
 
     def shot(self, name, full_page=True):
         screens.shot(self.page, name, full_page)
@@ -192,7 +203,12 @@ class Seen:
         mouse.move(*at(*start))
         mouse.down()
         mouse.move(*at(*end), steps=steps)
+        self.page.evaluate(
+            "() => { window.isUp = false;"
+            "addEventListener('pointerup', () => { window.isUp = true; }, { once: true }); }"
+        )
         mouse.up()
+        self.page.wait_for_function("window.isUp")
         self.settle()
 
 

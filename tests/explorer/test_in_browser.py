@@ -29,6 +29,9 @@ SUBJECTS = {
     **{f"NumPy rank {len(s)}": lambda s=s: np.zeros(s, np.float32) for s in SHAPES},
     **{f"torch rank {len(s)}": lambda s=s: torch_tensor(s) for s in SHAPES},
     "im2col": column,
+    "im2col_wide": lambda: tma.make_im2col_wide_descriptor(
+        numbered((2, 7, 9, 32), np.float16), -1, -1, 32, 40, target="sm_100"
+    ),
     "rows of 12 bytes": lambda: np.zeros((5, 7, 12), np.uint8),
 }
 
@@ -60,7 +63,7 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(sh
         seen.page.locator('input[type=range][aria-label="im2col_offsets[0]"]').focus()
         seen.page.keyboard.press("ArrowRight")
         seen.settle()
-        assert explorer.choice.im2col_offsets == (1, 0)
+        assert explorer.choice.im2col_offsets[0] == 1
 
     inner = f"coords[{rank - 1}]"
     seen.page.fill(f'input[aria-label="{inner}, typed"]', "3")
@@ -74,7 +77,8 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(sh
     assert explorer.look.ok
     assert seen.page.locator(".tmax-stale").count() == 0
 
-    for tab in ("shared", "copy", "banks", "bytes", "tensor"):
+    bytes_ = ["bytes"] * explorer.map.target.has_model if explorer.map else []
+    for tab in ("shared", "copy", "banks", *bytes_, "tensor"):
         seen.page.click(f'[data-tab="{tab}"]')
         seen.settle()
         assert seen.pictures()[1] > 4, tab
@@ -139,7 +143,7 @@ def test_a_chunk_is_lit_in_every_picture_and_stays_when_clicked(show):
     seen.page.locator('[data-k="c1.4"]').nth(1).click(force=True)
     assert seen.page.locator('[data-k="c1.4"].lit').count() == 2
     said = seen.page.inner_text(".tmax-said")
-    assert "addr[6:4] ^= addr[9:7] (= 1)" in said
+    assert "the line number 1 is XORed into the chunk number 1" in said
     seen.page.click('[data-tab="tensor"]')
     seen.settle()
     assert seen.page.locator('[data-k="c1.4"].lit').count() >= 1
@@ -160,8 +164,8 @@ def test_an_access_is_stepped_through(show):
         "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
         ".map((t) => t.textContent)"
     )
-    assert "phase 3 of 4" in texts
-    assert "8 wavefronts, 24 of 32 so far" in texts
+    assert any(text.startswith("Phase 3 of 4: threads 16..23 read") for text in texts)
+    assert "32, worst 8-way" in texts
     seen.shot("explorer-banks")
 
 
@@ -182,7 +186,7 @@ def test_height_and_width_of_a_volume_are_chosen_and_the_box_is_dragged_in_them(
         "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
         ".map((t) => t.textContent)"
     )
-    assert {"→ shape[3] = 28 (global_dim[1])", "↓ shape[2] = 28 (global_dim[2])"} <= set(texts)
+    assert "→ shape[3] = 28   ↓ shape[2] = 28" in texts
     box = explorer.choice.box_sizes
     seen.drag((0.5, 0.5), (10.5 - box[2] / 2, 12.5))
     assert explorer.choice.coords[2:4] != (0, 0)
@@ -256,4 +260,100 @@ def test_pictures_are_saved_and_the_code_is_copied(show, tmp_path):
         "  [...document.querySelectorAll('button')]"
         "    .find((b) => b.textContent === 'copy code').click(); })"
     )
-    assert written == explorer.choice.call()
+    assert written.startswith(f"{explorer.choice.call()}\n\n")
+    assert "CUresult result = cuTensorMapEncodeTiled(" in written
+
+
+# --- Live both ways -----------------------------------------------------------------------------
+
+#: Gives the names of the controls, without an index.
+CONTROLS = """() => [...new Set([...document.querySelectorAll(".tmax-controls [aria-label]")]
+  .map((e) => e.ariaLabel.split(/[[,]/)[0]))]"""
+ADDRESS_OF_TENSOR = ("shape", "strides", "address", "dtype")
+
+
+def test_what_is_set_in_python_moves_the_page(show):
+    explorer = explore(np.zeros((64, 128), np.float32))
+    seen = show(explorer)
+    seen.page.click('[data-tab="banks"]')
+    seen.settle()
+    explorer.box_sizes = (16, 8)
+    explorer.swizzle = "none"
+    explorer.coords = (4, 32)
+    seen.tell(explorer)
+    numbers = [
+        seen.page.input_value(f'input[aria-label="{name}, typed"]')
+        for name in ("box_sizes[0]", "box_sizes[1]", "coords[0]", "coords[1]")
+    ]
+    assert numbers == ["16", "8", "4", "32"]
+    assert seen.page.input_value('select[aria-label="swizzle"]') == "none"
+    assert seen.page.get_attribute("[aria-selected=true]", "data-tab") == "banks"
+    explorer.box_sizes = (16, 7)
+    seen.tell(explorer)
+    assert "✗ refused: 1 violation" in seen.state()
+    seen.page.click(".tmax-fixes button >> nth=0")
+    seen.settle()
+    assert explorer.box_sizes == (16, 8)
+    assert explorer.map is not None
+
+
+@pytest.mark.parametrize("name", ["NumPy rank 2", "im2col", "rows of 12 bytes", "im2col_wide"])
+def test_the_page_has_the_code_and_the_bytes_of_pythons_map(show, name):
+    explorer = explore(SUBJECTS[name]())
+    explorer.set(l2_fetch_size="bytes128")
+    seen = show(explorer)
+    seen.page.click('[data-tab="code"]')
+    seen.settle()
+    assert seen.page.inner_text(".tmax-code >> nth=0") == explorer.choice.call()
+    seen.page.click('[data-tab="bytes"]')
+    seen.settle()
+    if name == "im2col_wide":
+        assert "The bytes of a map for sm_100 are not known" in seen.page.inner_text(".tmax")
+        return
+    bytes_ = seen.page.evaluate(
+        "[...document.querySelector('.tmax-stage svg, .tmax-stage').shadowRoot"
+        ".querySelector('svg').querySelectorAll('text.t-label')].map((t) => t.textContent)"
+        ".filter((t) => /^[0-9a-f]{2}$/.test(t)).join('')"
+    )
+    whole = bytes(explorer.look.tensor_map).hex()
+    assert bytes_ == whole[: len(bytes_)]  # lines of zeros at the end are left out
+    assert len(bytes_) >= 2 * 64
+    assert set(whole[len(bytes_) :]) <= {"0"}
+
+
+def test_a_tensor_of_python_cannot_become_another_and_has_no_tasks(show):
+    seen = show(explore(np.zeros((64, 128), np.float32)))
+    controls = seen.page.evaluate(CONTROLS)
+    assert {"box_sizes", "coords", "swizzle", "target", "split_inner"} <= set(controls)
+    assert set(ADDRESS_OF_TENSOR).isdisjoint(controls)
+    assert "kind" not in controls  # of two dimensions
+    assert seen.page.locator("[data-task]").count() == 0
+    images = show(explore(np.zeros((2, 12, 14, 64), np.float16)))
+    images.reveal('select[aria-label="kind"]').select_option("im2col")
+    images.settle()
+    assert images.state() == "✓ accepted"
+    assert harness.EXPLORERS[images.page].map.kind == "im2col"
+
+
+def test_of_a_map_without_its_tensor_only_the_tile_is_chosen(show):
+    explorer = explore(tma.TensorMap.from_bytes(bytes(column())))
+    seen = show(explorer)
+    assert seen.page.evaluate(CONTROLS) == ["coords", "im2col_offsets"]
+    assert explorer.note in seen.page.inner_text(".tmax-note")
+    seen.page.fill('input[aria-label="coords[0], typed"]', "1")
+    seen.page.keyboard.press("Enter")
+    seen.settle()
+    assert explorer.coords == (1, -1, -1, 0)
+
+
+def test_undo_goes_back_to_the_last_accepted(show):
+    explorer = explore(np.zeros((64, 128), np.float32))
+    seen = show(explorer)
+    for value in (24, 33):
+        seen.page.fill(f'input[aria-label="box_sizes[{int(value == 33)}], typed"]', f"{value}")
+        seen.page.keyboard.press("Enter")
+        seen.settle()
+    assert explorer.map is None
+    seen.page.click("text=back to the last accepted")
+    seen.settle()
+    assert explorer.box_sizes == (24, 32)

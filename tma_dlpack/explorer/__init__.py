@@ -1,5 +1,7 @@
-"""`explore`: a notebook panel with controls for the options of a map, and its figures.
+"""The explorer: a page in which one drags the box, as a file and, by `explore`, in a notebook.
 
-`widget.py` is the anywidget model, whose Python side checks the options and draws with `draw`; the
-JavaScript beside it only shows controls and figures, and sends what the user chose.
+The page judges, encodes, simulates and draws in JavaScript: `model.js` says what its model can be
+asked, `host.js` what the front end, `explorer.js`, asks. `page.py` puts it together. `widget.py`
+shows the same page in a notebook, as an anywidget, with a tensor's own numbers: of Python is only
+`choice.py`, which makes the map of the page's state.
 """

@@ -1,11 +1,15 @@
-"""What an explorer is set to, and the map that results: pure functions, no widgets."""
+"""What an explorer is set to, and the map that results: pure functions, no widgets.
+
+A `Choice` is a state of the page, in the words of `make_*`; the page writes it as an address.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +19,14 @@ from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
-from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
+from tma_dlpack.make.im2col import (
+    check_im2col_descriptor,
+    check_im2col_wide_descriptor,
+    make_im2col_descriptor,
+    make_im2col_wide_descriptor,
+)
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.tables.arguments import OPTION_NAMES
+from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
@@ -25,22 +34,30 @@ from tma_dlpack.tensor_map.map import TensorMap
 ROW_BYTES, ROWS = 128, 8  # of the first box
 ALIGN_BYTES = 128  # of a padded tensor
 MAX_BYTES = 1 << 34  # of its zeros, which are never touched
-_SHOWN = ("coords", "plane", "im2col_offsets", "preparation")  # not arguments of the map
-_TILED = ("box_sizes", "allow")
-_IM2COL = (
-    "pixel_box_lower_corner",
-    "pixel_box_upper_corner",
-    "channels_per_pixel",
-    "pixels_per_column",
-)
+_COLUMN = ("channels_per_pixel", "pixels_per_column")
+#: What checks and makes each kind of map, and the arguments that it needs.
+_KINDS: dict[MapKind, tuple[Any, Any, tuple[str, ...]]] = {
+    "tiled": (check_tma_descriptor, make_tma_descriptor, ("box_sizes",)),
+    "im2col": (
+        check_im2col_descriptor,
+        make_im2col_descriptor,
+        ("pixel_box_lower_corner", "pixel_box_upper_corner", *_COLUMN),
+    ),
+    "im2col_wide": (
+        check_im2col_wide_descriptor,
+        make_im2col_wide_descriptor,
+        ("lower_corner_width", "upper_corner_width", *_COLUMN),
+    ),
+}
+_OF_TILED = ("allow", "split_inner", "ragged")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One request: the arguments of a verb, and the tile to show. All tuples are row-major.
 
-    `plane` has the two dimensions of a tiled map that are drawn; empty for the innermost ones.
-    With corners it is one of `make_im2col_descriptor`, else of `make_tma_descriptor`.
+    `kind` says which verb: tiled, im2col or im2col_wide. `plane` has the two dimensions of a tiled
+    map that are drawn; empty for the innermost ones. Empty `coords` are those of a first tile.
     """
 
     box_sizes: tuple[int, ...] = ()
@@ -49,69 +66,83 @@ class Choice:
     swizzle: str = "none"
     l2_fetch_size: str = "none"
     oobfill: str = "none"
+    mode: str = "w"
     data_type: str | None = None
-    rules: str = "libcu++"
+    rules: str = ""
     allow: tuple[str, ...] = ()
+    split_inner: bool = False
+    ragged: int | None = None
+    target: str | None = None
+    kind: MapKind = "tiled"
     coords: tuple[int, ...] = ()
     plane: tuple[int, ...] = ()
     pixel_box_lower_corner: tuple[int, ...] = ()
     pixel_box_upper_corner: tuple[int, ...] = ()
+    lower_corner_width: int = -1
+    upper_corner_width: int = -1
     channels_per_pixel: int = 0
     pixels_per_column: int = 0
     im2col_offsets: tuple[int, ...] = ()
-    target: str | None = None
     preparation: str = ""  # Python that comes before the call
 
-    @property
-    def is_im2col(self) -> bool:
-        """Whether it walks pixels instead of taking a box."""
-        return bool(self.pixel_box_lower_corner)
-
-    @property
-    def rule_sets(self) -> tuple[str, ...]:
-        """What `rules` may be; the first is the default."""
-        return RULE_SETS["im2col" if self.is_im2col else "tiled"]
-
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the verb."""
-        left = {*_SHOWN, *(_TILED if self.is_im2col else _IM2COL)}
-        left |= {"target"} if self.target is None else set()
-        return {name: getattr(self, name) for name in self.__slots__ if name not in left}
-
-    def number(self, name: str) -> int:
-        """Return a number by its name: ``box_sizes[0]`` or ``pixels_per_column``."""
-        field, _, index = name.partition("[")
-        value: Any = getattr(self, field)
-        return int(value[int(index[:-1])] if index else value)
-
-    def put(self, name: str, value: Any) -> Choice:
-        """Return a choice with another value, or another number such as ``box_sizes[0]``."""
-        field, _, index = name.partition("[")
-        if index:
-            at, numbers = int(index[:-1]), getattr(self, field)
-            value = (*numbers[:at], value, *numbers[at + 1 :])
-        return replace(self, **{field: value})
+        """Return the keyword arguments of the verb, those that it needs first."""
+        names = [*_KINDS[self.kind][2], "elem_strides", *OPTION_NAMES]
+        names += ["mode"] * (self.kind == "im2col_wide") + ["data_type", "rules"]
+        names += _OF_TILED if self.kind == "tiled" else ()
+        given = {name: getattr(self, name) for name in [*names, "target"]}
+        given["rules"] = self.rules or RULE_SETS[self.kind][0]
+        given["elem_strides"] = self.elem_strides or None
+        return {name: value for name, value in given.items() if value is not None}
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
         """Take over a repair's arguments, enum members by their names."""
-        own = {name for name in self.arguments() if name != "target"}
+        own = {*Choice.__slots__} - {"target"}
         names = {k: getattr(v, "name", v) for k, v in arguments.items() if k in own}
         return replace(self, **{k: v for k, v in names.items() if v is not None})
 
     def call(self) -> str:
         """Return the Python call, without the arguments that are as they would be anyway."""
-        given = self.arguments()
-        plain = Choice(rules=self.rule_sets[0]).arguments()
-        plain["elem_strides"] = (1,) * len(self.elem_strides)
-        needed = _IM2COL if self.is_im2col else ("box_sizes",)
-        parts = [f"{name}={given.pop(name)}" for name in needed]
-        parts += [f"{k}={v!r}" for k, v in given.items() if v != plain.get(k)]
-        verb = "make_im2col_descriptor" if self.is_im2col else "make_tma_descriptor"
+        plain: dict[str, Any] = dict.fromkeys(OPTION_NAMES, "none") | {"mode": "w"}
+        plain |= {"rules": RULE_SETS[self.kind][0], "allow": (), "split_inner": False}
+        plain |= {"elem_strides": (1,) * len(self.elem_strides)}
+        if self.split_inner or self.kind == "im2col_wide":  # another default
+            plain["swizzle"] = "bytes128" if self.kind == "im2col_wide" else ""
+        given = {k: v for k, v in self.arguments().items() if k not in plain or v != plain[k]}
+        parts = [f"{name}={value!r}" for name, value in given.items()]
         taps = f", im2col_offsets={self.im2col_offsets}" if any(self.im2col_offsets) else ""
         return (
-            f"{self.preparation}tm = tma.{verb}(tensor, {', '.join(parts)})\n"
-            f"tile = tma.load_tile(tm, {self.coords}{taps})"
+            f"{self.preparation}tm = tma.{_KINDS[self.kind][1].__name__}"
+            f"(tensor, {', '.join(parts)})\ntile = tma.load_tile(tm, {self.coords}{taps})"
         )
+
+
+_TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
+_INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
+
+
+def read_address(address: str, before: Choice) -> Choice:
+    """Return the choice of an address that the page wrote; what it leaves out is as it is first.
+
+    >>> read_address("#box_sizes=8,64&swizzle=bytes128&tab=banks", Choice()).box_sizes
+    (8, 64)
+    """
+    found: dict[str, Any] = {"preparation": before.preparation}
+    for name, text in parse_qsl(address.removeprefix("#")):
+        if name in _TUPLES:
+            found[name] = tuple(map(int, text.split(",")))
+        elif name in _INTEGERS:
+            found[name] = int(text)
+        elif name == "allow":
+            found[name] = tuple(text.split(","))
+        elif name == "split_inner":
+            found[name] = text == "yes"
+        elif name in Choice.__slots__ and name != "preparation":
+            found[name] = text
+    found.setdefault("rules", RULE_SETS[found.get("kind", "tiled")][0])
+    choice = Choice(**found)
+    ones = (1,) * len(before.elem_strides)
+    return choice if choice.elem_strides else replace(choice, elem_strides=ones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +198,13 @@ def look(subject: object, choice: Choice) -> Look:
     """
     if isinstance(subject, TensorMap):
         return Look(choice, Report(()), subject, refusal_of(subject, choice))
-    given, is_im2col = choice.arguments(), choice.is_im2col
-    check: Any = check_im2col_descriptor if is_im2col else check_tma_descriptor
+    given, (check, make, _) = choice.arguments(), _KINDS[choice.kind]
     report = check(subject, **given)
     if not report.ok:
         return Look(choice, report, None, "")
-    make: Any = make_im2col_descriptor if is_im2col else make_tma_descriptor
     tensor_map = make(subject, **given)
+    if len(choice.coords) != tensor_map.rank:  # it has one dimension more, or less
+        choice = replace(choice, coords=first_coords(tensor_map.arguments))
     return Look(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
@@ -184,11 +215,6 @@ def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
     except TmaError as error:
         return str(error)
     return ""
-
-
-def shape_of(subject: object) -> tuple[int, ...]:
-    """Return the row-major shape, in elements, of a tensor or of the tensor of a map."""
-    return subject.shape if isinstance(subject, TensorMap) else as_tensor_view(subject).shape
 
 
 def first_choice(tensor: Any, target: str | None = None) -> Choice:
@@ -213,7 +239,10 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
     columns = max(1, ROW_BYTES * 8 // view.dtype.itemsize_bits)
     limits = ((1,) * rank + (ROWS, columns))[-rank:] if rank else ()
     box = tuple(min(n, limit) for n, limit in zip(view.shape, limits, strict=True))
-    choice = Choice(box, (1,) * rank, swizzle="bytes128", coords=(0,) * rank, target=target)
+    rules = RULE_SETS["tiled"][0]
+    choice = Choice(
+        box, (1,) * rank, rules=rules, swizzle="bytes128", coords=(0,) * rank, target=target
+    )
     fixed = check_tma_descriptor(tensor, **choice.arguments()).fixed()
     return choice if fixed is None else choice.changed(fixed)
 
@@ -255,15 +284,21 @@ def choice_of(tensor_map: TensorMap) -> Choice:
     ((16, 64), 'FLOAT16')
     """
     args = tensor_map.arguments
-    kinds: dict[str, Any] = {"im2col_offsets": (0,)}
-    if args.kind == "tiled":
-        kinds = {"box_sizes": tensor_map.box_sizes}
-    elif args.kind == "im2col":
-        corners = {n: getattr(args, n)[::-1] for n in _IM2COL[:2]}
-        column = {n: getattr(args, n) for n in _IM2COL[2:]}
-        taps = (0,) * len(args.pixel_box_lower_corner)
-        kinds = {**corners, **column, "im2col_offsets": taps}
-    kinds |= {name: m.name for name, m in zip(OPTION_NAMES, args.enums, strict=True)}
-    kinds |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
-    target = tensor_map.target.name
-    return Choice(rules="driver", coords=first_coords(args), target=target, **kinds)
+    given: dict[str, Any] = {"box_sizes": tensor_map.box_sizes if args.kind == "tiled" else ()}
+    if args.kind != "tiled":
+        given |= {name: getattr(args, name) for name in _COLUMN}
+        given["im2col_offsets"] = (0,) * len(args.pixel_box_lower_corner)
+    corners = args.pixel_box_lower_corner, args.pixel_box_upper_corner
+    names = _KINDS[args.kind][2][:2]
+    if args.kind == "im2col":
+        given |= {name: corner[::-1] for name, corner in zip(names, corners, strict=True)}
+    elif args.kind == "im2col_wide":
+        given |= {name: corner[0] for name, corner in zip(names, corners, strict=True)}
+        given["mode"] = args.mode.name
+    given |= {name: m.name for name, m in zip(OPTION_NAMES, args.enums, strict=True)}
+    given |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
+    target: str | None = tensor_map.target.name
+    if target == "sm_90" and is_of_host_tensor(tensor_map):
+        target = None  # as it is without
+    given |= {"coords": first_coords(args), "target": target}
+    return Choice(rules="driver", kind=args.kind, **given)

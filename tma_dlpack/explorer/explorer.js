@@ -1,5 +1,5 @@
 // The explorer's front end: controls on the left, pictures on the right, or above where it is
-// narrow. What is behind it checks and draws: Python's Explorer in a notebook, host.js in a page.
+// narrow. What is behind it checks and draws: host.js, in a page and in a notebook.
 // This file does what must follow the pointer at once (the box, snapping).
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
@@ -374,10 +374,3 @@ class Explorer {
     image.src = url;
   }
 }
-
-export default {
-  render({ model, el }) {
-    const explorer = new Explorer(model, el);
-    return () => explorer.dispose();
-  },
-};

@@ -1,19 +1,21 @@
-// What is behind the explorer's front end in a page without Python: a state, and answers of tmaModel,
-// drawn by pictures.js and memory.js. It speaks as Python's Explorer does: get("start"),
-// send(question), on("msg:custom", answer => ...).
+// What is behind the explorer's front end: a state, and answers of tmaModel, drawn by pictures.js,
+// memory.js and scenes.js. The front end has get("start"), send(question), on("msg:custom", hear).
 
 const LAST = "the picture shows the last accepted values";
 const SAME_CHANGE_MS = 1000;
+const OF_TENSOR = ["shape", "strides", "address", "dtype"], OF_TILE = ["coords", "im2col_offsets", "plane"];
 
 class Host {
-  constructor(given, { keepsAddress = true } = {}) {
-    Object.assign(this, { heard: [], first: given, written: { at: -Infinity }, width: 900, keepsAddress, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
-    this.begin(given);
-    if (keepsAddress) addEventListener("hashchange", () => this.reopened());
+  // place: of places.js. about: of a notebook's tensor, as Python's Panel says: isOwn, a tensor that cannot be another;
+  // onlyTile, a map without its tensor; note; preparation, code before the call; stored, the class of its still picture.
+  constructor(place, about = {}) {
+    Object.assign(this, { place, about, heard: [], written: { at: -Infinity }, width: 900, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
+    this.begin(place.read());
+    place.listen(() => this.reopened(), (answer) => this.say(answer));
   }
   begin(hash) {
     const [given, unread] = readAddress(hash);
-    this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : "";
+    this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : this.about.note || "";
     this.open(completed(given));
     this.address = writeAddress(this.state);
   }
@@ -33,29 +35,31 @@ class Host {
     this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
   }
   reopened() {
-    this.begin(location.hash.length > 1 ? location.hash : this.first);
+    this.begin(this.place.read());
     this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
   }
   get(name) {
-    return name === "start" ? { tabs: TABS, controls: this.controls(), link: this.keepsAddress, tasks: TASKS,
-      view: this.answer(), ...this.legal() } : undefined;
+    const { isOwn, stored } = this.about, { hasLink, ask } = this.place;
+    return name === "start" ? { tabs: TABS, controls: this.controls(), link: hasLink, tasks: isOwn ? {} : TASKS,
+      page: Boolean(ask), stored, view: this.answer(), ...this.legal() } : undefined;
   }
   on(_, hear) { this.heard.push(hear); }
   say(answer) { for (const hear of this.heard) hear(answer); }
   link() { return `${location.href.split("#")[0]}${writeAddress(this.state)}`; }
 
   send(asked) {
+    if (asked.do === "page") return this.place.ask("page");
     const before = this.shapeOfControls;
     if (asked.width) this.width = asked.width;
     for (const name of ["tab", "access", "major"]) {
       if (!asked[name] || asked[name] === this.state[name]) continue;
-      if (this.keepsAddress) this.write();  // what was changed before is an entry of its own
+      this.write();  // what was changed before is an entry of its own
       this.state = { ...this.state, [name]: asked[name] };
       this.changed = [name, asked[name]];
     }
     Object.assign(this.looks, { shown: asked.shown ?? null, phase: asked.phase ?? 0, pinned: asked.pinned ?? "" });
     if (asked.do === "legal") {
-      if (this.keepsAddress) this.write();
+      this.write();
       return this.say({ ...this.legal(), seq: asked.seq });
     }
     if (asked.do !== "show") this.changed = [asked.do, ...Object.keys(asked.values || {})];
@@ -72,12 +76,8 @@ class Host {
     const address = writeAddress(this.state), names = String(this.changed), at = performance.now();
     if (address === this.address) return;
     const isMore = names === this.written.names && at - this.written.at < SAME_CHANGE_MS;
-    try {
-      history[isMore ? "replaceState" : "pushState"](null, "", address);
-      Object.assign(this, { address, written: { names, at } });
-    } catch {
-      this.keepsAddress = false;  // a document without an address of its own
-    }
+    this.place.write(address, isMore);
+    Object.assign(this, { address, written: { names, at } });
   }
 
   // --- What is chosen ---
@@ -137,9 +137,10 @@ class Host {
     const seen = new Set();
     while (!report.ok) {
       const [{ rule, change }] = report.violations;
-      if (seen.has(rule) || !(report.fixed || change)) return null;
+      const way = report.fixed || (this.about.isOwn ? null : change);  // which may change the tensor
+      if (seen.has(rule) || !way) return null;
       seen.add(rule);
-      state = completed({ ...state, ...this.wordsOf(report.fixed || change), coords: null });
+      state = completed({ ...state, ...this.wordsOf(way), coords: null });
       report = tmaModel.check(requestOf(state));
     }
     return state;
@@ -186,7 +187,7 @@ class Host {
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, task, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
       title: "", banks, panels, isBlank, exact: true,
-      codes: [["Python", code.python], ["C++", code.cpp]].filter(([, text]) => text) };
+      codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
   findings() {
     return this.report.violations.map((v) => `<div class="tma-finding tma-violation"><b>✗ ${escaped(v.found)}</b>` +
@@ -269,7 +270,9 @@ class Host {
       ...numbers.flatMap((name) => (Array.isArray(state[name]) ? state[name].map((n, d) => [`${name}[${d}]`, n]) : [[name, state[name]]]))
         .map(([name, value]) => ({ name, least: 0, most: Math.max(1, value) })),
       ...menus.map((name) => ({ name, options: options[name] || optionsOf(name, state) }))];
-    return items.map((item) => ({ ...item, isPlain: isPlain(item.name.split("[")[0]) }));
+    const { isOwn, onlyTile } = this.about, isThere = ({ name }) => (onlyTile ? OF_TILE.includes(name.split("[")[0])
+      : !isOwn || !(OF_TENSOR.includes(name) || (name === "kind" && rank < 3)));
+    return items.filter(isThere).map((item) => ({ ...item, isPlain: isPlain(item.name.split("[")[0]) }));
   }
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);

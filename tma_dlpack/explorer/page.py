@@ -1,7 +1,8 @@
 """The explorer as one HTML file that needs no Python, no kernel and no network.
 
-It has the front end of the notebook's explorer; `host.js` answers it from `model.js`, whose tables
-are generated from the rows of `checks` and `tables`. The state stands in the page's address.
+`host.js` answers the front end, `explorer.js`, from `model.js`, whose tables are generated from the
+rows of `checks` and `tables`. The state stands in the page's address; in a notebook, whose widget
+runs the same scripts, in a trait that Python reads and sets.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tma_dlpack.checks.request import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
 from tma_dlpack.explorer.choice import Choice
-from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -35,6 +37,7 @@ PICTURES = (
     "scenes.js",
     "tasks.js",
     "state.js",
+    "places.js",
     "host.js",
     "controls.js",
     "explorer.js",
@@ -53,12 +56,19 @@ ABOUT_WAITING = (
 )
 #: The address has the state; else the frame around the page, or the file itself.
 START = """
-const state = location.hash.length > 1 ? location.hash : globalThis.tmaState || FIRST_STATE;
-const keepsAddress = location.protocol !== "about:" && location.protocol !== "data:";
-const el = document.getElementById("explorer");
-widget.render({ model: new Host(state, { keepsAddress }), el });
+const first = globalThis.tmaState || FIRST_STATE;
+const Place = ["about:", "data:"].includes(location.protocol) ? Nowhere : AddressBar;
+new Explorer(new Host(new Place(first)), document.getElementById("explorer"));
 """
 ADDRESS = 1 << 32  # stands for that of a tensor in host memory
+MOST_RANK = 8  # as in state.js
+COLUMN = {"channels_per_pixel", "pixels_per_column"}
+#: The arguments that only some kinds of map have.
+OWN: dict[str, set[str]] = {
+    "tiled": {"box_sizes", "split_inner", "ragged"},
+    "im2col": {"pixel_box_lower_corner", "pixel_box_upper_corner", "im2col_offsets", *COLUMN},
+    "im2col_wide": {"lower_corner_width", "upper_corner_width", "mode", "im2col_offsets", *COLUMN},
+}
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
@@ -69,28 +79,33 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
     >>> "shape=96,256" in page({"shape": (96, 256)})
     True
     """
-    constants = {
-        "STYLE_SHEET": style_sheet(),
-        "STYLE_ATTRIBUTES": {name: s.attributes for name, s in STYLES.items() if s.attributes},
-        "FIRST_STATE": address(state or {}),
-    }
-    script = "\n".join(
-        [
-            *(f"const {name} = {json.dumps(value)};" for name, value in constants.items()),
-            *map(_source, MODEL),
-            script_source("linked.js"),
-            *map(_source, PICTURES),
-            START,
-        ]
-    )
+    first = f"const FIRST_STATE = {json.dumps(address(state or {}))};"
+    script = "\n".join([first, scripts(), START])
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
-        f"<title>{TITLE}</title><style>{CSS}{_source('explorer.css')}</style></head>"
+        f"<title>{TITLE}</title><style>{CSS}{source('explorer.css')}</style></head>"
         f'<body class="tmax-page"><header><h1>{TITLE}</h1><p>{html.escape(ABOUT)}</p></header>'
         f'<main id="explorer" class="tma"></main><script type="module">{_closed(script)}</script>'
         f"{_barriers() if with_barriers else ''}</body></html>\n"
+    )
+
+
+@cache
+def scripts() -> str:
+    """Return the page's scripts: the model, the pictures, the front end."""
+    constants = {
+        "STYLE_SHEET": style_sheet(),
+        "STYLE_ATTRIBUTES": {name: s.attributes for name, s in STYLES.items() if s.attributes},
+    }
+    return "\n".join(
+        [
+            *(f"const {name} = {json.dumps(value)};" for name, value in constants.items()),
+            *map(source, MODEL),
+            script_source("linked.js"),
+            *map(source, PICTURES),
+        ]
     )
 
 
@@ -118,43 +133,54 @@ def address(state: Mapping[str, Any]) -> str:
         for name, value in state.items()
         if value is not None and value != () and value != []
     }
-    return "#" + "&".join(f"{name}={quote(word, safe=',+')}" for name, word in words.items())
+    return "#" + "&".join(f"{name}={quote(word, safe=',')}" for name, word in words.items())
 
 
-def state_of(subject: object, choice: Choice) -> dict[str, Any]:
+def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dict[str, Any]:
     """Return what an explorer shows, a tensor or a map and a choice, as a state of the page.
 
-    The address of a tensor in host memory is another one in each run: of it only stays how far it
-    is from one that the map could have.
+    The address of a tensor in host memory is another one in each run: where the state is stored, of
+    it only stays how far it is from one that the map could have.
 
     Raises
     ------
     TmaUnsupportedError
-        For an im2col-wide map, and for a map of a packed type alone, without its tensor.
+        For a tensor that the page can't describe: of no dimension, or a type that it does not have.
     """
-    described: Any = subject if isinstance(subject, TensorMap) else as_tensor_view(subject)
-    if isinstance(subject, TensorMap):
-        type_row = DATA_TYPES[subject.data_type]
-        if subject.kind == "im2col_wide" or type_row.is_packed:
-            what = type_row.data_type.name if type_row.is_packed else "im2col-wide"
-            raise TmaUnsupportedError(f"the page has no {what} map; explore it in a notebook")
-        dtype, own_address = type_row.numpy, subject.global_address
-        is_of_host = is_of_host_tensor(subject)
-    else:
-        dtype, own_address = str(described.dtype), described.address
-        is_of_host = not described.device.is_cuda
+    given = {name: getattr(choice, name) for name in Choice.__slots__ if name != "preparation"}
+    other = set().union(*OWN.values()) - OWN[choice.kind]
+    given = {name: None if name in other else value for name, value in given.items()}
     alignment = 32 if choice.interleave_layout == "bytes32" else 16
-    shown = {name: value for name, value in choice.arguments().items() if value is not None}
+    state = _map_state(subject) if isinstance(subject, TensorMap) else _tensor_state(subject)
+    if is_stored and state.pop("is_of_host"):
+        state["address"] = ADDRESS + state["address"] % alignment
+    state.pop("is_of_host", None)
+    if choice.rules == RULE_SETS[choice.kind][0]:
+        given["rules"] = None
+    return {**given, **state, "split_inner": "yes" if choice.split_inner else None}
+
+
+def _tensor_state(tensor: object) -> dict[str, Any]:
+    view, dtypes = as_tensor_view(tensor), NAMED_DTYPES
+    dtype, rank = str(view.dtype), len(view.shape)
+    if dtype not in dtypes or not 0 < rank <= MOST_RANK:
+        raise TmaUnsupportedError(f"the page has no tensor of {rank} dimensions of {dtype}")
+    tensor_state = {"shape": view.shape, "strides": view.strides, "dtype": dtype}
+    return {**tensor_state, "address": view.address, "is_of_host": not view.device.is_cuda}
+
+
+def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
+    """Describe the tensor of a map alone; one of a packed type by its bytes."""
+    row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
+    bits = 8 if row.is_packed else row.element_bits
+    shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)
+    strides = (*(n * 8 // bits for n in args.global_strides[::-1]), 1)
     return {
-        "kind": "im2col" if choice.is_im2col else "tiled",
-        "shape": described.shape,
-        "strides": described.strides,
-        "dtype": dtype,
-        "address": ADDRESS + own_address % alignment if is_of_host else own_address,
-        **shown,
-        "coords": choice.coords,
-        "plane": choice.plane,
-        "im2col_offsets": choice.im2col_offsets,
+        "shape": tensor_map.shape if args.interleave else shape,
+        "strides": strides,
+        "dtype": "uint8" if row.is_packed else row.numpy,
+        "address": tensor_map.global_address,
+        "is_of_host": is_of_host_tensor(tensor_map),
     }
 
 
@@ -181,12 +207,11 @@ def _packed() -> str:
     return base64.b64encode(gzip.compress(page(with_barriers=False).encode(), mtime=0)).decode()
 
 
-def _source(name: str) -> str:
-    """Return a file without comments and indentation, and without what makes it a module."""
+def source(name: str) -> str:
+    """Return a file without comments and indentation."""
     text = (HERE / name).read_text(encoding="utf-8")
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
-    whole = "\n".join(line for line in lines if line and line != '"use strict";')
-    return whole.replace("export default {", "const widget = {")
+    return "\n".join(line for line in lines if line and line != '"use strict";')
 
 
 def _closed(script: str) -> str:

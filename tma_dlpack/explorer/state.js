@@ -54,7 +54,7 @@ function writeAddress(state) {
     const value = state[name];
     if (value === null || value === undefined || String(value) === String(PLAIN[name] ?? "")) continue;
     if (name === "elem_strides" && value.every((n) => n === 1)) continue;
-    if (["coords", "im2col_offsets"].includes(name) && value.every((n) => n === 0)) continue;
+    if (name === (state.kind === "tiled" ? "coords" : "im2col_offsets") && value.every((n) => n === 0)) continue;
     const own = [...OWN[state.kind], ...(state.kind === "tiled" ? [] : ["im2col_offsets"])];
     if (own.includes(name) || !OF_KINDS.includes(name)) parts.push(`${name}=${encodeURIComponent(String(value)).replaceAll("%2C", ",")}`);
   }

@@ -1,7 +1,8 @@
-"""`explore`: set the arguments by sliders, menus and dragging the box, and see the map change.
+"""`explore`: the explorer's page in a notebook, with a tensor of yours, live both ways.
 
-`Explorer` has the state and answers in plain data; `Panel` shows it with anywidget: state goes over
-as messages, the last also as a trait. Without anywidget the first look is shown as still pictures.
+`Explorer` has the state and the map that it makes; `Panel` shows the page with anywidget: the state
+goes over as one trait, in the words of the page's address. Without anywidget, and in a notebook
+that is stored, still pictures are shown, and the page folded below them.
 """
 
 from __future__ import annotations
@@ -13,46 +14,51 @@ import itertools
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tma_dlpack.draw.figure import CSS, fragment, script_source
-from tma_dlpack.explorer.choice import Choice, choice_of, first_choice, look, padded
-from tma_dlpack.explorer.legal import (
-    is_of_tile,
-    legal_options,
-    legal_ranges,
-    menus,
-    planes,
-    ranges,
+from tma_dlpack import draw
+from tma_dlpack.draw.cards import bold, report_parts
+from tma_dlpack.draw.figure import CSS, fragment, panel_row
+from tma_dlpack.explorer.choice import (
+    Choice,
+    Look,
+    choice_of,
+    first_choice,
+    look,
+    padded,
+    read_address,
 )
-from tma_dlpack.explorer.page import embedded, page, state_of
-from tma_dlpack.explorer.views import TABS, controls, message, still_html
+from tma_dlpack.explorer.page import address, embedded, page, scripts, source, state_of
 from tma_dlpack.public import opaque
-from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
+from tma_dlpack.tables.coerce import counted, integers_of, shown
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-if TYPE_CHECKING:
-    from tma_dlpack.tables.targets import Target
-
-HERE = Path(__file__).parent
 LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture follows."
 HINT = "install anywidget for the live explorer: pip install anywidget"
+LAST = "the picture shows the last accepted values"
+ONLY_TILE = "This map has no tensor that could be described anew: only the tile can be chosen."
+#: What Python can set: the arguments and the tile.
+NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", "kind"))
 
 
 @opaque
 def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Controls on the left, pictures on the right, under the tabs Tensor, Shared memory, Copy
-    (animated), Banks (an access, phase by phase), Bytes, Tensor core and Code. Drag the box on the
-    tensor, or its lower right corner: it snaps to legal values. Refused values are shaded on the
-    sliders, with the reason. If a typed value is refused, the last accepted picture stays,
-    greyed, and a button corrects the request.
+    Shows the page of ``python -m tma_dlpack explore`` with your tensor. Drag the box on it, or its
+    lower right corner: it snaps to legal values. Refused values are shaded on the sliders, with the
+    reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
+    corrects the request. What is chosen there can be read in Python, and set:
+
+        explorer.map                        # the map as it is now
+        explorer.box_sizes = (16, 64)       # the page follows
 
     Parameters
     ----------
@@ -65,28 +71,27 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Returns
     -------
     Explorer
-        With `look`, `tensor_map` and `code`; `set` changes it from Python, and `save` writes it as
-        an HTML file that needs no Python.
+        With `map`, `look` and `code`, and the arguments by their names; `save` writes it as an HTML
+        file that needs no Python.
 
     Raises
     ------
     TmaPreconditionError
-        If the tensor cannot be read.
+        If the tensor or the target cannot be read.
 
     Examples
     --------
     >>> import numpy as np
     >>> explorer = explore(np.zeros((64, 256), np.float16))
-    >>> explorer.tensor_map.box_sizes
+    >>> explorer.map.box_sizes
     (8, 64)
-    >>> explorer.set(box_sizes=(16, 64), coords=(8, 64))
+    >>> explorer.box_sizes, explorer.coords = (16, 64), (8, 64)
     >>> print(explorer.code.splitlines()[0])
     tm = tma.make_tma_descriptor(tensor, box_sizes=(16, 64), swizzle='bytes128')
     """
     if isinstance(tensor, TensorMap):
         return _explore_map(tensor)
-    name = getattr(target, "name", target)
-    choice = first_choice(tensor, text_of(name) if name is not None else None)
+    choice = first_choice(tensor, None if target is None else Target.of(target).name)
     first = look(tensor, choice)
     other = padded(tensor) if not first.report.ok else None
     if other is None:
@@ -103,30 +108,36 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
 
 def _explore_map(tensor_map: TensorMap) -> Explorer:
     choice, tensor = choice_of(tensor_map), tensor_map.tensor
-    can_be_made = tensor is not None and tensor_map.kind != "im2col_wide"
-    if can_be_made and look(tensor, choice).tensor_map == tensor_map:
+    if tensor is not None and look(tensor, choice).tensor_map == tensor_map:
         return Explorer(tensor, choice)
-    note = "This map has no tensor that could be described anew: only the tile can be chosen."
-    return Explorer(tensor_map, choice, note)
+    return Explorer(tensor_map, choice, ONLY_TILE)
 
 
 class Explorer:
-    """The arguments of a map that can be changed, and the map and figures that result.
+    """The arguments of a map that can be changed, and the map that results.
+
+    Each argument is an attribute that can be set, by the name that it has in `make_tma_descriptor`,
+    and so are `coords`, `im2col_offsets` and `plane`, the two dimensions that are drawn.
 
     Attributes
     ----------
     look : Look
-        Of the current choice.
+        What the arguments result in: `report`, `tensor_map`, `refusal`.
     note : str
         What is special about what is explored, such as a tensor shown in place of a refused one.
     """
 
+    __slots__ = ("_device_target", "_page_words", "_panel", "_subject", "look", "note")
+
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
         self._panel: Panel | None = None
+        self._page_words: dict[str, str] = {}  # of its address: what Python does not read
         self.note = note
         self.look = look(subject, choice)
-        self._accepted = self.look if self.look.ok else None
+        tensor_map = self.look.tensor_map
+        own = tensor_map.target.name if tensor_map else "sm_90"  # that of the tensor's GPU
+        self._device_target = own if choice.target is None else None
 
     @property
     def choice(self) -> Choice:
@@ -134,17 +145,33 @@ class Explorer:
         return self.look.choice
 
     @property
-    def tensor_map(self) -> TensorMap | None:
-        """The map of the current choice; None where it is refused, or is not of your tensor."""
+    def map(self) -> TensorMap | None:
+        """The map of the current arguments; None where it is refused, or is not of your tensor."""
         return None if self.choice.preparation else self.look.tensor_map
+
+    @property
+    def tensor_map(self) -> TensorMap | None:
+        """The same as `map`."""
+        return self.map
 
     @property
     def code(self) -> str:
         """Python for the call, and C++ for the map where it is accepted."""
         return self.look.code
 
+    def __getattr__(self, name: str) -> Any:
+        if name not in NAMES:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.choice, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__slots__:
+            object.__setattr__(self, name, value)
+        else:
+            self.set(**{name: value})
+
     def set(self, **values: Any) -> None:
-        """Change values: names of `Choice`, row-major tuples or words.
+        """Change several values at once: arguments by their names, row-major tuples or words.
 
         Raises
         ------
@@ -152,85 +179,33 @@ class Explorer:
             For another name, and where `plane` is not two dimensions in their order. What a map
             refuses is no error: `look.report` has the reason.
         """
-        known = [name for name in Choice.__slots__ if name not in ("target", "preparation")]
         for name in values:
-            if name not in known:
-                found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(known)}"
+            if name not in NAMES:
+                found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(NAMES)}"
                 raise refusal(name, found, must, "use one of these names")
-        allowed = list(planes(self.choice).values())
-        if "plane" in values and integers_of(values["plane"]) not in allowed:
-            found, must = f"plane is {shown(values['plane'])}", f"be one of {allowed}"
+        planes = [(), *combinations(range(len(self.choice.coords)), 2)]
+        if "plane" in values and integers_of(values["plane"]) not in planes:
+            found, must = f"plane is {shown(values['plane'])}", f"be one of {planes}"
             raise refusal("plane", found, must, "use one of these; () is the inner two")
-        self._turn(replace(self.choice, **{name: _plain(v) for name, v in values.items()}))
+        plain = {name: _plain(value) for name, value in values.items()}
+        self.look = look(self._subject, replace(self.choice, **plain))
         if self._panel is not None:
-            self._panel.send(self.answer({}))
+            self._panel.tell()
 
-    def _turn(self, choice: Choice) -> None:
-        self.look = look(self._subject, choice)
-        if self.look.ok:
-            self._accepted = self.look
+    # --- The page ---------------------------------------------------------------------------------
 
-    # --- Requests of the front end ----------------------------------------------------------------
+    def hear(self, state: str) -> None:
+        """Take over a state that the page wrote, as the words of its address."""
+        choice = read_address(state, self.choice)
+        name = choice.target or "sm_90"  # which the page leaves out
+        target = None if name == self._device_target else name
+        self._page_words = page_words(state)
+        self.look = look(self._subject, replace(choice, target=target))
 
-    def hear(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Serve a request of the front end; return the answer that it shows.
-
-        ``{"do": "choose", "values": {"coords[0]": 8}}``, ``"fix"``, ``"undo"``, or ``"legal"`` for
-        what the controls could be set to. Values that are no integers or options are ignored.
-        """
-        do = asked.get("do")
-        if do == "choose":
-            self._turn(self._chosen(asked.get("values") or {}))
-        elif do == "fix":
-            self._turn(self._fixed())
-        elif do == "undo" and self._accepted is not None:
-            self._turn(self._accepted.choice)
-        if do == "page":
-            return {"page": page(self._page_state()), "seq": asked.get("seq", 0)}
-        answer = self.legal() if do == "legal" else self.answer(asked)
-        return {**answer, "seq": asked.get("seq", 0)}
-
-    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values, findings and the pictures of one tab."""
-        tab = asked.get("tab")
-        return message(self.look, tab if tab in TABS else "tensor", asked, self.note)
-
-    def legal(self) -> dict[str, Any]:
-        """Return what each control could be set to, the others staying as last accepted."""
-        at = self._accepted or self.look
-        found = legal_ranges(self._subject, at.choice, at.tensor_map)
-        legal = {name: asdict(reach) for name, reach in found.items()}
-        return {"legal": legal, "options": legal_options(self._subject, at.choice)}
-
-    def controls(self) -> list[dict[str, Any]]:
-        """Describe the controls for the front end."""
-        return controls(self._subject, self.choice)
-
-    def _chosen(self, values: Mapping[str, Any]) -> Choice:
-        choice, reach = self.choice, ranges(self._subject, self.choice)
-        for name, value in values.items():
-            number = integer_of(value)
-            if name in reach and number is not None:
-                choice = choice.put(name, number)
-            elif name == "plane" and text_of(value) in planes(choice):
-                choice = choice.put(name, planes(choice)[value])
-            elif name in menus(choice) and text_of(value) is not None:
-                choice = choice.put(name, value or None)
-        return choice
-
-    def _fixed(self) -> Choice:
-        """Return the choice as `Report.fixed` corrects it, or with legal coordinates."""
-        choice = self.choice
-        if not self.look.report.ok:
-            fixed = self.look.report.fixed()
-            return choice if fixed is None else choice.changed(fixed)
-        found = legal_ranges(self._subject, choice, self.look.tensor_map)
-        for name, reach in found.items():
-            if is_of_tile(name):
-                choice = choice.put(name, reach.nearest(choice.number(name)))
-        return choice
-
-    # --- As a file ---
+    def state(self, *, is_stored: bool = False) -> dict[str, Any]:
+        """Return the state of the page; where it is stored, without the address of host memory."""
+        choice = replace(self.choice, target=self.choice.target or self._device_target)
+        return {**state_of(self._subject, choice, is_stored=is_stored), **self._page_words}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explorer as one HTML file, which needs no Python, no kernel and no network.
@@ -245,30 +220,28 @@ class Explorer:
         Raises
         ------
         TmaUnsupportedError
-            For an im2col-wide map, and for a map of a packed type alone, without its tensor.
+            For a tensor that the page does not have, such as one of six dimensions of complex64.
 
         Examples
         --------
         >>> import numpy as np, tempfile
+        >>> from pathlib import Path
         >>> path = Path(tempfile.mkdtemp()) / "explorer.html"
         >>> explore(np.zeros((64, 256), np.float16)).save(path)
         >>> path.read_text(encoding="utf-8")[:15]
         '<!doctype html>'
         """
-        Path(path).write_text(page(self._page_state()), encoding="utf-8")
-
-    def _page_state(self) -> dict[str, Any]:
-        return state_of(self._subject, self.choice)
+        Path(path).write_text(page(self.state(is_stored=True)), encoding="utf-8")
 
     # --- In a notebook ----------------------------------------------------------------------------
 
     @property
     def panel(self) -> Panel | None:
-        """The live widget, made on first use; None without anywidget."""
+        """The live widget, made on first use; None without anywidget, or a page of this tensor."""
         if self._panel is None:
             try:
                 self._panel = Panel(self)
-            except ImportError:
+            except (ImportError, TmaError):
                 return None
         return self._panel
 
@@ -278,8 +251,8 @@ class Explorer:
         Below them is the page of `save`, folded, for viewers that run scripts.
         """
         parts = [still_html(self.look, self.note)]
-        with contextlib.suppress(TmaError):  # a map that the page does not have
-            parts.append(embedded(self._page_state()))
+        with contextlib.suppress(TmaError):  # a tensor that the page does not have
+            parts.append(embedded(self.state(is_stored=True)))
         return fragment(parts)
 
     def __str__(self) -> str:
@@ -314,33 +287,69 @@ def _plain(value: Any) -> Any:
     return tuple(name) if isinstance(name, (list, tuple)) else name
 
 
+def page_words(state: str) -> dict[str, str]:
+    """Return what of an address says how the page is looked at.
+
+    >>> page_words("#shape=64,64&tab=banks&access=row")
+    {'tab': 'banks', 'access': 'row'}
+    """
+    pairs = (part.partition("=") for part in state.removeprefix("#").split("&"))
+    return {name: word for name, _, word in pairs if name in ("tab", "access", "major")}
+
+
+def still_html(look: Look, note: str) -> str:
+    """Return the state as still pictures: what a saved notebook shows without a kernel."""
+    parts = [f"<p>{html.escape(note)}</p>"] if note else []
+    report, state = look.report, "✓ accepted"
+    if not report.ok:
+        state = f"✗ refused: {counted(len(report.violations), 'violation')}; {LAST}"
+    elif look.refusal:
+        state = f"✗ the map is accepted, this tile is refused; {LAST}"
+    findings = "".join(report_parts(report)) if report.violations or report.advice else ""
+    parts.append(findings if findings and look.ok else bold(state) + findings)
+    if look.refusal:
+        parts.append(f"<p>✗ this tile is refused: {html.escape(look.refusal)}</p>")
+    with contextlib.suppress(TmaError):  # what cannot be drawn, such as rows of 12 bytes
+        parts += [bold(figure.title) + panel_row(figure) for figure in _figures(look)]
+    code = html.escape(look.stored_code)
+    parts.append(f"<details><summary>code</summary><pre>{code}</pre></details>")
+    return "".join(parts)
+
+
+def _figures(look: Look) -> tuple[draw.Figure, ...]:
+    """Return the box on the tensor, or the pixels of a column, and the tile in shared memory."""
+    if not look.ok or look.tensor_map is None:
+        return ()
+    tensor_map, choice = look.tensor_map, look.choice
+    taps = choice.im2col_offsets or None
+    memory = draw.shared(tensor_map, choice.coords, im2col_offsets=taps)
+    if tensor_map.kind != "tiled":
+        return draw.walk(tensor_map, choice.coords, im2col_offsets=taps), memory
+    plane: Any = choice.plane or None
+    return draw.tensor(tensor_map, choice.coords, plane=plane), memory
+
+
 # --- The live widget ------------------------------------------------------------------------------
 
 
 def front_end() -> str:
-    """Return the JavaScript module: the linking of the figures, and the explorer's own."""
-    own = ((HERE / name).read_text(encoding="utf-8") for name in ("controls.js", "explorer.js"))
-    return "\n".join([script_source("linked.js"), *own])
+    """Return the JavaScript module of the widget: the page's scripts, for a kernel."""
+    return f"{scripts()}\n{source('notebook.js')}"
 
 
 def style_sheet() -> str:
     """Return the CSS: that of the figures and findings, and the explorer's own."""
-    return CSS + (HERE / "explorer.css").read_text(encoding="utf-8")
-
-
-def start_state(explorer: Explorer) -> dict[str, Any]:
-    """Return what the front end begins with."""
-    state = {"tabs": TABS, "controls": explorer.controls(), "page": True}
-    return {**state, "view": explorer.answer({}), **explorer.legal()}
+    return CSS + source("explorer.css")
 
 
 @cache
 def _widget_class() -> Any:
     """Make the class; anywidget is imported here alone, with an ImportError where it is missing."""
     anywidget = importlib.import_module("anywidget")
-    start = importlib.import_module("traitlets").Dict().tag(sync=True)
+    traitlets = importlib.import_module("traitlets")
     about = "The live widget of an `Explorer`."
-    body = {"_esm": front_end(), "_css": style_sheet(), "start": start, "__doc__": about}
+    body = {"_esm": front_end(), "_css": style_sheet(), "__doc__": about}
+    body |= {"state": traitlets.Unicode().tag(sync=True), "about": traitlets.Dict().tag(sync=True)}
     return type("ExplorerWidget", (anywidget.AnyWidget,), body)
 
 
@@ -357,27 +366,31 @@ class Panel:
     def __init__(self, explorer: Explorer) -> None:
         self._explorer = explorer
         self._still: Any = None
-        self.widget: Any = _widget_class()()
         code = zlib.crc32(explorer.choice.call().encode())
         self.still_class = f"tma-stored-{code:08x}-{next(_NUMBERS)}"
-        self._start()
-        self.widget.on_msg(self._hear)
+        state = address(explorer.state())
+        self.widget: Any = _widget_class()(state=state, about=about(explorer, self.still_class))
+        self.widget.observe(self._hear, "state")
+        self.widget.on_msg(self._ask)
 
-    def _start(self) -> None:
-        self.widget.start = {**start_state(self._explorer), "stored": self.still_class}
+    def _hear(self, change: Mapping[str, Any]) -> None:
+        """Take over what was chosen in the page, which writes it when the user pauses."""
+        if change["new"] != address(self._explorer.state()):
+            self._explorer.hear(change["new"])
+            self._store()
 
-    def _hear(self, _: object, asked: Any, buffers: object) -> None:
-        if not isinstance(asked, dict):
-            return
-        self.send(self._explorer.hear(asked))
-        if asked.get("do") == "legal":  # sent when the user pauses: store the state
-            self._start()
-            if self._still is not None:
-                self._still.update(self._bundle(), raw=True)
+    def _ask(self, _: object, asked: Any, buffers: object) -> None:
+        if isinstance(asked, dict) and asked.get("do") == "page":
+            self.widget.send({"page": page(self._explorer.state(is_stored=True))})
 
-    def send(self, answer: dict[str, Any]) -> None:
-        """Send what has changed to every view."""
-        self.widget.send(answer)
+    def tell(self) -> None:
+        """Show in every view what was set from Python."""
+        self.widget.state = address(self._explorer.state())
+        self._store()
+
+    def _store(self) -> None:
+        if self._still is not None:
+            self._still.update(self._bundle(), raw=True)
 
     def _bundle(self) -> dict[str, str]:
         # Without its kernel JupyterLab shows words for the widget: an output without elements.
@@ -396,3 +409,10 @@ class Panel:
         if live:
             display({**live, "text/plain": LIVE_TEXT}, raw=True)
         self._still = display(self._bundle(), raw=True, display_id=True)
+
+
+def about(explorer: Explorer, stored: str) -> dict[str, Any]:
+    """Return what the page is told of a tensor beside its state: host.js has the meanings."""
+    only_tile = isinstance(explorer._subject, TensorMap)
+    said = {"isOwn": True, "onlyTile": only_tile, "note": explorer.note, "stored": stored}
+    return {**said, "preparation": explorer.choice.preparation}
