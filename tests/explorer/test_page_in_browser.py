@@ -424,7 +424,7 @@ def test_every_task_begins_undone_and_its_hint_does_it(open_page):
         "edge": lambda: seen.drag((4, 32), (16.4, 256)),
         "break": lambda: seen.fill("box_sizes[1]", 60),
         "banks": lambda: seen.choose("swizzle", "bytes128"),
-        "wide": lambda: seen.choose("split_inner", "yes"),
+        "wide": lambda: (seen.choose("split_inner", "yes"), seen.fill("box_sizes[1]", 128)),
         "core": lambda: (seen.fill("box_sizes[0]", 64), seen.choose("swizzle", "bytes128")),
     }
     buttons = seen.page.locator("[data-task]")
@@ -558,13 +558,13 @@ def test_back_from_the_first_change_opens_the_first_state(open_page, tmp_path):
 
 
 def test_a_state_without_a_picture_speaks_of_none(open_page):
-    seen = open_page("#shape=0")
-    assert seen.state() == "✗ refused: 2 violations; there is no picture of it"
+    seen = open_page("#shape=2,2,2,2,2,2")
+    assert seen.state() == "✗ refused: 1 violation; there is no picture of it"
     assert seen.pictures()[0] == 0
     assert seen.page.locator("text=back to the last accepted").count() == 0
     seen.type("shape", "64, 128")
     assert seen.state() == "✓ accepted"
-    seen.page.evaluate("location.hash = '#shape=0'")
+    seen.page.evaluate("location.hash = '#shape=2,2,2,2,2,2'")
     seen.page.wait_for_selector("text=there is no picture of it")
     assert seen.pictures()[0] == 0  # none of the address before
 

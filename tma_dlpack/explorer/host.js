@@ -140,7 +140,9 @@ class Host {
       const way = report.fixed || (this.about.isOwn ? null : change);  // which may change the tensor
       if (seen.has(rule) || !way) return null;
       seen.add(rule);
-      state = completed({ ...state, ...this.wordsOf(way), coords: null });
+      const words = this.wordsOf(way);
+      if (words.strides && !state.strides) words.strides = apart(state.shape, words.strides);
+      state = completed({ ...state, ...words, coords: null });
       report = tmaModel.check(requestOf(state));
     }
     return state;
@@ -296,6 +298,13 @@ const menuOf = (state) => {
 };
 
 const tasked = (name) => completed({ ...readAddress(TASKS[name].start)[0], task: name });
+
+// Strides under which no row of a contiguous tensor overlaps the next.
+const apart = (shape, strides) => {
+  const wide = [...strides];
+  for (let d = shape.length - 2; d >= 0; d--) wide[d] = Math.max(wide[d], wide[d + 1] * shape[d + 1]);
+  return wide;
+};
 
 // Which controls a state has.
 const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>

@@ -31,9 +31,9 @@ const TASKS = {
   },
   wide: {
     title: "One copy for a wide tile",
-    start: "#shape=128,256&box_sizes=64,128&swizzle=bytes128",
-    asks: "A row of this tile is 256 bytes, more than the swizzle spans. Copy all 64 x 128 elements with one copy, swizzled by bytes128.",
-    hint: "Describe the columns in spans of 128 bytes, as one more dimension: split_inner does it, under Options.",
+    start: "#shape=128,256&box_sizes=64,64&swizzle=bytes128",
+    asks: "This copy brings 64 x 64 elements. Bring 64 x 128 of them with one copy, still swizzled by bytes128.",
+    hint: "Rows of 128 float16 are wider than the swizzle's 128 bytes: describe the columns in spans, as one more dimension. split_inner under Options does it.",
     learned: "One copy fills two columns of spans of 128 bytes, each as wgmma reads it: the map has one more dimension.",
     isDone: (now) => isShown(now) && now.tile.txBytes === 64 * 128 * 2 && now.tile.swizzle === "bytes128",
   },
