@@ -91,7 +91,16 @@ CHAPTERS = {
 }
 
 #: The functions of `draw` whose picture of one map stands in the reference.
-PICTURED = ("tensor", "shared", "bank_conflicts", "copy_motion", "barrier", "fields_of")
+PICTURED = (
+    "tensor",
+    "shared",
+    "bank_conflicts",
+    "copy_motion",
+    "barrier",
+    "fields_of",
+    "access_steps",
+    "swizzle_bits",
+)
 
 #: The groups of `tma.rules()`, as headings.
 RULE_GROUPS = {
@@ -133,6 +142,7 @@ def python_reference() -> str:
 def draw_reference() -> str:
     """Return the reference of `tma_dlpack.draw`: functions, some with a picture, then classes."""
     functions = [name for name in draw.__all__ if inspect.isfunction(getattr(draw, name))]
+    functions.sort(key=lambda name: (*PICTURED, name).index(name) + name.endswith("_html"))
     others = [name for name in draw.__all__ if name not in functions and name != "FIGURES"]
     x = np.zeros((30, 104), dtype=np.float16)
     tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")

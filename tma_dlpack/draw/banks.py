@@ -140,12 +140,11 @@ class BankConflicts(Figure):
     def sentence(self) -> str:
         """What to see: the words of each thread, and how many wavefronts they take."""
         own, best = self.swizzles[0], self.best
-        waits = f"{own.worst} wavefronts: [they wait for each other](is-conflict)"
-        said = waits if own.worst > 1 else "[one wavefront](is-free)"
-        said = f"{self.access[0].upper()}{self.access[1:]}: with {own.swizzle.name} {said}"
-        if best.worst < own.worst:
-            said += f"; with {best.swizzle.name} {counted(best.worst, 'wavefront')}"
-        return f"{said}."
+        waits = f"{own.worst} wavefronts, [they wait for each other](is-conflict)"
+        said = waits if own.worst > 1 else "[one wavefront](is-free), no conflict"
+        access = self.access[0].upper() + self.access[1:]
+        better = f"; with {best.swizzle.name}: {best.worst}" * (best.worst < own.worst)
+        return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per swizzle: its wavefronts among the others', and its banks."""
