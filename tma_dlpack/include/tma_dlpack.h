@@ -423,7 +423,8 @@ struct Coordinate
 };
 
 // A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. Another
-// number of coordinates does not compile. A Map otherwise, of which it is made.
+// number of coordinates does not compile (a checked build says it when it runs). A Map otherwise, of
+// which it is made.
 template <unsigned rank_>
 struct RankedMap : Map
 {
@@ -770,8 +771,12 @@ struct Copy
   unsigned long long policy = 0;
   unsigned rank = 0;
 
+  template <class T>
+  __device__ void take(T coordinate)
+  {
+    c[rank++] = static_cast<int>(coordinate);
+  }
   __device__ void take(CachePolicy given) { policy = given.bits; }
-  __device__ void take(Coordinate given) { c[rank++] = given.value; }
   __device__ void take(OffsetsW tap) { offset[0] = tap.w; }
   __device__ void take(OffsetsWH tap) { offset[0] = tap.w, offset[1] = tap.h; }
   __device__ void take(OffsetsWHD tap) { offset[0] = tap.w, offset[1] = tap.h, offset[2] = tap.d; }
