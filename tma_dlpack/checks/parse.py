@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.reader import Reader
-from tma_dlpack.checks.request import RULE_SETS, Request, set_of_rules
+from tma_dlpack.checks.request import PLACES, RULE_SETS, Request, Seen, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import (
@@ -380,20 +380,24 @@ _DRIVER_NAMES = {
 _SAME_LAYOUT = {*_DRIVER_NAMES, "channels_per_pixel", "pixels_per_column", "swizzle", "allow"}
 
 
-def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = None) -> Request:
+def changed(r: Request, change: Mapping[str, Any], view: Seen | None = None) -> Request:
     """Return a request with other arguments, or of another tensor, that need not be read.
 
-    `change` has row-major keyword arguments, which are valid values; a `view` has its address.
+    `change` has row-major keyword arguments, which are valid values.
     """
     arguments: dict[str, Any] = {}
     fields: dict[str, Any] = {}
+    seen = r.view
+    if view is not None or not PLACES.isdisjoint(change):
+        seen, fields["address"] = _moved(r, change, view)
+    rank = r.rank if seen is None else len(seen.shape)
     for name, value in change.items():
         if name in OPTION_NAMES:
             arguments[OPTION_NAMES[name]] = value
             fields["has_swizzle"] = r.has_swizzle or name == "swizzle"
         elif name in _DRIVER_NAMES:
             if value is None:  # elem_strides, of 1
-                value = (1,) * (r.rank if view is None else len(view.shape))
+                value = (1,) * rank
             arguments[_DRIVER_NAMES[name]] = value[::-1] if type(value) is tuple else (value,)
         elif name == "allow":
             fields["allowed"] = frozenset(value)
@@ -405,27 +409,30 @@ def changed(r: Request, change: Mapping[str, Any], view: TensorView | None = Non
             fields["asked_type"] = value
         elif name in ("split_inner", "ragged"):
             fields[name] = value
-        elif name not in ("strides", "offset"):  # which `view` has
+        elif name not in PLACES:
             arguments[name] = value
     a = r.arguments._replace(**arguments)
     fields["arguments"] = a
-    seen = r.view if view is None else view.at(0)
-    if view is not None:
-        fields["address"] = view.address
-    if seen is not None and (view is not None or not _SAME_LAYOUT.issuperset(change)):
+    if seen is not None and (seen is not r.view or not _SAME_LAYOUT.issuperset(change)):
         fields |= _of_tensor(a, seen, fields.get("asked_type", r.asked_type))
     if "rules" in change or "target" in change:  # of which depends what `rules` means
         rules = RULE_SETS[r.kind][fields.get("driver_rules", r.driver_rules)]
         fields["rules"] = set_of_rules(r.kind, rules, fields.get("target", r.target))
-    call = None if r.call is None else r.call.changed(dict(change), fields_of(view))
+    call = None if r.call is None else r.call.changed(change, view)
     return r.with_fields(call=call, **fields)
 
 
-def fields_of(view: TensorView | None) -> tuple[Any, ...] | None:
-    """Return what C reads of another tensor: address, dtype, shape and strides.
-
-    None for the tensor of the call, also where other arguments describe its memory.
-    """
-    if view is None or view.own is not None:
-        return None
-    return view.address, *view.dtype, view.shape, view.strides
+def _moved(r: Request, change: Mapping[str, Any], view: Seen | None) -> tuple[TensorView, int]:
+    """Return another tensor, or the memory as `strides=` and `offset=` describe it, and where."""
+    assert r.view is not None
+    if view is not None:
+        address, dtype, shape, strides = view
+        strides = canonical_strides(shape, strides, dtype.itemsize_bits)
+        return dataclasses.replace(r.view, shape=shape, strides=strides, dtype=dtype), address
+    assert r.view.own is not None
+    offset_bytes = r.view.offset_bytes
+    if "offset" in change:
+        offset_bytes = change["offset"] * r.view.dtype.itemsize_bits // 8
+    own = r.view.own.at(r.address - r.view.offset_bytes)
+    other = own.as_strided(r.view.shape, change.get("strides", r.view.strides), offset_bytes)
+    return other.at(0), other.address

@@ -8,13 +8,13 @@ answer that changes arguments alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.parse import changed, fields_of
+from tma_dlpack.checks.parse import changed
 from tma_dlpack.checks.request import Request, set_of_rules
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.unread import reads
@@ -26,6 +26,8 @@ MAX_STEPS = 4  # of one sentence
 MAX_REPAIRS = 40  # of one call
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
+_ALLOWABLE = frozenset(ALLOWABLE)
+
 Key = tuple[str, tuple[int, ...]]
 
 
@@ -35,18 +37,18 @@ Key = tuple[str, tuple[int, ...]]
 class Fault(NamedTuple):
     """A rule that does not hold of a request."""
 
+    key: Key  # its id, and the entry of a rule with `each`
     rule: Rule
-    entry: tuple[int, ...]  # one of a rule with `each`, none of the others
     argument: str  # that it is about, as rows name it
 
     @property
-    def key(self) -> Key:
-        """Rule and entry."""
-        return self.rule.id, self.entry
+    def entry(self) -> tuple[int, ...]:
+        """One entry of a rule with `each`, none of the others."""
+        return self.key[1]
 
     def alternatives(self, request: Request) -> Iterable[Tries]:
         """Return what the row proposes, the best first."""
-        return () if self.rule.ways is None else self.rule.ways(request, *self.entry)
+        return () if self.rule.ways is None else self.rule.ways(request, *self.key[1])
 
 
 def faults_of(request: Request) -> list[Fault]:
@@ -62,13 +64,17 @@ def faults_of(request: Request) -> list[Fault]:
     return _reported(request, facts, judge(facts, rows & ~mask_of(request.allowed)))
 
 
-def faults_after(request: Request, way: Way) -> list[Fault]:
-    """Return the rules that do not hold of what a way leads to; judged in C where it can be."""
+def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
+    """Return the struct of what a way leads to, and the rules that do not hold of it.
+
+    It is judged in C where it can be.
+    """
     if request.call is not None:
-        call = request.call.changed(way.change, fields_of(way.view))
+        call = request.call.changed(way.change, way.view)
         if call is not None:
-            return _reported(request, call, call.failed)
-    return faults_of(changed(request, way.change, way.view))
+            return call, _reported(request, call, call.failed)
+    other = changed(request, way.change, way.view)
+    return other.facts, faults_of(other)
 
 
 def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> list[Fault]:
@@ -85,7 +91,7 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
         rule = RULES[row]
         if not ids.isdisjoint(rule.after):
             continue
-        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here):
+        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here if other in ids):
             continue
         if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
             continue
@@ -93,7 +99,8 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
             continue
         nth = -entry if rule.outermost_first else entry
         on = rule.on if isinstance(rule.on, str) else rule.on(facts)
-        found.append((rule.step, nth, row, Fault(rule, () if entry < 0 else (entry,), on)))
+        key = (rule.id, () if entry < 0 else (entry,))
+        found.append((rule.step, nth, row, Fault(key, rule, on)))
     return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
 
 
@@ -133,6 +140,7 @@ class Answer(NamedTuple):
     text: str
     change: Change
     left: list[Fault]  # what it still breaks
+    facts: Any  # the struct of the request that it leads to
     start: Request
     step: Way  # the last one, which leads from `start` to `request`
     is_other_tensor: bool
@@ -145,15 +153,18 @@ class Answer(NamedTuple):
         return changed(self.start, self.step.change, self.step.view)
 
 
-def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
+def answers(
+    request: Request, fault: Fault, known: Collection[Key], same_memory: bool = False
+) -> list[Answer]:
     """Return the ways to mend a fault after which nothing else is broken than what is `known`.
 
-    Those that leave more than the first does are not proposed. Where no way is enough alone, the
-    first one goes on with what mends the rest.
+    With `same_memory`, only other arguments. Those that leave more than the first does are not
+    proposed. Where no way is enough alone, the first one goes on with what mends the rest.
     """
     found, unfinished = [], None
     for tries in fault.alternatives(request):
-        answer = _first(request, fault, tries, known)
+        judged = filter(_is_in_same_memory, tries) if same_memory else tries
+        answer = _first(request, fault, judged, known)
         if answer is None:
             continue
         if _breaks_only(answer, known):
@@ -162,11 +173,19 @@ def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answ
             unfinished = answer
     if found:
         least = {f.rule.id for f in found[0].left}
-        return [a for a in found if {f.rule.id for f in a.left} <= least]
-    return [] if unfinished is None else [_continued(unfinished, set(known) - {fault.key})]
+        return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
+    if unfinished is None:
+        return []
+    return [_continued(unfinished, set(known) - {fault.key}, same_memory)]
+
+
+def _is_in_same_memory(way: Way) -> bool:
+    return not way.is_other_tensor
 
 
 def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
+    if not answer.left:
+        return True
     if answer.is_other_tensor:  # whose entries may be others
         ids = {rule_id for rule_id, _ in known}
         return all(f.rule.id in ids for f in answer.left)
@@ -177,12 +196,13 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key])
     """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
     enough = some = None
     for way in tries:
-        left, is_other = faults_after(request, way), way.view is not None
-        if any(f.rule is fault.rule and (is_other or f.entry == fault.entry) for f in left):
-            continue
-        answer = Answer(way.text, way.change, left, request, way, is_other, way.is_guess)
+        facts, left = after(request, way)
+        is_other = way.is_other_tensor
+        answer = Answer(way.text, way.change, left, facts, request, way, is_other, way.is_guess)
         if not left:
             return answer
+        if any(f.rule is fault.rule and (is_other or f.key == fault.key) for f in left):
+            continue
         if not _breaks_only(answer, known):
             some = some or answer
             continue
@@ -194,10 +214,10 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key])
 
 def _is_same(one: Fault, other: Fault) -> bool:
     """Whether two faults are about one entry of one argument."""
-    return one.argument == other.argument and (one.entry or (0,)) == (other.entry or (0,))
+    return one.argument == other.argument and (one.key[1] or (0,)) == (other.key[1] or (0,))
 
 
-def _continued(answer: Answer, known: Collection[Key]) -> Answer:
+def _continued(answer: Answer, known: Collection[Key], same_memory: bool) -> Answer:
     """Mend what a way breaks anew, or if that takes too many steps name it."""
     first, texts, change, is_other = answer, [answer.text], dict(answer.change), False
     for _ in range(MAX_STEPS):
@@ -212,12 +232,8 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
             )
         new = next(f for f in answer.left if f.key not in known)
         request = answer.request
-        tried = [
-            a for tries in new.alternatives(request) if (a := _first(request, new, tries, known))
-        ]
-        steps = sorted(
-            (a for a in tried if not a.is_guess), key=lambda a: not _breaks_only(a, known)
-        )
+        steps = list(_steps(request, [new], known, same_memory))
+        steps.sort(key=lambda a: not _breaks_only(a, known))
         if not steps:
             break
         step = steps[0]
@@ -231,6 +247,18 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     return first._replace(text=text, is_guess=True)
 
 
+def _steps(
+    request: Request, faults: list[Fault], known: Collection[Key], same_memory: bool
+) -> Iterator[Answer]:
+    """Yield what mends one of the faults, whatever else it breaks."""
+    for fault in faults:
+        for tries in fault.alternatives(request):
+            judged = filter(_is_in_same_memory, tries) if same_memory else tries
+            answer = _first(request, fault, judged, known)
+            if answer is not None and not answer.is_guess:
+                yield answer
+
+
 DRIVERS_RULES: Change = {"rules": "driver"}
 
 
@@ -241,9 +269,9 @@ def changes_of(
 
     Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
     """
-    change = _search(request)
-    if change is None and not _lifts_hardware(request):
-        by_driver = _search(changed(request, DRIVERS_RULES))
+    change, stuck = _search(request)
+    if change is None and _may_be_lifted(request, stuck):
+        by_driver, _ = _search(changed(request, DRIVERS_RULES))
         change = None if by_driver is None else DRIVERS_RULES | by_driver
     if change is None:
         return None
@@ -252,33 +280,33 @@ def changes_of(
     return _needed(change, given, request_of)
 
 
-def _lifts_hardware(request: Request) -> bool:
-    """Whether the driver accepts a map that nothing on the target can use."""
+def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
+    """Whether the driver may have no such rules, and the target can use what it accepts."""
     by_driver = set_of_rules(request.kind, "driver", request.target)
-    return any(f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request))
+    return not any(by_driver in f.rule.sets for f in stuck) and not any(
+        f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request)
+    )
 
 
-def _search(request: Request) -> Change | None:
-    def may_follow(answer: Answer | None) -> bool:
-        return not (answer is None or answer.is_other_tensor or answer.is_guess)
-
+def _search(request: Request) -> tuple[Change | None, list[Fault]]:
+    """Return arguments that are accepted instead, or None and the faults that nothing mends."""
     change: Change = {}
+    is_in_order = True
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
-            return change
+            return change, []
         known = {f.key for f in faults}
-        found = (a for f in faults for a in answers(request, f, known))
-        answer = next(filter(may_follow, found), None)
-        if answer is None:  # no few steps are enough: take one
-            some = ((f, tries) for f in faults for tries in f.alternatives(request))
-            tried = (_first(request, f, tries, set()) for f, tries in some)
-            answer = next(filter(may_follow, tried), None)
+        found = (a for f in faults for a in answers(request, f, known, same_memory=True))
+        answer = next((a for a in found if not a.is_guess), None)
+        if answer is None:  # no few steps are enough: take one, which may break others
+            answer = next(_steps(request, faults, set(), same_memory=True), None)
+            is_in_order &= answer is None
         if answer is None:
-            return None
+            return None, faults if is_in_order else []
         change |= answer.change
         request = answer.request
-    return None
+    return None, []
 
 
 def _refused(given: Change, request_of: Callable[[Change], Request]) -> bool:
@@ -308,18 +336,18 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
         if fault.key in mended:
             continue
         ways = answers(request, fault, known)
-        if first := next((a for a in ways if not a.is_guess), None):
+        found.append(_violation(request, fault, ways, lifted))
+        first = next((a for a in ways if not a.is_guess), None)
+        if first is not None and first.is_alone:
             left = {f.key for f in first.left}
             gone = [f for f in faults if f.key not in left]
-            if first.is_alone:
-                mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
-        found.append(_violation(request, fault, ways, lifted))
+            mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
     return tuple(found)
 
 
 def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) -> Violation:
     rule = fault.rule
-    found, limit, fix = rule.words(request, *fault.entry)
+    found, limit, fix = rule.words(request, *fault.key[1])
     texts = ["" if a.change.keys() == {"allow"} and lifted else _text(request, a) for a in ways]
     if lifted:  # in the place of the row's own allow=
         texts = [text or lifted for text in texts] or [fix]
@@ -331,13 +359,15 @@ def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) 
 
 def _text(request: Request, answer: Answer) -> str:
     """Return the words of an answer, with the tile that a kernel then has to expect."""
-    old, new = request.arguments, answer.request.arguments
     is_whole = not answer.left and not answer.is_other_tensor and not request.unreadable
     if not is_whole or answer.is_guess or not request.type_is_known or request.unread:
         return answer.text
-    return answer.text + words.other_tile(
-        old, new, lambda: tx_bytes(answer.request.encode_arguments())
-    )
+
+    def tx_bytes_after() -> int:
+        known: int | None = getattr(answer.facts, "tx_bytes", None)
+        return tx_bytes(answer.request.encode_arguments()) if known is None else known
+
+    return answer.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
 
 
 def _lifted(request: Request, faults: list[Fault]) -> str:
@@ -345,13 +375,13 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
     if not faults or request.is_driver_call or request.unreadable:
         return ""
     ids, change = {f.rule.id for f in faults}, DRIVERS_RULES
-    if ids <= set(ALLOWABLE):
+    if ids <= _ALLOWABLE:
         change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
     else:
         by_driver = set_of_rules(request.kind, "driver", request.target)
         if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
             return ""
-    if faults_after(request, Way("", change)):
+    if after(request, Way("", change))[1]:
         return ""
     name, value = next(iter(change.items()))
     return f"pass {name}={value!r}: the driver itself accepts this"

@@ -13,14 +13,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.public import lazy
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
-from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType
 from tma_dlpack.tables.enums import (
     DLDataTypeCode,
     TensorMapDataType,
@@ -59,12 +59,26 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
+#: Arguments with which a call reads other memory of its tensor.
+PLACES = frozenset({"strides", "offset"})
+
+
+class Seen(NamedTuple):
+    """Another tensor, over the same memory or a copy of it."""
+
+    address: int
+    dtype: DLDataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 class JudgedCall(Protocol):
     """A call that was read and judged in C, with the fields of `STRUCT` (make/_judged.h)."""
 
     kind: int
     mask: int  # of the rows that fail
     is_exact: bool  # whether no number was too large for C
+    tx_bytes: int | None  # of an accepted call without interleaved layout
 
     @property
     def failed(self) -> list[tuple[int, int]]:
@@ -74,9 +88,7 @@ class JudgedCall(Protocol):
     def parts(self) -> tuple[Any, ...]:
         """Layout and address of the tensor, the target, and `parse.Options`."""
 
-    def changed(
-        self, arguments: Mapping[str, Any], view: tuple[Any, ...] | None, /
-    ) -> JudgedCall | None:
+    def changed(self, arguments: Mapping[str, Any], view: Seen | None, /) -> JudgedCall | None:
         """Judge it with other arguments, or of another tensor; None where C can't read them."""
 
 

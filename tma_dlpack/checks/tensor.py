@@ -97,9 +97,9 @@ def _innermost_ways(r: Request) -> Iterator[Tries]:
     if not r.is_own_layout:
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
-            yield ways.described(r, meant, text)
+            yield ways.described(meant, text)
         given = (*r.view.strides[:-1], 1)
-        yield ways.described(r, given, "pass strides whose last entry is 1, such as {}")
+        yield ways.described(given, "pass strides whose last entry is 1, such as {}")
         return
     strides = r.view.strides
     contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
@@ -139,7 +139,7 @@ def _aligned_ways(r: Request) -> Iterator[Tries]:
         unit = r.facts.alignment_bytes * 8 // r.view.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.view.strides[:-1]), r.view.strides[-1])
         text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
-        yield ways.described(r, strides, text)
+        yield ways.described(strides, text)
     yield ways.copies(r)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import PLACES, Request, Seen
 from tma_dlpack.checks.rule import Change
-from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides, words_of
+from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType, overrides_of
@@ -37,13 +36,19 @@ _FRESH = 1 << 20  # where a copy is supposed to lie, aligned as its framework al
 class Way(NamedTuple):
     """One thing to do: the words, the arguments to pass instead, and the tensor if another one.
 
-    `Report.fixed` takes no guess: words that ask what was meant, or that mean another map.
+    `Report.fixed` takes no other memory and no guess: words that ask what was meant, or that mean
+    another map.
     """
 
     text: str
     change: Change
-    view: TensorView | None = None
+    view: Seen | None = None
     is_guess: bool = False
+
+    @property
+    def is_other_tensor(self) -> bool:
+        """Whether it reads other memory."""
+        return self.view is not None or not PLACES.isdisjoint(self.change)
 
 
 Tries = Iterable[Way]
@@ -252,16 +257,9 @@ def _seen(
     strides: tuple[int, ...],
     dtype: DLDataType | None = None,
     address: int | None = None,
-) -> TensorView:
+) -> Seen:
     assert r.view is not None
-    dtype = dtype or r.view.dtype
-    return replace(
-        r.view,
-        address=r.address if address is None else address,
-        shape=shape,
-        strides=canonical_strides(shape, strides, dtype.itemsize_bits),
-        dtype=dtype,
-    )
+    return Seen(r.address if address is None else address, dtype or r.view.dtype, shape, strides)
 
 
 def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Way]:
@@ -370,22 +368,13 @@ def outer_ones(r: Request, rank: int, text: str) -> Iterator[Way]:
 
 def moved(r: Request, offset: int) -> Iterator[Way]:
     """Yield the same description of the memory from another offset=."""
-    assert r.view is not None
-    assert r.view.own is not None
-    bytes_ = offset * r.view.dtype.itemsize_bits // 8
-    view = r.view.own.at(r.address - r.view.offset_bytes)
-    view = view.as_strided(r.view.shape, r.view.strides, bytes_)
     text = f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes"
-    yield Way(f"{text}; the nearest before is offset={offset}", {"offset": offset}, view)
+    yield Way(f"{text}; the nearest before is offset={offset}", {"offset": offset})
 
 
-def described(r: Request, strides: tuple[int, ...], text: str) -> Iterator[Way]:
+def described(strides: tuple[int, ...], text: str) -> Iterator[Way]:
     """Yield the same description of the memory with other strides=."""
-    assert r.view is not None
-    assert r.view.own is not None
-    view = r.view.own.at(r.address - r.view.offset_bytes)
-    view = view.as_strided(r.view.shape, strides, r.view.offset_bytes)
-    yield Way(text.format(f"strides={strides}"), {"strides": strides}, view, text.endswith("?"))
+    yield Way(text.format(f"strides={strides}"), {"strides": strides}, is_guess=text.endswith("?"))
 
 
 def one_at_a_time(r: Request, i: int) -> Iterator[Way]:

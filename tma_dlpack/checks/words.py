@@ -7,11 +7,11 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from inspect import CO_OPTIMIZED
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import OPTION_NAMES, EncodeArguments, MapKind, Number, reverse
+from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind, Number, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
@@ -135,18 +135,20 @@ def _fits(size: int, extent: Number) -> bool:
 _ENTRIES = ("columns", "rows", *(f"entries of dimension {d}" for d in range(2, MAX_RANK)))
 
 
-def other_tile(old: EncodeArguments, new: EncodeArguments, tx_bytes: Callable[[], int]) -> str:
-    """Say how a tile differs from the one asked for, and what a kernel then waits for."""
+def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
+    """Say how a tile differs from the one asked for, and what a kernel then waits for.
+
+    `old` and `new` are the structs of both calls.
+    """
     names: tuple[str, ...] = _ENTRIES
-    was, becomes = old.box_dim, new.box_dim
-    if old.kind != "tiled":
+    was, becomes = old.box_dim[: old.box_count], new.box_dim[: new.box_count]
+    if old.kind:
         names = ("channels", "pixels")
-        was = (old.channels_per_pixel, old.pixels_per_column)
-        becomes = (new.channels_per_pixel, new.pixels_per_column)
+        was, becomes = (old.channels, old.pixels), (new.channels, new.pixels)
+    if was == becomes or len(was) != len(becomes) or math.prod(becomes) >= math.prod(was):
+        return ""
     pairs = zip(names, was, becomes, strict=False)
     differ = [f"{n} instead of {m} {name}" for name, m, n in pairs if m != n]
-    if not differ or len(was) != len(becomes) or math.prod(becomes) >= math.prod(was):
-        return ""
     return f" (copies {' and '.join(differ)}: the kernel must expect {tx_bytes()} bytes)"
 
 
@@ -220,11 +222,11 @@ def names_in_caller(tensor: object) -> Names:
     frame = sys._getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith("tma_dlpack."):
         frame = frame.f_back
-    own = frame.f_locals
-    name = _name_in(own, tensor) or _name_in(frame.f_globals, tensor)
+    own, other = frame.f_locals, frame.f_globals
+    name = _name_in(own, tensor) or ("" if own is other else _name_in(other, tensor))
     if not name.isidentifier():
-        name = "tensor" if "x" in own or "x" in frame.f_globals else "x"
-    names = Names(name, "padded" if "y" in own or "y" in frame.f_globals else "y")
+        name = "tensor" if "x" in own or "x" in other else "x"
+    names = Names(name, "padded" if "y" in own or "y" in other else "y")
     # Before Python 3.13 a function's f_locals is a copy, kept with the frame: what the function
     # deletes would live on. Unless somebody else has it (3: the frame, `own`, and the argument).
     if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
@@ -233,8 +235,12 @@ def names_in_caller(tensor: object) -> Names:
 
 
 def _name_in(scope: Mapping[str, object], tensor: object) -> str:
-    names = [name for name, value in tuple(scope.items()) if value is tensor]
-    return min(names, key=lambda name: name.startswith("_"), default="")
+    """Return the first name of an object, rather one without an underscore; "" for none."""
+    found = ""
+    for name, value in tuple(scope.items()):  # another thread may add some
+        if value is tensor and (not found or found[0] == "_" != name[0]):
+            found = name
+    return found
 
 
 def in_words_of_caller(violations: tuple[Violation, ...], tensor: object) -> tuple[Violation, ...]:
@@ -250,7 +256,7 @@ def in_words_of(violations: tuple[Violation, ...], names: Names) -> tuple[Violat
         return violations
 
     def renamed(v: Violation) -> Violation:
-        fix = re.sub(r"\by\b", names.copy, v.fix)
+        fix = v.fix if names.copy == "y" else re.sub(r"\by\b", names.copy, v.fix)
         return Violation(v.rule, v.argument, v.found, v.limit, _X.sub(names.tensor, fix), v.source)
 
     return tuple(map(renamed, violations))

@@ -89,12 +89,12 @@ static int read_changes(State *state, PyObject *change, Options *options) {
   return 1;
 }
 
-/* Read (address, code, bits, lanes, shape, strides) of another tensor on the same device. */
+/* Read the fields of checks.request.Seen: another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;
   PyObject *shape_given, *strides_given;
-  if (!PyArg_ParseTuple(fields, "KiiiOO", &address, &code, &bits, &lanes, &shape_given, &strides_given) ||
+  if (!PyArg_ParseTuple(fields, "K(iii)OO", &address, &code, &bits, &lanes, &shape_given, &strides_given) ||
       !read_integers(state, shape_given, TMA_DLPACK_MAX_RANK, view->shape, &rank) ||
       !read_integers(state, strides_given, TMA_DLPACK_MAX_RANK, view->strides, &strides) || strides != rank)
     return 0;
@@ -107,8 +107,8 @@ static int read_view(const State *state, PyObject *fields, View *view) {
 }
 
 PyDoc_STRVAR(changed_doc, "changed(arguments, view, /)\n--\n\n"
-                          "Judge the call with other arguments, and of another tensor unless `view` is None:\n"
-                          "its address, dtype, shape and strides. Return None to fall back to Python.");
+                          "Judge the call with other arguments, and of another tensor unless `view` is None.\n"
+                          "Return None to fall back to Python.");
 
 static PyObject *judged_changed(PyObject *self, PyObject *args) {
   const JudgedCall *old = (JudgedCall *)self;
@@ -164,6 +164,12 @@ static PyObject *judged_failed(PyObject *self, void *unused) {
   return list;
 }
 
+static PyObject *judged_tx_bytes(PyObject *self, void *unused) {
+  (void)unused;
+  const JudgedCall *judged = (JudgedCall *)self;
+  return judged->call.failed == 0 ? tx_bytes_of(&judged->call.described) : none();
+}
+
 /* An array of the struct. */
 typedef struct {
   size_t offset, count;
@@ -202,6 +208,7 @@ static PyMemberDef judged_members[] = {
 static PyGetSetDef judged_getters[] = {
     TMA_DLPACK_ARRAYS(ARRAY_GETTER)
     {"failed", judged_failed, NULL, "The rows that fail, and their entries.", NULL},
+    {"tx_bytes", judged_tx_bytes, NULL, "Bytes that one load adds; None where rules fail or geometry knows.", NULL},
     {"parts", judged_parts, NULL, "Layout, address, target and options.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

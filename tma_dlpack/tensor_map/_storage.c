@@ -171,20 +171,12 @@ static PyObject *storage_added(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", PyBool_FromLong(rare != NULL && rare->split_inner), ragged);
 }
 
-/* Of copies without interleaved layouts; geometry.tx_bytes is the whole of it. */
 static PyObject *storage_tx_bytes(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackDescribed c;
   if (!map->has_call || map->call.interleave != 0) return none();
-  if (!describe_call(map, &c)) return NULL;
-  int64_t elements = c.channels * (c.kind == TMA_DLPACK_IM2COL_WIDE && c.mode ? 128 : c.pixels);
-  if (c.kind == TMA_DLPACK_TILED) {
-    elements = c.box_dim[0];
-    for (int d = 1; d < c.rank; ++d)
-      elements *= (c.box_dim[d] + c.element_strides[d] - 1) / c.element_strides[d];
-  }
-  return PyLong_FromLongLong(elements * c.element_bits / 8);
+  return describe_call(map, &c) ? tx_bytes_of(&c) : NULL;
 }
 
 /* ---- bytes and pointer --------------------------------------------------------------------------- */

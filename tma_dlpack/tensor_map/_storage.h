@@ -132,4 +132,17 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        given_tuple(o->upper, o->upper_count), (long long)o->channels, (long long)o->pixels);
 }
 
+/* The bytes that one load adds, of a call that holds; None for interleaved layouts, of which
+ * geometry.tx_bytes knows. */
+static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
+  int64_t elements = c->channels * (c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels);
+  if (c->interleave != 0) return none();
+  if (c->kind == TMA_DLPACK_TILED) {
+    elements = c->box_dim[0];
+    for (int d = 1; d < c->rank; ++d)
+      elements *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];
+  }
+  return PyLong_FromLongLong(elements * c->element_bits / 8);
+}
+
 #endif /* TMA_DLPACK_STORAGE_H */
