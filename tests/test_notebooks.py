@@ -252,6 +252,19 @@ def test_a_lesson_asks_for_clicks_and_folds_the_code_that_holds_the_answers(name
         assert "<details><summary>Answer</summary>" in output.data["text/html"]
 
 
+@every_lesson
+def test_what_answers_a_question_is_folded(name):
+    cells = read(name).cells
+    asks = [cell.cell_type == "code" and "course.ask(" in cell.source for cell in cells]
+    for n, cell in enumerate(cells):
+        is_folded = "hide-output" in cell.metadata.get("tags", [])
+        assert is_folded == cell.metadata.get("jupyter", {}).get("outputs_hidden", False)
+        assert not is_folded or (not asks[n] and any(asks[:n]))
+        is_figure = any("text/html" in o.get("data", {}) for o in cell.get("outputs", []))
+        if n and asks[n - 1] and not asks[n] and is_figure:
+            assert is_folded
+
+
 def exercise_of(name):
     """Return the learner's cell, the cell that judges it, and the source of the solution."""
     cells = read(name).cells

@@ -24,9 +24,20 @@ first_notebook_and_slowly_the_others = pytest.mark.parametrize(
 )
 
 
+def cells_of(name):
+    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
+
+
+def is_folded(cell):
+    return cell.metadata.get("jupyter", {}).get("outputs_hidden", False)
+
+
 def images_of(name):
-    cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
-    htmls = [o.get("data", {}).get("text/html", "") for c in cells for o in c.get("outputs", [])]
+    return sum(map(images_in, cells_of(name)))
+
+
+def images_in(cell):
+    htmls = [output.get("data", {}).get("text/html", "") for output in cell.get("outputs", [])]
     return sum(html.count('class="tma-still"') for html in htmls)
 
 
@@ -52,6 +63,7 @@ def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium,
     seen.page.goto(exported(name))
     shown = (
         "[...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
+        "h.closest('.celltag_hide-output') ||"
         "h.shadowRoot.querySelector('svg').getBoundingClientRect().width > 90).length"
     )
     seen.page.wait_for_function(f"{shown} === {images_of(name)}")
@@ -74,6 +86,24 @@ def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported
     assert len(shown) + folded >= images_of(name)
     assert all(box["width"] > 90 and box["height"] > 30 for box in shown)
     context.close()
+
+
+@pytest.mark.parametrize("how", ["a click", "the folded answer"])
+def test_what_answers_a_question_is_hidden_until_a_try(chromium, exported, how):
+    seen = harness.Seen(chromium, 1280)
+    page = seen.page
+    page.goto(exported("00_what_is_tma"))
+    asked = page.locator(".jp-Cell:has(.tma-ask)").first
+    shown = asked.locator("xpath=following-sibling::*[1]").locator(".jp-Cell-outputWrapper")
+    assert shown.is_hidden()
+    folded = page.locator(".tma-folded").count()
+    if how == "a click":
+        asked.locator('[data-k="20 copies"]').click(force=True)  # a wrong one
+    else:
+        asked.locator("summary").click()
+    assert shown.is_visible()
+    assert page.locator(".tma-folded").count() == folded - 1
+    page.close()
 
 
 def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
@@ -125,7 +155,7 @@ def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, n
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")
     seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    expected = images_of(name)
+    expected = sum(images_in(cell) for cell in cells_of(name) if not is_folded(cell))
     count = "document.querySelectorAll('.jp-OutputArea img.tma-still').length"
     seen.page.wait_for_function(f"{count} >= {expected}", timeout=30_000)
     shown = seen.page.evaluate(

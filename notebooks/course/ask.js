@@ -19,6 +19,40 @@ const judge = (box, key) => {
   verdict.style.borderColor = isRight ? "#2da44e" : "#d1242f";
   verdict.dataset.right = isRight;
   verdict.hidden = false;
+  unfold(box);
+};
+
+// Cells up to the next question. Those whose output would answer this one keep it folded until a try:
+// JupyterLab and the site fold what is tagged hide-output; in an exported page it is done here.
+const answersOf = (box) => {
+  const cells = [];
+  let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
+  for (; cell && !cell.querySelector(".tma-ask"); cell = cell.nextElementSibling) cells.push(cell);
+  return cells;
+};
+
+const fold = (box) => {
+  for (const cell of answersOf(box)) {
+    const output = cell.matches(".celltag_hide-output") && cell.querySelector(".jp-Cell-outputWrapper");
+    if (!output) continue;
+    output.style.display = "none";
+    const note = document.createElement("div");
+    note.className = "tma-folded";
+    note.style.cssText = "margin:4px 0 4px 80px;opacity:.7";
+    note.textContent = "What it shows appears when you have answered.";
+    output.before(note);
+  }
+};
+
+const unfold = (box) => {
+  for (const cell of answersOf(box)) {
+    cell.querySelector(".tma-folded")?.remove();
+    const output = cell.querySelector(".jp-Cell-outputWrapper");
+    if (output) output.style.display = "";
+    output?.querySelector(".jp-OutputPlaceholder")?.click();
+    const details = cell.querySelector(":scope > details.below-input");
+    if (details) details.open = true;
+  }
 };
 
 for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
@@ -26,7 +60,12 @@ for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   addVerdict(box);
   // An exported notebook shows the code of the question, and in it the answer; JupyterLab folds it.
   const input = box.closest("body.jp-Notebook .jp-CodeCell")?.querySelector(".jp-Cell-inputWrapper");
-  if (input) input.style.display = "none";
+  if (input) {
+    input.style.display = "none";
+    if (document.readyState === "loading") addEventListener("DOMContentLoaded", () => fold(box));
+    else fold(box);
+  }
+  box.querySelector("details").addEventListener("toggle", () => unfold(box));
   box.addEventListener("click", (event) => judge(box, keyAt(event.composedPath()[0])));
   box.addEventListener("keydown", (event) => {  // arrows choose a cell, as in every figure
     if (event.key === "Enter" && !event.shiftKey)
