@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -56,6 +57,21 @@ def postmortem(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+def explained_at_ctrl_c(*words: str) -> list[str]:
+    """Run a program until it says that it launched, press Ctrl-C where it hangs, and read."""
+    command = [sys.executable, "-m", "tma_dlpack", "postmortem", "--json", "--", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline().startswith("launched")
+        try:
+            running.wait(1.5)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGINT)
+        _, talk = running.communicate(timeout=120)
+    return rules(talk[talk.index("{\n") :])
+
+
 def rules(report: str) -> list[str]:
     plain = json.loads(report)
     return [found["rule"] for found in (*plain["faults"], *plain["barriers"]) if found["rule"]]
@@ -98,3 +114,44 @@ def test_a_live_process_is_explained_and_goes_on(programs):
     finally:
         hanging.kill()
         hanging.communicate()
+
+
+def test_ctrl_c_explains_a_program_that_hangs(programs):
+    assert explained_at_ctrl_c(str(programs / "hang_count")) == ["HANG_ARRIVALS"]
+
+
+def test_two_processes_that_hang_are_both_explained(programs, tmp_path):
+    report = tmp_path / "report.json"
+    both = f"{programs / 'hang_count'} & {programs / 'hang_no_copy'} & wait"
+    done = postmortem("--after", "3", "-o", str(report), "--", "sh", "-c", both)
+    assert sorted(rules(report.read_text())) == ["HANG_ARRIVALS", "HANG_NO_COPY"], done.stderr
+
+
+#: Program of tests/postmortem, its slip, what else it is given -> what is found first.
+SLIPS = {
+    ("gemm_slips.py", "bytes", "grouped_gemm"): "HANG_BYTES",
+    ("gemm_slips.py", "no_release", "hopper_gemm"): "HANG_CYCLE",
+    ("gemm_slips.py", "coordinate", "hopper_gemm"): "COORDINATE_16B",
+    ("triton_slips.py", "no_arm"): "HANG_NOT_ANNOUNCED",
+    ("triton_slips.py", "coordinate"): "COORDINATE_16B",
+}
+
+
+@pytest.mark.slow  # imports torch each time
+@pytest.mark.parametrize("words", SLIPS, ids="-".join)
+def test_a_slip_in_a_python_process_is_explained(words):
+    pytest.importorskip("torch")
+    if words[0] == "triton_slips.py":
+        pytest.importorskip("triton")
+    script, *rest = words
+    found = explained_at_ctrl_c(sys.executable, str(DYING.with_name(script)), *rest)
+    assert found[0] == SLIPS[words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["gemm_slips.py", "triton_slips.py"])
+def test_without_a_slip_nothing_is_found(script):
+    pytest.importorskip("torch" if script == "gemm_slips.py" else "triton")
+    rest = ["grouped_gemm"] if script == "gemm_slips.py" else []
+    done = postmortem("--", sys.executable, str(DYING.with_name(script)), "right", *rest)
+    assert (done.stdout, done.returncode) == ("launched\nended\n", 0)

@@ -210,7 +210,9 @@ def _postmortem(options: argparse.Namespace) -> int:
         for note in ended.notes:
             output.failure(sys.stderr, options.json, note)
         if ended.found is None:
-            why = f"the program ended with status {ended.status}, and no GPU core dump was made"
+            whole = "whole " * bool(ended.notes)
+            why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
+            why += "was made"
             empty = '{"faults": [], "barriers": [], "maps": [], "kernels": []}'
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
             return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
-from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
+from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Function, Warp, three
 from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_sizes, flow_of
-from tma_dlpack.debug.postmortem.listing import listing
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import Fault
-from tma_dlpack.debug.postmortem.sass import Instruction
+from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction
 from tma_dlpack.tables.limits import MAP_BYTES
 
+_BEFORE, _AFTER = 4, 2  # instructions
+_SECONDS = 10
+_LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
 _WINDOW_BYTES = 1 << 24  # of the window of shared, and of local memory
 
 
@@ -201,3 +209,35 @@ def _notes(use: Use) -> Iterator[str]:
         yield "the bytes of local memory are not in the file"
     if use.coordinates is None and "coordinates" in op.coding.first:
         yield f"the coordinates are not known: {lost}"
+
+
+# -- machine code around the instruction, where nvdisasm is installed ------------------------------
+
+
+@cache
+def disassembler() -> str | None:
+    """Return the path of nvdisasm: of the path, or of the toolkit."""
+    return shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
+
+
+def listing(function: Function, pc: int, target: str) -> tuple[str, ...]:
+    """Return the instructions around an address, that one marked; empty without nvdisasm."""
+    program = disassembler()
+    if program is None:
+        return ()
+    place = (pc - function.start) // INSTRUCTION_BYTES
+    first = max(0, place - _BEFORE)
+    code = function.code[first : place + 1 + _AFTER].tobytes()
+    base = hex(first * INSTRUCTION_BYTES)
+    name = target.upper().replace("_", "")
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_") as folder:
+        path = Path(folder) / "code"
+        path.write_bytes(code)
+        words = [program, "--binary", f"{name}a", "--base-address", base, str(path)]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            return ()
+    found = [(int(at, 16), text) for at, text in _LINE.findall(done.stdout)]
+    here = place * INSTRUCTION_BYTES
+    return tuple(f"{'>' if at == here else ' '} {at:#06x}  {text}" for at, text in found)

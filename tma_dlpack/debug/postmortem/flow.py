@@ -181,12 +181,15 @@ def flow_of(dump: Dump, function: Function) -> Flow | None:
 class Registers:
     """What the registers of a warp's thread held at an instruction of its function."""
 
-    def __init__(self, warp: Warp, flow: Flow, pc: int | None, lane: int) -> None:
+    def __init__(
+        self, warp: Warp, flow: Flow, pc: int | None, lane: int, ahead: bool = False
+    ) -> None:
         """Read the registers of a thread that stands at `pc`.
 
-        Of None, or a place in another function, only what the code computes is known.
+        Of None, or a place in another function, only what the code computes is known. `ahead`: the
+        instruction is still to run, as that of a loop that the thread is in; else it has run.
         """
-        self.warp, self.flow, self.lane = warp, flow, lane
+        self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None
         self.now = flow.place(pc) if pc is not None and is_here else None
         self.zero = 63 if flow.major == 9 else 255
@@ -225,8 +228,8 @@ class Registers:
         return None if first is None or second is None else (first + second + i.immediate) & _WORD
 
     def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
-        ran = self._ran_since(place)
-        if ran is not None and not any(number in written(kind, self.flow[i]) for i in ran):
+        runs = self._runs_between(place)
+        if runs is not None and not any(number in written(kind, self.flow[i]) for i in runs):
             kept = self.warp.uniform if kind == "uniform" else self._registers
             return int(kept[number]) if number < len(kept) else None
         writer = self.flow.writer(kind, number, place)
@@ -237,12 +240,13 @@ class Registers:
             return None  # it may not have run
         return self._computed(writer, number, depth)
 
-    def _ran_since(self, place: int) -> set[int] | None:
-        """Return what may have run since an instruction, it included; None: it did not run."""
+    def _runs_between(self, place: int) -> set[int] | None:
+        """Return what may run between an instruction and now, the first included; None: no way."""
         if self.now is None or place == self.now:
             return None if self.now is None else set()
-        between = self.flow.between(place, self.now)
-        return None if between is None else {place, *between}
+        first, last = (self.now, place) if self.ahead else (place, self.now)
+        between = self.flow.between(first, last)
+        return None if between is None else {first, *between}
 
     def _computed(self, place: int, number: int, depth: int) -> int | None:
         """Return what an instruction writes into a register."""

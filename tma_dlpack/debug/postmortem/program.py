@@ -17,7 +17,6 @@ from typing import Final
 
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import PostMortem
-from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
 #: What a dump leaves out. The reader needs no constant banks (parameters stand apart), and with
@@ -173,7 +172,7 @@ def _dump_now(
         child.terminate()
         _end(child)
         return (f"{why}; no process has a CUDA context, so there is nothing to dump",)
-    _say(f"{why}: dumping {counted(asked, 'process')}")
+    _say(f"{why}: dumping {asked} {'process' if asked == 1 else 'processes'}")
     interrupted.clear()
     _wait_for_dumps(child, folder, interrupted)
     _end(child)

@@ -221,9 +221,12 @@ class Survey:
         if not waits:
             return _Stands(_standing_words(flow, place), self.dump.lines_at(pc))
         lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
-        registers = Registers(warp, flow, pc, lane)
-        address = _only(registers.barrier(wait) for wait in waits)
-        if address is None:
+        for ahead in (False, True):
+            registers = Registers(warp, flow, pc, lane, ahead)
+            address = _only(registers.barrier(wait) for wait in waits)
+            if address is not None:
+                break
+        else:
             return _Stands(f"{_WAIT} that the registers no longer name", lines)
         token = _only(registers.register(flow[wait].first, wait) for wait in waits)
         parity = None if token is None else token >> 31
