@@ -5,8 +5,8 @@
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
 // Device: load, store and reduce, into this block or every block of a cluster, and the mbarriers and
 //         fences around them, one PTX instruction each; changes to a map; where a swizzled element
-//         lies, and the numbers by which wgmma reads a tile. hopper_gemm.cu and grouped_gemm.cu in the
-//         repository's notebooks/ are written with it.
+//         lies, and the numbers by which wgmma and tcgen05 read a tile. hopper_gemm.cu, grouped_gemm.cu
+//         and blackwell_gemm.cu in the repository's notebooks/ are written with it.
 //
 // #define TMA_DLPACK_CHECK 1 before including it, and every verb tests what it is given: a mistake prints
 // a line with the file and line of the call, and ends the kernel, where it would hang or die without a
