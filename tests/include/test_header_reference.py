@@ -85,6 +85,13 @@ def test_every_example_compiles_for_the_targets_of_its_row_and_is_deleted_elsewh
     assert slow == (multicast if target.startswith("12") else set())
 
 
+def test_a_verb_that_compiles_elsewhere_than_its_row_says_is_a_broken_promise(reference):
+    cells = {"load": compile_matrix.COMPILES, "wgmma_fence": compile_matrix.DELETED}
+    assert compile_matrix.broken_promises("90", cells) == []
+    assert compile_matrix.broken_promises("90a", cells) == ["wgmma_fence"]
+    assert compile_matrix.broken_promises("90", dict.fromkeys(cells, "yes")) == ["wgmma_fence"]
+
+
 def compile_cubin(source: Path) -> None:
     status, said, _ = compile_matrix.nvcc(source, "90a", checked=False)
     assert status == 0, said
