@@ -50,3 +50,17 @@ def test_a_public_function_documents_each_parameter_or_names_whose_they_are(name
 def test_public_classes_say_that_they_are_of_the_package():
     ours = {name: kind.__module__ for name, kind in CLASSES.items()}
     assert set(ours.values()) == {"tma_dlpack"}, ours
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("check", "; did you mean check_tma_descriptor?"),
+        ("make", "; did you mean make_tma_descriptor?"),
+        ("frobnicate", ""),
+    ],
+)
+def test_a_name_that_is_none_asks_for_the_one_that_begins_like_it(name, asked):
+    with pytest.raises(AttributeError) as raised:
+        getattr(tma, name)
+    assert str(raised.value) == f"module 'tma_dlpack' has no attribute '{name}'{asked}"

@@ -851,6 +851,12 @@ def test_no_spoilt_printout_raises(data):
     assert str(tma.explain(text))
 
 
+def test_an_exception_counts_as_its_message():
+    error = RuntimeError("CUDA error: an illegal instruction was encountered")
+    assert str(tma.explain(error)) == str(tma.explain(str(error)))
+    assert tma.explain(error).symptoms
+
+
 @pytest.mark.parametrize("text", [3, None, ["globalDim"], object()])
 def test_what_is_no_text_is_refused(text):
     with pytest.raises(tma.TmaPreconditionError, match=r"text is .*; it must be a str"):

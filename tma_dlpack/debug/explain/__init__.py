@@ -50,16 +50,16 @@ MOST_READ = 1 << 20  # characters of the lines that may belong to one
 
 
 @opaque
-def explain(text: str, target: Target | str = "sm_90") -> Explanation:
+def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explanation:
     """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
     ----------
-    text : str
+    text : str or BaseException
         The printed arguments of an encode, a traceback or a whole log, pasted source of the call, a
         dump of a map's 128 bytes, or what was seen after a launch ("misaligned address", 719, "my
         kernel hangs"). Line prefixes and colours are ignored; a log of several processes is fine if
-        each line names its process.
+        each line names its process. An exception counts as its message.
     target : Target or str
         The GPU that the encode was for.
 
@@ -96,7 +96,7 @@ def explain(text: str, target: Target | str = "sm_90") -> Explanation:
     (['BOX_SWIZZLE_SPAN'], (128, 64))
     """
     known = Target.of(target)
-    words = text_of(text)
+    words = str(text) if issubclass(type(text), BaseException) else text_of(text)
     if words is None:
         raw = bytes_of(text)
         if raw is None:
