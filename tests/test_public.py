@@ -56,7 +56,7 @@ def test_public_classes_say_that_they_are_of_the_package():
     ("name", "asked"),
     [
         ("check", "; did you mean check_tma_descriptor?"),
-        ("make", "; did you mean make_tma_descriptor?"),
+        ("bank", "; did you mean bank_conflicts?"),
         ("frobnicate", ""),
     ],
 )

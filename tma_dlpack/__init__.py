@@ -261,6 +261,6 @@ def __getattr__(name: str) -> Any:
             value = getattr(importlib.import_module(module), name)
             globals()[name] = value
             return value
-    near = min((n for n in __all__ if name in n.split("_")), key=len, default="")  # check, make
+    near = min((n for n in __all__ if name in n.split("_")), key=len, default="")
     asked = f"; did you mean {near}?" * bool(near)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{asked}")
