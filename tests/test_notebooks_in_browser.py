@@ -11,6 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "explorer"))
 import harness
 
+import course
+
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 HTMLExporter = pytest.importorskip("nbconvert", reason="nbconvert is not installed").HTMLExporter
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
@@ -146,8 +148,28 @@ def lab(tmp_path_factory):
     home = tmp_path_factory.mktemp("lab")
     for name in NAMES:
         shutil.copy(NOTEBOOKS / f"{name}.ipynb", home)
+    asked = course.ask([["512", "1024"]], "How many bytes?", "1024", "8 rows of 128.").html()
+    output = nbformat.v4.new_output("display_data", {"text/html": asked})
+    cell = nbformat.v4.new_code_cell("ask(...)", outputs=[output])
+    metadata = nbformat.read(NOTEBOOKS / f"{NAMES[0]}.ipynb", as_version=4).metadata
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata=metadata)
+    nbformat.write(notebook, home / "asked.ipynb")
     with harness.jupyterlab(home) as url:
         yield url
+
+
+def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromium, lab):
+    seen = harness.Seen(chromium, 1366, height=1000)
+    seen.page.goto(f"{lab}/lab/tree/asked.ipynb?reset", wait_until="domcontentloaded")
+    why = seen.page.get_by_text(
+        "Clicks are not judged here: scripts run only in a trusted notebook"
+    )
+    why.wait_for(timeout=60_000)
+    assert why.is_visible()
+    seen.page.click("summary:has-text('Answer')")
+    assert seen.page.get_by_text("8 rows of 128.").is_visible()
+    seen.shot("lab-asked-untrusted", full_page=False)
+    seen.page.close()
 
 
 @every_notebook

@@ -57,6 +57,7 @@ const unfold = (box) => {
 
 for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   box.dataset.ready = "";
+  box.querySelector(".tma-unjudged").remove();  // clicks are judged from now on
   addVerdict(box);
   // An exported notebook shows the code of the question, and in it the answer; JupyterLab folds it.
   const input = box.closest("body.jp-Notebook .jp-CodeCell")?.querySelector(".jp-Cell-inputWrapper");

@@ -17,6 +17,11 @@ from tma_dlpack.tables.errors import refusal, unfit
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 DIGITS = "-.0123456789"  # the end of a key, such as c3.8
 OTHERWISE = "Not this one. Try another, or open the answer."
+#: Stands where no script takes it away.
+UNJUDGED = (
+    "Clicks are not judged here: scripts run only in a trusted notebook (in JupyterLab: Trust "
+    "Notebook, in the command palette). The answer can be opened."
+)
 QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 
@@ -98,6 +103,7 @@ class Question(Figure):
             f'<div class="tma-title" style="{QUESTION}">'
             f"Predict, and click: {html.escape(self.title)}</div>"
             f"{panel_row(self)}"
+            f'<p class="tma-unjudged"><small>{UNJUDGED}</small></p>'
             f"<details><summary>Answer</summary><p>{because}</p></details></div>"
             f"<script>(() => {{\n{script_source(Path(__file__).parent / 'ask.js')}\n}})();</script>"
         )

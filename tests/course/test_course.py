@@ -48,6 +48,7 @@ def test_a_question_holds_its_answer_its_hints_and_its_words():
 def test_the_folded_answer_is_there_without_scripts():
     text = re.sub(r"<(script|style)>.*?</\1>", "", question().html(), flags=re.DOTALL)
     assert "<details><summary>Answer</summary><p>All 8 rows of 128.</p></details>" in text
+    assert text.count("scripts run only in a trusted notebook") == 1  # why no click is judged
     assert re.search('<img class="tma-still" alt="choices: 512, 1024, 2048, it depends"', text)
 
 
@@ -132,6 +133,7 @@ def test_a_click_is_judged_in_words(asked_page):
     page = asked_page.page
     verdict = page.locator(".tma-verdict").first
     assert verdict.is_hidden()
+    assert page.get_by_text("Clicks are not judged here").count() == 0  # they are
     for key, words in {
         "512": "✗ Filled elements count too.",
         "2048": "✗ Not this one. Try another, or open the answer.",
