@@ -196,7 +196,7 @@ def test_a_pytorch_extension_takes_as_torch(extension, torch, x, doubled):
 def test_the_extension_refuses_what_is_not_as_torch(extension, torch, x):
     # load_inline's wrappers turn the header's std::invalid_argument into a RuntimeError.
     tensor_map = map_of(x)
-    with pytest.raises(RuntimeError, match="lies on a GPU"):
+    with pytest.raises(RuntimeError, match="is on a GPU"):
         extension.double_matrix(tensor_map.as_torch().cuda(), tensor_map.tx_bytes, *x.shape)
     with pytest.raises(RuntimeError, match=r"elements of 4 bytes, and must be uint8\[128\]"):
         extension.double_matrix(torch.zeros(32, dtype=torch.int32), 0, *x.shape)

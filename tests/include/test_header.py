@@ -511,7 +511,7 @@ def test_a_map_as_a_tensor_arrives_byte_for_byte(host):
         ({"elements": 127}, "a tensor map is 128 bytes, not 127"),
         ({"elements": 129}, "a tensor map is 128 bytes, not 129"),
         ({"elements": 64, "bytes_each": 2}, "elements of 2 bytes, and must be uint8[128]"),
-        ({"on_cpu": False}, "lies on a GPU; pass TensorMap.as_torch() on the CPU"),
+        ({"on_cpu": False}, "is on a GPU; pass TensorMap.as_torch() on the CPU"),
         ({"contiguous": False}, "is not contiguous"),
     ],
     ids=["short", "long", "int16", "on a GPU", "not contiguous"],

@@ -4,8 +4,8 @@
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
 // Device: load, store and reduce, into this block or every block of a cluster, and the mbarriers and
-//         fences around them, one PTX instruction each; changes to a map; where a swizzled element
-//         lies, and the numbers by which wgmma and tcgen05 read a tile. hopper_gemm.cu, grouped_gemm.cu
+//         fences around them, one PTX instruction each; changes to a map; the index of a swizzled
+//         element, and the numbers by which wgmma and tcgen05 read a tile. hopper_gemm.cu, grouped_gemm.cu
 //         and blackwell_gemm.cu in the repository's notebooks/ are written with it.
 //
 // #define TMA_DLPACK_CHECK 1 before including it, and every verb tests what it is given: a mistake prints
@@ -63,13 +63,13 @@ struct alignas(128) Map
 
 using Map = CUtensorMap;
 
-// ---- host: what Python hands over becomes a CUtensorMap ----------------------------------------
+// ---- host: a map made in Python becomes a CUtensorMap ----------------------------------------
 
 constexpr std::size_t map_bytes = 128;
 constexpr std::size_t map_alignment = 128;
 static_assert(sizeof(CUtensorMap) == map_bytes, "a tensor map is 128 bytes");
 
-// What was handed over is no map of TensorMap.ptr or TensorMap.as_torch().
+// The argument is not TensorMap.ptr or TensorMap.as_torch().
 struct map_error : std::invalid_argument
 {
   using std::invalid_argument::invalid_argument;
@@ -77,11 +77,10 @@ struct map_error : std::invalid_argument
 
 // Copy the map at TensorMap.ptr.
 //
-// Throws map_error unless the pointer is what Python gives for a launchable map: not null, 128 bytes,
-// aligned to 128, not all zero. Python refuses to give ptr or as_torch() of a map that no kernel may
-// have (of a host tensor, of an unpickled map), so the alignment, which other storage seldom has,
-// also speaks for that. What 128 bytes cannot tell, and the caller keeps: that they are a map at all,
-// that it is of this GPU, and that its tensor lives until the kernel is done.
+// Throws map_error unless the pointer can be TensorMap.ptr: not null, 128 bytes, aligned to 128, not all
+// zero. Python raises at ptr and as_torch() of a map that no kernel may have (of a host tensor, of an
+// unpickled map); other storage seldom has the alignment. What 128 bytes do not show, the caller
+// ensures: that they are a map, of this GPU, and that its tensor lives until the kernel is done.
 //   no instruction | host | host | 0.2 | a copy of 128 bytes
 //   e.g. CUtensorMap map = tensor_map(tensor_map_ptr);
 inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_bytes)
@@ -116,7 +115,7 @@ template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr(
 CUtensorMap tensor_map(const Tensor& tensor)
 {
   if (!tensor.is_cpu())
-    throw map_error("tma_dlpack: the tensor map lies on a GPU; pass TensorMap.as_torch() on the CPU, "
+    throw map_error("tma_dlpack: the tensor map is on a GPU; pass TensorMap.as_torch() on the CPU, "
                     "where it is: the launch copies it");
   if (tensor.element_size() != 1)
     throw map_error("tma_dlpack: the tensor map has elements of " +
@@ -167,7 +166,7 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
   return 16u << (swizzle < Swizzle::bytes128 ? static_cast<unsigned>(swizzle) : 3);
 }
 
-// Where the byte lies that would lie here without swizzle. Bytes count from an address that is a
+// Where the byte is that would be here without swizzle. Bytes count from an address that is a
 // multiple of 8 spans, such as 0: pass the shared address, or an offset into a tile aligned to 1024.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled<Swizzle::bytes128>(row * 128 + byte)]
@@ -208,7 +207,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
          static_cast<unsigned long long>(stride_byte_offset >> 4) << 32;
 }
 
-// Of a tile of so many rows that lies as [columns of one span][rows][span].
+// Of a tile of so many rows, laid out as [columns of one span][rows][span].
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_offsets()
 {
@@ -257,7 +256,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
          detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of a K-major tile of so many rows that lies as [columns of one span][rows][span]:
+// matrix_descriptor() of a K-major tile of so many rows, laid out as [columns of one span][rows][span]:
 // boxes of (rows, one span) next to each other, or the one box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
@@ -267,7 +266,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of an MN-major tile of 16-bit elements: its rows are K, and lie as [columns of one
+// matrix_descriptor() of an MN-major tile of 16-bit elements: its rows are K, laid out as [columns of one
 // span][rows][span] too.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
@@ -482,7 +481,7 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrive, and tell the barrier how many bytes come: TensorMap.tx_bytes for each load. One thread.
+// Arrive, and expect so many bytes in this phase: TensorMap.tx_bytes for each load. One thread.
 //   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
@@ -493,7 +492,7 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// Tell the barrier how many bytes come, without arriving: the phase then also waits for an arrive().
+// Expect so many bytes, without arriving: the phase then also waits for an arrive().
 //   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
@@ -1028,7 +1027,7 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 // ---- loads ----
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
-// thread, after its arrive_expect_tx. A policy for L2 may stand before the coordinates, as in every copy.
+// thread, after its arrive_expect_tx. A policy for L2 may precede the coordinates, as in every copy.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1080,8 +1079,8 @@ __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* 
                                                          coords...);
 }
 
-// State that this kernel reads the tile by offsets from its own start, as swizzled_index gives them: a
-// checked build then asks that the tile lies where the map's swizzle begins anew. Does nothing else.
+// State that this kernel reads the tile by offsets from its own start, as swizzled_index returns them: a
+// checked build then requires that the tile begins where the map's swizzle does. Does nothing else.
 //   no instruction | one thread | sm_90 | 0.3 | nothing
 //   e.g. indexed_from_start(tile, map);
 __device__ inline void indexed_from_start(const void*, const Map&) {}
@@ -1242,7 +1241,7 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
   detail::store<detail::Mode::tile>(map, smem, coords...);
 }
 
-// Store by an im2col map whose corners keep inside the tensor: coordinates (channel, w, [h, [d,]] image).
+// Store by an im2col map whose corners stay inside the tensor: coordinates (channel, w, [h, [d,]] image).
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
@@ -1261,7 +1260,7 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
   detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
-// Combine by an im2col map whose corners keep inside the tensor.
+// Combine by an im2col map whose corners stay inside the tensor.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
@@ -1296,7 +1295,7 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
 }
 
 // Store bytes from shared to global memory: both addresses and the number are multiples of 16. One
-// thread; then commit(). As for store(), fence_async() stands between writing them and this.
+// thread; then commit(). As for store(), fence_async() comes between writing them and this.
 //   cp.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKCP
 //   e.g. store_bulk(out, smem, bytes); commit();
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
@@ -1521,7 +1520,7 @@ namespace tma_dlpack
 
 // ---- registers ----
 
-// Registers of each thread from here on: a warpgroup that only copies gives some back, one that
+// Registers of each thread from here on: a warpgroup that only copies releases some, one that
 // multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
 //   setmaxnreg.dec | all 128 threads of a warpgroup | suffix a or f | 0.2 | USETMAXREG
 //   e.g. give_registers<40>();
@@ -1551,7 +1550,7 @@ template <unsigned>
 TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void take_registers() = delete;
 #endif
 
-// ---- the tensor core of sm_90a: what stands around a wgmma ----
+// ---- the tensor core of sm_90a: around a wgmma ----
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 

@@ -48,7 +48,7 @@ using Word = unsigned long long;
     return is != 0;                                                                                 \
   }
 
-// Where a place lies in its own block's shared memory. In a cluster the address has the block's rank, too.
+// A place in its own block's shared memory. In a cluster the address has the block's rank, too.
 __device__ inline unsigned smem_offset(const void* place) { return shared_address(place) & 0xFFFFFF; }
 
 TMA_DLPACK_IS(local, "local")
@@ -122,7 +122,7 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// Where the fields lie in the 128 bytes, in bits: the package's table FIELDS, of which these numbers can
+// Where the fields of the 128 bytes are, in bits: the package's table FIELDS, of which these numbers can
 // be taken. Dimension i: add i times the step.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
@@ -264,7 +264,7 @@ __device__ inline Word cluster_number()
 // even ones. Sums are over all phases, and wrap.
 struct Counts
 {
-  Word key;            // the cluster's number, and where the barrier lies
+  Word key;            // the cluster's number, and the barrier's address
   unsigned arrivals;   // that end a phase
   unsigned arrived;    // in all
   unsigned expected[2], issued[2];    // bytes
@@ -360,7 +360,7 @@ __device__ inline T* in_block(T* here, unsigned block)
   return reinterpret_cast<T*>(there);
 }
 
-// Another block's counts of the barrier that lies where this block's does.
+// Another block's counts of the barrier at the same address as this block's.
 TMA_DLPACK_CALLED Counts* find_in_block(unsigned barrier, unsigned block)
 {
   const Word key = key_of(barrier);
