@@ -65,7 +65,7 @@ def explained_at_ctrl_c(*words: str) -> list[str]:
         assert running.stdout is not None
         assert running.stdout.readline().startswith("launched")
         try:
-            running.wait(1.5)
+            running.wait(4)
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGINT)
         _, talk = running.communicate(timeout=120)

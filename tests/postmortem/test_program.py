@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import tma_dlpack as tma
 from tma_dlpack.cli.main import main
+from tma_dlpack.debug.postmortem.program import merged
 
 #: As the driver: makes the pipe, and on a byte in it, or at once, writes the dump and aborts.
 DRIVER = """
@@ -118,6 +120,19 @@ def test_a_dump_that_is_cut_off_is_said(program, tmp_path, dumps):
     assert done.returncode == 2
     assert "is cut off or damaged" in done.stderr
     assert "The driver holds errors and exit() back until the dump is whole, but" in done.stderr
+
+
+def test_dumps_of_several_processes_are_one_report_with_each_kind_once(dumps):
+    cases = ["hang_bytes", "hang_bytes", "hang_count", "fault_rank", "fault_rank"]
+    found = [tma.postmortem(dumps / f"{case}.core") for case in cases]
+    one = merged(found)
+    assert [(b.rule, b.blocks, b.waiting) for b in one.barriers if b.rule] == [
+        ("HANG_BYTES", 6, 12),
+        ("HANG_ARRIVALS", 1, 2),
+    ]
+    assert [(fault.rule, fault.alike) for fault in one.faults] == [("MAP_RANK", 2)]
+    assert one.path.count(".core") == len(one.kernels) == 5
+    assert (merged([]), merged(found[:1])) == (None, found[0])
 
 
 def test_there_is_no_such_program():

@@ -36,8 +36,7 @@ def faults_of(dump: Dump) -> list[Fault]:
             if warp.error_pc is not None:
                 seen.add(warp.error_pc)
                 fault = _fault(dump, warp, warp.error_pc)
-                key = fault.kernel, fault.lines, fault.instruction, fault.exception, fault.rule
-                kinds.setdefault(key, (fault, warp.error_pc, []))[2].append(warp)
+                kinds.setdefault(fault.kind, (fault, warp.error_pc, []))[2].append(warp)
     faults = [_counted(dump, *group) for group in kinds.values()]
     for sm in dump.sms:  # a warp may have ended before the exception was reported
         pc = int(sm["error_pc"])

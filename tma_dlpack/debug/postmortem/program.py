@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from tma_dlpack.debug.postmortem.dump import Dump
-from tma_dlpack.debug.postmortem.results import PostMortem
+from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
 #: What a dump leaves out. The reader needs no constant banks (parameters stand apart), and with
@@ -231,15 +231,24 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Return several dumps' findings as one; None of none."""
+    """Return several dumps' findings as one, each kind once; None of none."""
     if len(found) < 2:
         return found[0] if found else None
+    faults: dict[object, Fault] = {}
+    for fault in (fault for one in found for fault in one.faults):
+        known = faults.setdefault(fault.kind, replace(fault, alike=0))
+        faults[fault.kind] = replace(known, alike=known.alike + fault.alike)
+    barriers: dict[DeadBarrier, tuple[int, int]] = {}
+    for barrier in (barrier for one in found for barrier in one.barriers):
+        kind = replace(barrier, blocks=0, waiting=0)
+        blocks, waiting = barriers.get(kind, (0, 0))
+        barriers[kind] = blocks + barrier.blocks, waiting + barrier.waiting
     return PostMortem(
         path=", ".join(one.path for one in found),
         target=found[0].target,
         kernels=tuple(kernel for one in found for kernel in one.kernels),
-        faults=tuple(fault for one in found for fault in one.faults),
-        barriers=tuple(barrier for one in found for barrier in one.barriers),
+        faults=tuple(faults.values()),
+        barriers=tuple(replace(b, blocks=n, waiting=w) for b, (n, w) in barriers.items()),
         maps=tuple(one_map for one in found for one_map in one.maps),
         notes=tuple(dict.fromkeys(note for one in found for note in one.notes)),
     )

@@ -140,6 +140,11 @@ class Fault:
     listing: tuple[str, ...] = ()
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """What warps that died alike share."""
+        return self.kernel, self.lines, self.instruction, self.exception, self.rule
+
+    @property
     def rule(self) -> str:
         """Id of the surest cause; "UNKNOWN" if there is none."""
         return self.causes[0].rule if self.causes else "UNKNOWN"
