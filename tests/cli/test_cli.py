@@ -285,6 +285,7 @@ def test_help_states_what_the_command_does_its_examples_and_its_exit_status(name
     about, row = help_of([name], capsys), commands()[name]
     assert f"usage: python -m tma_dlpack {name} " in f"{about} "
     assert f"exit status: {row.status}" in about
+    assert "SUPPRESS" not in about
     for example in row.examples:
         assert f"python -m tma_dlpack {' '.join(example.split())}" in about
 

@@ -160,8 +160,9 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         allow_abbrev=False,
         **more,  # type: ignore[arg-type]
     )
-    for names, settings, _ in command.options():
-        parser.add_argument(*names, **settings)
+    for entry in command.options():
+        hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}  # that very object
+        parser.add_argument(*entry.names, **{**entry.settings, **hidden})
     return parser
 
 
