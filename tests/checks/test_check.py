@@ -201,6 +201,8 @@ ALLOWED = ": the driver itself accepts this"
 def test_rules_driver_is_offered_exactly_where_the_driver_then_accepts(drawn):
     _, kind, x, options = drawn
     options["rules"] = RULE_SETS[kind][0]
+    if kind == "tiled" and options["elem_strides"]:  # whose innermost entry libcu++ ignores
+        options["elem_strides"] = (*options["elem_strides"][:-1], 1)
     report = check(kind, x, options)
     offered = [v.fix.endswith(LIFTED) or ALLOWED in v.fix for v in report.violations]
     accepted = check(kind, x, options | {"rules": "driver"}).ok
@@ -210,7 +212,7 @@ def test_rules_driver_is_offered_exactly_where_the_driver_then_accepts(drawn):
     if "WIDE_CAPABILITY" in rules_of(report):  # whose map no instruction can use
         accepted = False
     assert offered == [accepted] * len(report.violations)
-    if accepted and not report.ok and not report.violations[0].fix.endswith(LIFTED):
+    if accepted and not report.ok and "pass allow=" in report.violations[0].fix:
         allow = {v.fix.partition("pass allow=")[2].partition(":")[0] for v in report.violations}
         assert check(kind, x, options | {"allow": eval(allow.pop())}).ok
         assert not allow

@@ -105,9 +105,7 @@ class Wanted:
     @property
     def as_fast(self) -> float:
         """Share of the fastest choice's speed that counts as fast."""
-        device = self.view.device
-        measured = is_measured(device)
-        return AS_FAST if measured else AS_FAST_ELSEWHERE
+        return AS_FAST if is_measured(self.view.device) else AS_FAST_ELSEWHERE
 
     @property
     def tile_bytes(self) -> int:
