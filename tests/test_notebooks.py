@@ -91,7 +91,7 @@ SAYS = {
         "0x400: 0 of 1 arrivals and 4096 bytes pending, phase 0 1 warps wait for parity 0",
         "HANG_BYTES - 16,384 bytes are expected, 12,288 came, and 4,096 are missing (1 x 4,096:",
         "HANG_FOLLOWS - nobody has arrived in this phase",
-        "16 warps of 4 blocks wait at /tmp/k/triton_slips.py:43",
+        "16 warps of 4 blocks wait at /src/k/triton_slips.py:43",
     ],
 }
 REFUSED_ON_PURPOSE = {"02_one_call": 1, "03_out_of_bounds_and_strides": 1}
