@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import compile_matrix
@@ -90,6 +91,43 @@ def test_a_verb_that_compiles_elsewhere_than_its_row_says_is_a_broken_promise(re
     assert compile_matrix.broken_promises("90", cells) == []
     assert compile_matrix.broken_promises("90a", cells) == ["wgmma_fence"]
     assert compile_matrix.broken_promises("90", dict.fromkeys(cells, "yes")) == ["wgmma_fence"]
+
+
+@pytest.mark.slow
+@needs_nvcc
+@pytest.mark.skipif(shutil.which("nvdisasm") is None, reason="nvdisasm is not installed")
+@pytest.mark.parametrize("target", ["90a", "100a"])
+def test_the_instructions_of_a_row_are_in_the_machine_code_of_its_example(target, verbs, tmp_path):
+    def has(verb, target):
+        return verb.targets != "host" and compile_matrix.is_promised(verb.targets, target)
+
+    # setmaxnreg is left out by ptxas in a kernel without launch bounds; load_from is Rubin's
+    chosen = [
+        verb
+        for verb in verbs
+        if has(verb, target) and "SETMAXREG" not in verb.cost and verb.name != "load_from"
+    ]
+    source = tmp_path / "costs.cu"
+    source.write_text("\n".join([compile_matrix.NAMES, *map(compile_matrix.kernel, chosen)]) + "\n")
+    status, said, _ = compile_matrix.nvcc(source, target, checked=False)
+    assert status == 0, said
+    command = ["nvdisasm", "-c", str(source.with_suffix(".cubin"))]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    _, *parts = re.split(r"^//-+ \.text\.(\S+) -+$", printed, flags=re.M)
+    code = dict(zip(parts[::2], parts[1::2], strict=True))
+    compared = 0
+    for verb in chosen:
+        (sass,) = [text for name, text in code.items() if name.startswith(mangled(verb.name))]
+        written = re.findall(r"/\*[0-9a-f]{4}\*/ +(?:@!?\w+ )?([A-Z][\w.]*)", sass)
+        for named in re.findall(r"\b[A-Z]{3}[A-Z0-9_]*(?:\.[A-Z0-9_]+)*", verb.cost):
+            words = {*named.split(".")}
+            assert any(words <= {*one.split(".")} for one in written), (verb.name, named)
+            compared += 1
+    assert compared > 40
+
+
+def mangled(verb: str) -> str:
+    return f"_Z{len(verb) + 1}{verb}_"  # the kernel has the verb's name and a _
 
 
 def compile_cubin(source: Path) -> None:
