@@ -1,13 +1,15 @@
 """What the notebooks of the course draw beside the package's own figures.
 
 `ask` asks the reader to click a cell of a figure, `contrast` shows one load as threads and as TMA
-do it, `sixteen_bytes` the rules of 16 bytes, `bars` what was measured.
+do it, `sixteen_bytes` the rules of 16 bytes, `bars` what was measured; `source` reads a
+kernel's file function by function.
 """
 
 from course.ask import Question, ask
 from course.bars import LADDER, Bars, bars, ladder
 from course.contrast import Contrast, contrast
 from course.sixteen import SixteenBytes, sixteen_bytes
+from course.source import Source, source
 
 __all__ = [
     "LADDER",
@@ -15,9 +17,11 @@ __all__ = [
     "Contrast",
     "Question",
     "SixteenBytes",
+    "Source",
     "ask",
     "bars",
     "contrast",
     "ladder",
     "sixteen_bytes",
+    "source",
 ]

@@ -101,9 +101,18 @@ def test_what_cannot_be_asked_is_refused_by_name(arguments, found):
     assert str(refused.value).startswith(found)
 
 
-@pytest.mark.parametrize("module", [course.ask, course.bars, course.contrast, course.sixteen_bytes])
+@pytest.mark.parametrize(
+    "module", [course.ask, course.bars, course.contrast, course.sixteen_bytes, course.source]
+)
 def test_the_examples_of_the_course_run(module):
     assert doctest.testmod(sys.modules[module.__module__]).failed == 0
+
+
+def test_a_function_of_a_file_ends_where_it_ends():
+    text = course.Source("a;\n\n  __device__ int f(int x)\n  {\n    g();\n  }\n\n  b;\n}\n")
+    assert text.function("int f") == "  __device__ int f(int x)\n  {\n    g();\n  }"
+    with pytest.raises(ValueError, match="substring not found"):
+        text.function("int g")
 
 
 def test_a_question_of_100_characters_is_accepted():

@@ -1,0 +1,48 @@
+"""A kernel's file, of which a chapter shows one function or section at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class Source:
+    """The text of a CUDA file.
+
+    Attributes
+    ----------
+    text : str
+    lines : int
+        How many it has.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = len(text.splitlines())
+
+    def function(self, head: str) -> str:
+        """Return a ``__device__`` function by how it begins, with the comment above it.
+
+        >>> text = "int a;\\n\\n// Twice.\\n__device__ int f(int x)\\n{\\n}\\n"
+        >>> print(Source(text).function("int f"))
+        // Twice.
+        __device__ int f(int x)
+        {
+        }
+        """
+        at = self.text.index(f"__device__ {head}(")
+        start = self.text.rindex("\n\n", 0, at) + 2
+        closed = "\n  }\n" if self.text[start] == " " else "\n}\n"  # a member, or at the left
+        return self.text[start : self.text.index(closed, at) + len(closed) - 1]
+
+    def section(self, title: str) -> str:
+        """Return what follows the line ``// ---- title ----``, up to the next such line.
+
+        >>> Source("// ---- one ----\\na;\\n// ---- two ----\\nb;\\n").section("one")
+        'a;'
+        """
+        return self.text.split(f"// ---- {title} ----\n")[1].split("// ---- ")[0].strip()
+
+
+def source(path: str | Path) -> Source:
+    """Read a file."""
+    return Source(Path(path).read_text(encoding="utf-8"))
