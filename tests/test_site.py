@@ -134,6 +134,16 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
         page.close()
 
 
+@pytest.mark.slow
+def test_on_a_phone_pages_are_as_wide_as_it_and_letters_of_pictures_are_no_smaller(site, chromium):
+    page = chromium.new_page(viewport={"width": 390, "height": 844})
+    for name in ("index", "guide/one_call", "guide/choose_a_box", "reference/draw", "course"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, name
+        assert page.evaluate(SMALL) == [], name
+    page.close()
+
+
 #: Blocks of code that are wider than their place.
 CUT = """() => [...document.querySelectorAll("pre")]
   .filter((e) => e.scrollWidth > e.clientWidth + 1)
