@@ -165,8 +165,8 @@ def test_a_notebook_opened_again_without_its_kernel_shows_pictures_and_no_error(
     frame.locator("text=wavefront 1").first.wait_for()
 
 
-def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, lab):
-    codes = (VOLUME, "print('plane', e.choice.plane)")
+def test_what_is_chosen_goes_to_python_and_what_python_sets_to_the_page(chromium, home, lab):
+    codes = (VOLUME, "print('plane', e.choice.plane)", "e.coords = (1, 0, 2, 0, 0)")
     with running(chromium, home, lab, "volume.ipynb", codes) as seen:
         seen.page.select_option('select[aria-label="plane"]', "2, 3")
         seen.settle()
@@ -177,6 +177,13 @@ def test_height_and_width_of_a_volume_are_chosen_in_jupyterlab(chromium, home, l
         seen.page.locator(".jp-Notebook .jp-CodeCell .jp-InputArea-editor").nth(1).click()
         seen.page.keyboard.press("Shift+Enter")
         seen.page.wait_for_selector("text=plane (2, 3)", timeout=20_000)
+        seen.page.keyboard.press("Shift+Enter")
+        coords = [f'input[aria-label="coords[{d}], typed"]' for d in (0, 2)]
+        seen.page.wait_for_function(
+            "(names) => names.map((n) => document.querySelector(n).value).join() === '1,2'",
+            arg=coords,
+        )
+        assert picture.get_attribute("data-y").startswith("2 ")  # the plane that was chosen stays
         seen.shot("lab-explorer-plane", full_page=False)
 
 
