@@ -24,7 +24,7 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError
 
 _MOST_DRAWN = 16  # barriers of a kernel
-_WIDTH, _BAR, _ROW = 640, 320, 30  # px: picture, bar of a barrier, row
+_LEFT, _BAR, _ROW = 30.0, 320, 30  # px: where a barrier's bar begins, its length, a row
 _COPY_BITS = 128  # the innermost coordinate is a multiple of it
 _LEGEND = [
     (Cell(0, 0, "even"), "phase of parity 0"),
@@ -66,21 +66,21 @@ def _row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
     yield label(0, top, f"{barrier.address:#x}", "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
     came = barrier.count - barrier.arrivals
-    left = 30.0
-    for part, style in ((came, "taken"), (barrier.arrivals, "padding")):
-        if part:
-            wide = _BAR * part / barrier.count
-            text = f"{part} of {barrier.count}"
-            yield Cell(left, top, style, text, columns=wide, rows=20)
-            left += wide
+    split = _BAR * came / barrier.count
+    if came:
+        text = f"{came} of {barrier.count}"
+        yield Cell(_LEFT, top, "taken", text, columns=split, rows=20)
+    if barrier.arrivals:
+        text = f"{barrier.arrivals}{' pending' * (split < _BAR / 2)}"
+        yield Cell(_LEFT + split, top, "padding", text, columns=_BAR - split, rows=20)
     if barrier.bytes:
         text = f"{barrier.bytes:,} bytes"
         yield Cell(40 + _BAR, top, "conflict", text, columns=120, rows=20, hatched=True)
-    parity = "" if barrier.parity is None else f" for {barrier.parity}"
-    who = (
-        f"{counted(barrier.waiting, 'warp')} {'waits' if barrier.waiting == 1 else 'wait'}{parity}"
-    )
-    waiting = who if barrier.waiting else "nobody waits"
+    waiting = "nobody waits"
+    if barrier.waiting:
+        waits = "waits" if barrier.waiting == 1 else "wait"
+        parity = "" if barrier.parity is None else f" for {barrier.parity}"
+        waiting = f"{counted(barrier.waiting, 'warp')} {waits}{parity}"
     yield words(170 + _BAR, top, waiting, "alarm" if barrier.rule else "muted", 20)
 
 
@@ -138,6 +138,13 @@ class WrongBox(TensorBox):
     def sentence(self) -> str:
         """What to see."""
         return f"Nothing was copied: {self.why}."
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel, whose legend claims no copy."""
+        (scene,) = TensorBox.scenes(self)
+        words_of = {"copied": "wanted"}
+        cells = (replace(cell, text=words_of.get(cell.text, cell.text)) for cell in scene.items)
+        return (replace(scene, items=tuple(cells)),)
 
 
 def _tile(fault: Fault) -> Iterator[Figure]:
