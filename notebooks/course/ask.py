@@ -12,7 +12,7 @@ from pathlib import Path
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, panel_row, require, script_source
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, text_width
 from tma_dlpack.tables.coerce import shown
-from tma_dlpack.tables.errors import refusal, unfit
+from tma_dlpack.tables.errors import argument_error, bad_value
 
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 DIGITS = "-.0123456789"  # the end of a key, such as c3.8
@@ -164,7 +164,7 @@ def ask(
     if not 0 < len(question) <= TEXT_COLUMNS:
         found = f"question has {len(question)} characters"
         fix = "shorten it, and explain in a cell above"
-        raise refusal("question", found, f"have 1..{TEXT_COLUMNS}", fix)
+        raise argument_error("question", found, f"have 1..{TEXT_COLUMNS}", fix)
     if not isinstance(figure, Figure):
         figure = _choices(figure, question)
     answers = (answer,) if isinstance(answer, str) else tuple(answer)
@@ -175,9 +175,11 @@ def ask(
             if key not in keys:
                 some = ", ".join(sorted(keys)[:6])
                 must = f"name cells of the figure, such as {some}"
-                raise refusal(name, f"{name} has {shown(key)}", must, "pass the key of a cell")
+                raise argument_error(
+                    name, f"{name} has {shown(key)}", must, "pass the key of a cell"
+                )
     if not answers:
-        raise refusal("answer", "answer is empty", "name at least one cell", "pass its key")
+        raise argument_error("answer", "answer is empty", "name at least one cell", "pass its key")
     return Question(question, figure, answers, because, hints, bool(blank))
 
 
@@ -193,4 +195,4 @@ def _choices(rows: object, question: str) -> Choices:
         words = [word for row in rows for word in row]
         if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
             return Choices(question, tuple(map(tuple, rows)))
-    raise unfit("figure", rows, must, fix)
+    raise bad_value("figure", rows, must, fix)

@@ -10,7 +10,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.coerce import integers_of
-from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
+from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 
 ROWS = 4
 CHUNKS = 9  # drawn of a row
@@ -157,5 +157,5 @@ def sixteen_bytes(
 def _row_major(argument: str, given: Sequence[int], rank: int) -> tuple[int, ...]:
     numbers = integers_of(given)
     if numbers is None or len(numbers) != rank:
-        raise unfit(argument, given, f"be {rank} integers, row-major", "pass a tuple")
+        raise bad_value(argument, given, f"be {rank} integers, row-major", "pass a tuple")
     return numbers

@@ -21,7 +21,7 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.debug.explain.judge import _judge
+from tma_dlpack.debug.explain.judge import _check_printed
 
 
 def read(text: str) -> tma.PrintedArguments:
@@ -548,11 +548,11 @@ def filled_with(monkeypatch):
     """Put another number in the place of what a printout does not show."""
 
     def fill(number):
-        monkeypatch.setitem(_judge.__wrapped__.__globals__, "UNREAD", number)
-        _judge.cache_clear()
+        monkeypatch.setitem(_check_printed.__wrapped__.__globals__, "UNREAD", number)
+        _check_printed.cache_clear()
 
     yield fill
-    _judge.cache_clear()
+    _check_printed.cache_clear()
 
 
 def test_no_rule_reads_what_stands_in_the_place_of_unread_columns(filled_with):

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tma_dlpack.dlpack import (
     Device,
     as_tensor_view,
-    judge,
+    check_layout,
     torch_dtype_table,
 )
 from tma_dlpack.dlpack.refusals import REFUSALS
@@ -227,7 +227,7 @@ def test_the_refusal_of_a_torch_dtype_names_nothing_private():
 
 def test_a_negative_device_id_is_what_is_wrong():
     with pytest.raises(TmaPreconditionError, match="cuda:-1; the id of a device must be 0 or more"):
-        judge(layout_with(device_id=-1))
+        check_layout(layout_with(device_id=-1))
 
 
 def test_deleted_and_traced_jax_arrays_are_refused_with_jax_words():
@@ -343,9 +343,9 @@ def layout_with(**changes):
     ],
 )
 def test_layout_is_refused(changes, rule):
-    assert judge(GOOD) == (Device(2, 0), FLOAT32, (4, 8), (8, 1), False)
+    assert check_layout(GOOD) == (Device(2, 0), FLOAT32, (4, 8), (8, 1), False)
     with pytest.raises(TmaPreconditionError) as caught:
-        judge(layout_with(**changes))
+        check_layout(layout_with(**changes))
     assert caught.value.violations[0].rule == rule
 
 
@@ -365,7 +365,7 @@ def test_layout_is_refused(changes, rule):
 )
 def test_layout_is_left_to_the_rules(changes):
     layout = layout_with(**changes)
-    device, dtype, shape, _, _ = judge(layout)
+    device, dtype, shape, _, _ = check_layout(layout)
     assert (device.device_type, *dtype, shape) == (layout[0], *layout[2:5], layout[6])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tma_dlpack.dlpack import judge, read
+from tma_dlpack.dlpack import check_layout, read
 from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.frameworks import read_numpy
 
@@ -30,7 +30,7 @@ def test_attributes_and_capsule_give_the_same(array):
     address, layout = parse_capsule(array.__dlpack__(), DIRECT)
     if array.size:
         assert address == by_attributes.address
-    assert judge(layout) == judge(by_attributes.layout)
+    assert check_layout(layout) == check_layout(by_attributes.layout)
 
 
 def test_a_read_only_array_is_flagged():

@@ -29,7 +29,7 @@ from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.verification import operands
 from tma_dlpack.verification.arena import Arena
-from tma_dlpack.verification.random_operands import Layout, Product
+from tma_dlpack.verification.random_operands import OperandLayout, Product
 
 SEED, CASES = 20261122, 30
 TOLERANCE = 0.03
@@ -90,16 +90,16 @@ def product_of(case: Case, tm: tma.TensorMap) -> Product:
     n = tile.rows if case.major == "K" else tile.width
     k_bytes = tile.width * size if case.major == "K" else tile.rows * size
     steps = k_bytes // 32
-    a = Layout(tm.data_type, TmaSwizzle.bytes32, (64, k_bytes // size), k_bytes, 64, steps, 32,
-               (0, 0), 0)  # fmt: skip
+    shape = (64, k_bytes // size)
+    a = OperandLayout(tm.data_type, TmaSwizzle.bytes32, shape, k_bytes, 64, steps, 32, (0, 0), 0)
     row_bytes = tile.width * size
-    b = Layout(tm.data_type, tm.swizzle, (tile.rows, tile.width), row_bytes, tile.rows,
+    b = OperandLayout(tm.data_type, tm.swizzle, (tile.rows, tile.width), row_bytes, tile.rows,
                tile.columns, tile.row_bytes, (0, 0), -(-a.end // 1024) * 1024)  # fmt: skip
     ptx = TYPES[case.data_type][2]
     return Product(ptx, n, 1, steps, "K", case.major, a, b, math.prod(case.tile))
 
 
-def same_tile(tm: tma.TensorMap, layout: Layout) -> bool:
+def same_tile(tm: tma.TensorMap, layout: OperandLayout) -> bool:
     """Whether a layout of the arena has the same tile in shared memory."""
     arguments = layout.arguments()
     box = tuple(n for n in tm.box_dim if n > 1)

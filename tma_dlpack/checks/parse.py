@@ -36,7 +36,7 @@ from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
 )
-from tma_dlpack.tables.errors import Violation, wrong_argument
+from tma_dlpack.tables.errors import Violation, argument_violation
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.targets import TARGETS, Target
 
@@ -262,7 +262,9 @@ def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> 
     else:
         fix = f"pass strides={row_major} for rows without gaps"
     read.unreadable.append(
-        wrong_argument("strides", "strides are ambiguous", f"be given for the shape {shape}", fix)
+        argument_violation(
+            "strides", "strides are ambiguous", f"be given for the shape {shape}", fix
+        )
     )
     return ()
 

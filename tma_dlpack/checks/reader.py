@@ -23,7 +23,7 @@ from tma_dlpack.tables.coerce import (
     texts_of,
 )
 from tma_dlpack.tables.enums import TensorMapIm2ColWideMode
-from tma_dlpack.tables.errors import Violation, wrong_argument
+from tma_dlpack.tables.errors import Violation, argument_violation
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
 
@@ -83,7 +83,7 @@ class Reader:
         """Add the violation of an unreadable argument, and a value to propose unless it is None."""
         if proposal is not None:
             self.proposals[argument] = proposal
-        self.unreadable.append(wrong_argument(argument, f"{argument} {found}", must, fix))
+        self.unreadable.append(argument_violation(argument, f"{argument} {found}", must, fix))
 
     def member(
         self, argument: str, enum: type[AnyEnum], default: AnyEnum | None = None

@@ -16,7 +16,7 @@ from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
 from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType
-from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, argument_error
 from tma_dlpack.tables.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def dtype_of(word: str) -> DLDataType:
 
 # -- options --------------------------------------------------------------------------------------
 
-_ENUMS: dict[str, type[IntEnum]] = {
+_CHOICES: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
 }
 #: The arguments that only im2col maps have, and those of every map, in the order of `fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
-_OF_EVERY_MAP = ("elem_strides", *_ENUMS, "rules", "target")
+_OF_EVERY_MAP = ("elem_strides", *_CHOICES, "rules", "target")
 _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
@@ -104,11 +104,11 @@ def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
 
 def _choices(name: str) -> str:
     """Return the names that an option takes; the driver's, CUTLASS's and PTX's work too."""
-    return ", ".join(f"{member.name} ({member.value})" for member in _ENUMS[name])
+    return ", ".join(f"{member.name} ({member.value})" for member in _CHOICES[name])
 
 
 def _names(name: str) -> tuple[str, ...]:
-    return tuple(member.name for member in _ENUMS[name])
+    return tuple(member.name for member in _CHOICES[name])
 
 
 def _enum(flag: str, name: str) -> Option:
@@ -193,11 +193,11 @@ def view(options: argparse.Namespace) -> TensorView:
     shape: tuple[int, ...] = options.shape
     if any(n < 0 for n in shape):
         must, fix = "have extents of 0 or more", "pass extents such as --shape=128,64"
-        raise refusal("shape", f"shape is {shape}", must, fix)
+        raise argument_error("shape", f"shape is {shape}", must, fix)
     if len(options.strides or shape) != len(shape):
         found = f"strides are {options.strides} for shape {shape}"
         fix = f"pass {len(shape)} strides, or omit --strides"
-        raise refusal("strides", found, "have one entry per dimension", fix)
+        raise argument_error("strides", found, "have one entry per dimension", fix)
     dtype = dtype_of(options.dtype)
     strides = options.strides or row_major_strides(shape)
     return TensorView(
@@ -278,7 +278,7 @@ _LEFT_OUT: dict[str, tuple[object, ...]] = {
 
 
 def _is_default(name: str, value: object) -> bool:
-    return name in _ENUMS and options_word(value) == "none"
+    return name in _CHOICES and options_word(value) == "none"
 
 
 def options_word(value: object) -> str:
@@ -303,7 +303,7 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
     given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
     given["dtype"] = options.dtype and str(dtype_of(options.dtype))
-    given |= {name: _member(enum, given[name]) for name, enum in _ENUMS.items()}
+    given |= {name: _member(enum, given[name]) for name, enum in _CHOICES.items()}
     given["split_inner"] = "yes" if options.split_inner else None
     if not options.box_sizes:
         del given["swizzle"]  # the page chooses it with the box

@@ -44,7 +44,7 @@ from tma_dlpack.public import Drawn, opaque, public, untraced
 from tma_dlpack.tables.coerce import counted, integer_of
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.errors import refusal, sealed, unfit
+from tma_dlpack.tables.errors import argument_error, bad_value, sealed
 
 #: The bits that do not depend on the tile: the layout type, and the field "fixed".
 _CONSTANT_BITS = {
@@ -171,13 +171,13 @@ class MatrixDescriptor(Drawn):
         if steps is None or not 0 <= steps < self.k_steps:
             last = self.k_steps - 1
             must = f"be 0..{last}: the tile has {self.k_steps} steps from here"
-            raise unfit("k_steps", k_steps, must, f"pass k_steps={last} or less")
+            raise bad_value("k_steps", k_steps, must, f"pass k_steps={last} or less")
         skipped = integer_of(mn_elements)
         atom = self._mn_atom
         if skipped is None or skipped % atom or not 0 <= skipped < self.mn_elements:
             must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
             fix = f"pass a multiple of {atom}, the elements of an atom"
-            raise unfit("mn_elements", mn_elements, must, fix)
+            raise bad_value("mn_elements", mn_elements, must, fix)
         # bytes to the next atom of M or N
         leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
         step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
@@ -267,7 +267,7 @@ def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
     is_array = issubclass(type(smem), np.ndarray)
     if not is_array or smem.dtype != np.uint8 or smem.ndim != 1:  # type: ignore[attr-defined]
         must = "be a one-dimensional uint8 array, shared memory from address 0 on"
-        raise unfit("smem", smem, must, "pass load_tile(tensor_map, coords).smem")
+        raise bad_value("smem", smem, must, "pass load_tile(tensor_map, coords).smem")
     return smem  # type: ignore[return-value]
 
 
@@ -314,6 +314,6 @@ def _operand(
     if end > len(memory):
         must = f"hold the operand, which ends at {end:#x}"
         found, fix = f"smem has {len(memory):#x} bytes", "pass the whole tile, from address 0 on"
-        raise refusal("smem", found, must, fix)
+        raise argument_error("smem", found, must, fix)
     seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
     return seen

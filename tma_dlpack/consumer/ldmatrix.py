@@ -13,7 +13,7 @@ from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, shown
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 LANES = 32
@@ -89,7 +89,7 @@ def ldmatrix_addresses(
     require_map(tensor_map)
     at_row = integer_of(row)
     if at_row is None or at_row < 0:
-        raise unfit("row", row, "be an integer, 0 or more", "count rows of the tile from 0")
+        raise bad_value("row", row, "be an integer, 0 or more", "count rows of the tile from 0")
     tile = tile_matrix(tensor_map) or NO_MATRIX
     rows, columns = _extent(num, transpose)
     load = Load(tensor_map, tile, at_row, column, rows, columns, transpose, smem_address)
@@ -111,10 +111,10 @@ def _extent(num: object, transpose: object) -> tuple[int, int]:
     """Return how many matrices there are in rows and in columns."""
     count = integer_of(num)
     if count not in (1, 2, 4):
-        raise unfit("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
+        raise bad_value("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
     if type(transpose) is not bool:
         fix = "pass transpose=True for ldmatrix.trans"
-        raise unfit("transpose", transpose, "be True or False", fix)
+        raise bad_value("transpose", transpose, "be True or False", fix)
     if count == 4:
         return 2, 2
     return (count, 1) if transpose else (1, count)

@@ -19,7 +19,7 @@ from tma_dlpack.consumer.refusals import ROWS, find_violations
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, unfit
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 
@@ -86,11 +86,11 @@ def matrix_descriptor(
     row = INSTRUCTIONS.get(text_of(instruction) or "")
     if row is None:
         must, fix = "be 'wgmma' or 'tcgen05'", "pass instruction='wgmma', of sm_90"
-        raise unfit("instruction", instruction, must, fix)
+        raise bad_value("instruction", instruction, must, fix)
     named = read_major(major, "a box of (M or N, K)")
     address = integer_of(smem_address)
     if address is None:
-        raise unfit("smem_address", smem_address, "be an integer, bytes", "pass smem_address=0")
+        raise bad_value("smem_address", smem_address, "be an integer, bytes", "pass smem_address=0")
     operand = Operand.of(tensor_map, row, named, address)
     violations = find_violations(operand, ROWS, row.source)
     if violations:
@@ -104,7 +104,7 @@ def read_major(major: object, of: str) -> Major:
     text = text_of(major)
     named = None if text is None else text.upper()
     if named not in ("K", "MN"):
-        raise unfit("major", major, "be 'K' or 'MN'", f"pass major='K' for {of}")
+        raise bad_value("major", major, "be 'K' or 'MN'", f"pass major='K' for {of}")
     return named  # type: ignore[return-value]
 
 

@@ -20,7 +20,7 @@ from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import text_of
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, unfit, wrapped
+from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value, wrapped
 from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
 
 #: What a rule is about, in the order of the list.
@@ -160,7 +160,7 @@ def rules(group: str | None = None) -> RuleList:
 
 def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
     near = difflib.get_close_matches(str(text_of(group)).upper(), ids, n=1)
-    return unfit(
+    return bad_value(
         "group",
         group,
         f"be one of {', '.join(map(repr, GROUPS))}, or the id of a rule",

@@ -30,7 +30,7 @@ from tma_dlpack.copies.tile import Bytes, Tile, lines_of_data, smem_of_lines, sp
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import argument_error
 
 #: Tiles are loaded in blocks of at most this many bytes and lines, which fit into the caches.
 BLOCK_BYTES = 1 << 20
@@ -79,7 +79,7 @@ class SimulatorBackend(Backend):
 def _refuse_stream(stream: object) -> None:
     if stream is not None:
         found, must = f"stream is {shown(stream)}", "be None: the simulator has no streams"
-        raise refusal("stream", found, must, 'pass no stream, or use backend("cuda")')
+        raise argument_error("stream", found, must, 'pass no stream, or use backend("cuda")')
 
 
 # --- Loads --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tma_dlpack.copies.tile import Tile
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.enums import Ints
-from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
+from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _named(name: object) -> Backend:
 
         return CudaBackend()
     must = "be 'simulator', 'cuda' or a Backend"
-    raise unfit("backend", name, must, "pass backend='simulator'")
+    raise bad_value("backend", name, must, "pass backend='simulator'")
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:

@@ -1,7 +1,8 @@
 """Any tensor becomes a `TensorView`: address, device, dtype, shape, strides.
 
 Two steps: `read` reads the address and the `Layout`, plain integers in DLPack's words, from the
-producer; `judge` turns a layout into checked values, or refuses it. `as_tensor_view` does both.
+producer; `check_layout` turns a layout into checked values, or refuses it. `as_tensor_view` does
+both.
 
 No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
 capsule is not consumed: its own destructor runs its deleter.
@@ -26,7 +27,7 @@ from tma_dlpack.dlpack.layout import (
     Storage,
     TensorView,
     canonical_strides,
-    judge,
+    check_layout,
     name_of,
     row_major_strides,
 )

@@ -25,8 +25,8 @@ from tma_dlpack.dlpack.layout import (
     Layout,
     Storage,
     TensorView,
+    check_layout,
     is_a,
-    judge,
     name_of,
 )
 from tma_dlpack.dlpack.refusals import MAX_NDIM, error_text, refuse
@@ -67,7 +67,7 @@ def as_tensor_view(tensor: object) -> TensorView:
     ((2, 1, 8), (8, 8, 1), 'float32', 'cpu:0')
     """
     address, layout, capsule = read(tensor)
-    return TensorView(address, *judge(layout), name_of(type(tensor)), tensor, capsule)
+    return TensorView(address, *check_layout(layout), name_of(type(tensor)), tensor, capsule)
 
 
 def read(tensor: object) -> Export:

@@ -50,7 +50,7 @@ from tma_dlpack.draw.results import (
 from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
-from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = [
@@ -140,7 +140,7 @@ def figure(
     name = text_of(what)
     if name not in FIGURES:
         must = f"be the name of a figure: {', '.join(FIGURES)}"
-        raise unfit("what", what, must, "choose one of them")
+        raise bad_value("what", what, must, "choose one of them")
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if name == "bytes" and isinstance(tensor_map, Tile):
         return fields_of(tensor_map.tensor_map)

@@ -24,7 +24,7 @@ from tma_dlpack.draw.figure import (
 from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integer_of, text_of
-from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
@@ -400,12 +400,12 @@ def barrier(
         require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
-            raise unfit(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
+            raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")
     tx_bytes = TX_BYTES if tensor_map is None else tensor_map.tx_bytes
     setup = Setup(None, int(stages), int(blocks), tx_bytes)
     if mistake is not None and text_of(mistake) not in setup.possible:
         must = f"be a mistake of this kernel: {', '.join(setup.possible)}"
-        raise unfit("mistake", mistake, must, "choose one of them")
+        raise bad_value("mistake", mistake, must, "choose one of them")
     return _figure(setup._replace(mistake=mistake and str(mistake)))
 
 

@@ -14,7 +14,7 @@ from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_o
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
@@ -272,12 +272,12 @@ def swizzle_bits(
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:
         must = f"be a map or one of {', '.join(names)}"
-        raise unfit("tensor_map", tensor_map, must, "pass 'bytes128'")
+        raise bad_value("tensor_map", tensor_map, must, "pass 'bytes128'")
     if integer_of(chunk) is None or not 0 <= chunk < COUNT:
-        raise unfit("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
+        raise bad_value("chunk", chunk, f"be an integer in 0..{COUNT - 1}", "pass chunk=9")
     if integer_of(smem_offset) is None or smem_offset < 0 or smem_offset % SMEM_ALIGNMENT:
         must = "be a multiple of 128, not negative"
-        raise unfit("smem_offset", smem_offset, must, "pass smem_offset=0")
+        raise bad_value("smem_offset", smem_offset, must, "pass smem_offset=0")
     return _figure(swizzle, int(chunk), int(smem_offset))
 
 

@@ -26,7 +26,7 @@ from tma_dlpack.draw.grid import (
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.enums import TmaOobFill
-from tma_dlpack.tables.errors import TmaUnsupportedError, unfit
+from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_TILES = 12  # drawn along one axis
@@ -429,7 +429,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
         case (down, across) if down != across and {down, across} <= set(range(rank)):
             return down, across
     must = f"be two different dimensions of the tensor, each from 0 to {rank - 1}"
-    raise unfit("plane", plane, must, "omit it, or choose two of them")
+    raise bad_value("plane", plane, must, "omit it, or choose two of them")
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:

@@ -37,7 +37,7 @@ from tma_dlpack.draw.grid import (
     text_width,
     words,
 )
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import argument_error
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
@@ -153,7 +153,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type(value).__name__}"
-        raise refusal(argument, found, f"be a {names}", fix)
+        raise argument_error(argument, found, f"be a {names}", fix)
 
 
 def prose(sentence: str) -> str:

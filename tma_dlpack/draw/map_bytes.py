@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
-from tma_dlpack.draw.memory import Layout, SharedMemory, shared
+from tma_dlpack.draw.memory import DrawnLayout, SharedMemory, shared
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import ENGINE_BYTES
@@ -363,7 +363,7 @@ class Comparison(Figure):
         return tuple(v for v in self.difference.values if v.differs)
 
     @property
-    def layouts(self) -> tuple[Layout, Layout]:
+    def layouts(self) -> tuple[DrawnLayout, DrawnLayout]:
         """The tile in shared memory, of A and of B."""
         a, b = (memory.layouts[-1] for memory in self.memories)
         return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")

@@ -40,7 +40,7 @@ LEGEND = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DrawnLayout:
     """One order of the tile in shared memory."""
 
     name: str
@@ -112,7 +112,7 @@ class SharedMemory(Figure):
     """A tile in shared memory, unswizzled and as its map swizzles it."""
 
     title: str
-    layouts: tuple[Layout, ...]
+    layouts: tuple[DrawnLayout, ...]
     notes: tuple[str, ...]
 
     def brief(self) -> SharedMemory:
@@ -206,7 +206,7 @@ def shared(
     line = "row of the box" if plan.arguments.kind == "tiled" else "pixel of the column"
     at = f" at {request.smem_offset:#x}" if request.smem_offset else ""
     title = f"shared memory{at}: {plan.smem_bytes} bytes, {plan.tx_bytes} written"
-    layouts = (Layout(name, smem_contents(request, s)) for s, name in names.items())
+    layouts = (DrawnLayout(name, smem_contents(request, s)) for s, name in names.items())
     rows = f"r: {'unit' if plan.unit_bytes else line}, counted row-major; c: which of its elements"
     return SharedMemory(title, tuple(layouts), (rows, COLOURS))
 

@@ -23,7 +23,7 @@ from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal, unfit
+from tma_dlpack.tables.errors import argument_error, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
@@ -77,7 +77,7 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
     is_list = addresses.ndim == 1 and addresses.dtype.kind in "iu"
     if not is_list or len(addresses) % PHASE or not 0 < len(addresses) <= MAX_READS:
         must = "be 'column', 'row' or a function, or shared addresses, a multiple of 8 integers"
-        raise unfit("access", access, must, "pass access='column'")
+        raise bad_value("access", access, must, "pass access='column'")
     size = CHUNK_BYTES if size is None else _thread_bytes(plan, size)
     return _by_address(plan, addresses.astype(np.int64), size, offset)
 
@@ -101,7 +101,7 @@ def _by_function(plan: TilePlan, access: Access, threads: object, size: object) 
     """Call a function for every thread."""
     count, size = integer_of(threads), _thread_bytes(plan, size)
     if count is None or not 1 <= count <= MAX_READS:
-        raise unfit("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
+        raise bad_value("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
     reads = [_place(plan, access, thread, size) for thread in range(count)]
     places = _in_phases(np.array(reads, np.int64).T, size)
     words = f"a function of {count} threads, {size} bytes each"
@@ -119,7 +119,7 @@ def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> 
         end = offset + plan.smem_bytes - 1
         must = f"be a multiple of {size} within the tile, {offset:#x}..{end:#x}"
         fix = "pass ldmatrix_addresses(tensor_map, row, column, smem_address=smem_offset)"
-        raise refusal("access", found, must, fix)
+        raise argument_error("access", found, must, fix)
     places = _in_phases(np.array([lines, inner]), size)
     words = f"{len(addresses)} threads, {size} bytes each, by address"
     return Reads(*places, size, len(addresses), "the access", words)
@@ -140,7 +140,7 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
     size = integer_of(given)
     if size not in (1, 2, 4, 8, 16):
         must, fix = "be 1, 2, 4, 8 or 16, as loads read", "pass bytes_per_thread=16, or none"
-        raise unfit("bytes_per_thread", given, must, fix)
+        raise bad_value("bytes_per_thread", given, must, fix)
     return size
 
 
@@ -155,7 +155,9 @@ def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int,
     if inner % size:
         found = f"access({thread}) returns {place}, byte {inner} of its row"
         must = f"start at a multiple of {size}, the bytes of its read"
-        raise refusal("access", found, must, "read other elements, or fewer bytes per thread")
+        raise argument_error(
+            "access", found, must, "read other elements, or fewer bytes per thread"
+        )
     return line, inner
 
 
@@ -166,12 +168,14 @@ def element_of(access: Access, thread: int, shape: tuple[int, ...]) -> tuple[int
     try:
         index = access(thread)
     except Exception as error:
-        raise refusal("access", f"access({thread}) raises {shown(error)}", must, fix) from error
+        raise argument_error(
+            "access", f"access({thread}) raises {shown(error)}", must, fix
+        ) from error
     if index is None:
         return None
     place = integers_of(index) or ()
     if len(place) != len(shape) or any(not 0 <= i < n for i, n in zip(place, shape, strict=True)):
-        raise refusal("access", f"access({thread}) returns {shown(index)}", must, fix)
+        raise argument_error("access", f"access({thread}) returns {shown(index)}", must, fix)
     return place
 
 

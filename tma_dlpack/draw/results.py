@@ -20,7 +20,7 @@ from tma_dlpack.draw.figure import Figure, fragment, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, argument_error
 
 MOST_ROWS = 12  # of a batch
 BAR_WIDTH, BAR = 260, 20  # px
@@ -187,7 +187,7 @@ def error_html(error: TmaPreconditionError) -> str:
 def _known(report: object, name: str, fix: str) -> None:
     kind = type(report)
     if (kind.__name__, kind.__module__) != (name, "tma_dlpack"):
-        raise refusal("report", f"report is of type {kind.__name__}", f"be a {name}", fix)
+        raise argument_error("report", f"report is of type {kind.__name__}", f"be a {name}", fix)
 
 
 # --- Refusals in a notebook -----------------------------------------------------------------------

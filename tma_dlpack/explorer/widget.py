@@ -36,7 +36,7 @@ from tma_dlpack.explorer.page import address, embedded, page, scripts, source, s
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integers_of, shown
 from tma_dlpack.tables.enums import Tensor
-from tma_dlpack.tables.errors import TmaError, refusal
+from tma_dlpack.tables.errors import TmaError, argument_error
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -122,7 +122,7 @@ class Explorer:
     Attributes
     ----------
     look : Look
-        What the arguments result in: `report`, `tensor_map`, `refusal`.
+        What the arguments result in: `report`, `tensor_map`, `argument_error`.
     note : str
         What is special about what is explored, such as a tensor shown in place of a refused one.
     """
@@ -182,11 +182,11 @@ class Explorer:
         for name in values:
             if name not in NAMES:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(NAMES)}"
-                raise refusal(name, found, must, "use one of these names")
+                raise argument_error(name, found, must, "use one of these names")
         planes = [(), *combinations(range(len(self.choice.coords)), 2)]
         if "plane" in values and integers_of(values["plane"]) not in planes:
             found, must = f"plane is {shown(values['plane'])}", f"be one of {planes}"
-            raise refusal("plane", found, must, "use one of these; () is the inner two")
+            raise argument_error("plane", found, must, "use one of these; () is the inner two")
         plain = {name: _plain(value) for name, value in values.items()}
         self.look = look(self._subject, replace(self.choice, **plain))
         if self._panel is not None:

@@ -23,7 +23,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.errors import TmaPreconditionError, refusal
+from tma_dlpack.tables.errors import TmaPreconditionError, argument_error
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
@@ -240,7 +240,7 @@ def _as_tuple(tensors: object) -> tuple[Any, ...]:
             return tuple(tensors)
     except Exception as error:  # an iterator may raise anything
         cause = error
-    raise refusal(
+    raise argument_error(
         "tensors",
         f"tensors is a {type(tensors).__name__}" + (", which ends in an error" if cause else ""),
         "be a sequence of tensors",

@@ -18,7 +18,7 @@ from tma_dlpack.checks.report import (
 )
 from tma_dlpack.checks.request import JudgedCall, Request
 from tma_dlpack.checks.words import Names, in_words_of, in_words_of_caller, names_in_caller
-from tma_dlpack.dlpack import Device, TensorView, judge, name_of, read
+from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
@@ -29,8 +29,8 @@ from tma_dlpack.tables.errors import (
     TmaPreconditionError,
     TmaUnsupportedError,
     Violation,
-    refusal,
-    unfit,
+    argument_error,
+    bad_value,
 )
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.description import of_request
@@ -88,7 +88,7 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
     """
     try:
         address, layout, capsule = read(tensor)
-        view = TensorView(0, *judge(layout), name_of(type(tensor)))
+        view = TensorView(0, *check_layout(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
         return partial(_request, kind, None, 0, error.violations), None, error
     return partial(_request, kind, view, address, ()), capsule, None
@@ -129,7 +129,7 @@ class CallInC:
         if call is not None:
             return self.request_of(call)
         layout, address, target, _ = self.call.parts
-        view = TensorView(0, *judge(layout), self.producer)
+        view = TensorView(0, *check_layout(layout), self.producer)
         named = _target_in_c(target) if given["target"] is None else given["target"]
         named, unreadable = _named_target(named)
         return read_call(KINDS[self.call.kind], view, address, given, named, False, unreadable)
@@ -137,7 +137,7 @@ class CallInC:
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
         layout, address, target, options = call.parts
-        view = TensorView(0, *judge(layout), self.producer)
+        view = TensorView(0, *check_layout(layout), self.producer)
         kind, options = KINDS[call.kind], Options(*options)
         request = request_of_options(kind, view, address, _target_in_c(target), options)
         request.call = call
@@ -145,7 +145,7 @@ class CallInC:
 
     def __reduce__(self) -> tuple[Any, ...]:
         layout, address, *_ = self.call.parts
-        view = TensorView(0, *judge(layout), self.producer)
+        view = TensorView(0, *check_layout(layout), self.producer)
         return partial, (_request, KINDS[self.call.kind], view, address, ())
 
 
@@ -178,7 +178,9 @@ def _read_target(
     try:
         return *target_of(view.device, address), ()
     except TmaError as error:
-        no_device = refusal("target", str(error), "be known", "pass target='sm_90' or a tma.Target")
+        no_device = argument_error(
+            "target", str(error), "be known", "pass target='sm_90' or a tma.Target"
+        )
         return DEFAULT_TARGET, False, no_device.violations
 
 
@@ -193,11 +195,11 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
     """Move a map to a bare address; checked against the driver where there is one for its GPU."""
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
-        raise unfit("tensor_map", tensor_map, "be a TensorMap", fix)
+        raise bad_value("tensor_map", tensor_map, "be a TensorMap", fix)
     address = integer_of(global_address)
     if address is None:
         fix = "pass x.data_ptr() or the like"
-        raise unfit("global_address", global_address, "be an integer", fix)
+        raise bad_value("global_address", global_address, "be an integer", fix)
     moved = tensor_map.at_bare_address(address)
     device = driver_device(moved.target, "auto")
     if device is not None:
@@ -216,7 +218,7 @@ def mirror(
     """Make the map of a `driver_encode_*` call: refuse what the driver refuses, with reasons."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
-        raise unfit("encoder", encoder, f"be one of {choices}", "pass 'auto'")
+        raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
     known, unreadable = _named_target(target)
     request = read_driver_call(kind, given, known)
     violations = unreadable or (

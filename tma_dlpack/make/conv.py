@@ -23,7 +23,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, unfit, wrong_argument
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_violation, bad_value
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -212,7 +212,7 @@ def _required(name: str, given: object, read: object, count: int) -> tuple[Any, 
     if values is None:
         must = f"be an integer of at least {LEAST[name]}, or one per spatial dimension"
         fix = "give (D, H, W), (H, W) or (W,), the same number in each argument"
-        raise unfit(name, given, must, fix)
+        raise bad_value(name, given, must, fix)
     return values
 
 
@@ -263,7 +263,7 @@ def _unfit(name: str, value: object, spatial: int) -> Violation:
         pairs = ((0, 1),) * spatial
         fix += f"; for padding on one side, pairs such as {pairs}"
     must += f": the tensor has {counted(spatial, 'spatial dimension')}"
-    return wrong_argument(name, f"{name} is {shown(value)}", must, fix)
+    return argument_violation(name, f"{name} is {shown(value)}", must, fix)
 
 
 def _entries(value: object) -> int | tuple[Any, ...] | None:

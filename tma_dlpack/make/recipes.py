@@ -35,7 +35,7 @@ from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -151,7 +151,7 @@ def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
         fix = f"pass the tile's first element (.., m, k), such as {(0,) * rank}"
         return _span_coords(tensor_map, _read_coords(coords, rank, fix))
     fix = "use tma.ragged_coords(tensor_map, offset, size, coords), which splits too"
-    raise refusal("tensor_map", "tensor_map is ragged too", "be split only", fix)
+    raise argument_error("tensor_map", "tensor_map is ragged too", "be split only", fix)
 
 
 def _require_split(tensor_map: object) -> None:
@@ -162,7 +162,7 @@ def _require_split(tensor_map: object) -> None:
     else:
         found = f"tensor_map has shape {tensor_map.shape} and strides {tensor_map.strides}"
     fix = "make it with tma.make_tma_descriptor(x, box_sizes, swizzle=..., split_inner=True)"
-    raise refusal("tensor_map", found, "be a map with a split inner dimension", fix)
+    raise argument_error("tensor_map", found, "be a map with a split inner dimension", fix)
 
 
 def _is_split(tensor_map: TensorMap) -> bool:
@@ -178,7 +178,7 @@ def _read_coords(coords: object, rank: int, fix: str) -> tuple[int, ...]:
     numbers = integers_of(coords)
     if numbers is None or len(numbers) != rank:
         must = f"be {rank} integers, one per dimension of the tensor, row-major"
-        raise refusal("coords", f"coords are {shown(coords)}", must, fix)
+        raise argument_error("coords", f"coords are {shown(coords)}", must, fix)
     return numbers
 
 
@@ -189,7 +189,9 @@ def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...
     if k % span:
         found = f"coords[{len(outer)}] is {k} in coords {tuple(coords)}"
         near = (*outer, k // span * span)
-        raise refusal("coords", found, f"be a multiple of {span}, the span", f"use coords {near}")
+        raise argument_error(
+            "coords", found, f"be a multiple of {span}, the span", f"use coords {near}"
+        )
     return (k // span, *outer, 0)
 
 
@@ -242,7 +244,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     ((17179869120, 64, 64, 1), (1, 1, 128, 64))
     """
     if integer_of(dim) is None:
-        raise unfit("dim", dim, "be a dimension of the tensor", "pass dim=0")
+        raise bad_value("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
         tm = described(tensor, box_sizes, ragged=dim)
     except TmaPreconditionError as error:  # in the words of this function
@@ -307,7 +309,7 @@ def ragged_coords(
     if row < 0:
         found = f"coords[{ragged_dim}] is {row} in coords {given}"
         must = "be 0 or more along the ragged dimension: rows before belong to another slice"
-        raise refusal("coords", found, must, "start at 0 or more")
+        raise argument_error("coords", found, must, "start at 0 or more")
     inside = list(given)
     inside[ragged_dim] = RAGGED_EXTENT - count + row
     if tensor_map.split_inner:
@@ -344,7 +346,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
     else:
         found = f"tensor_map is {tensor_map.kind} of rank {tensor_map.rank}"
     fix = "make it with tma.make_tma_descriptor(x, box_sizes, ragged=0)"
-    raise refusal("tensor_map", found, "be a map that was made with tma.ragged", fix)
+    raise argument_error("tensor_map", found, "be a map that was made with tma.ragged", fix)
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
@@ -363,4 +365,4 @@ def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tup
     else:
         return begin, count
     must = f"lie within the {extent} rows along dimension {dim}"
-    raise refusal("offset", found, must, "pass the slice's first row and its number of rows")
+    raise argument_error("offset", found, must, "pass the slice's first row and its number of rows")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tma_dlpack.draw.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
-from tma_dlpack.suggestions.tile_choices import Choice, Wanted, choices
+from tma_dlpack.suggestions.tile_choices import BoxChoice, Wanted, choices
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.limits import INNER_BYTES
@@ -34,7 +34,7 @@ class Later(NamedTuple):
     target: Target
 
 
-def of_choice(choice: Choice, later: Later) -> Reasons:
+def of_choice(choice: BoxChoice, later: Later) -> Reasons:
     wanted, target = later.wanted, later.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
@@ -72,7 +72,7 @@ def of_choice(choice: Choice, later: Later) -> Reasons:
     return tuple(reasons)
 
 
-def of_left_out(later: Later, boxes: list[Choice]) -> Reasons:
+def of_left_out(later: Later, boxes: list[BoxChoice]) -> Reasons:
     return tuple(
         f"left out: box {choice.box} with swizzle {choice.swizzle.name}, which "
         f"{later.wanted.reader} read {choice.conflicts}-way"
@@ -96,7 +96,7 @@ def if_needless(later: Later) -> Callable[[], Reasons] | None:
     if row_bits % (INNER_BYTES * 8):
         return partial(_narrow, later)
     if lines == 1:
-        return partial(_row, row_bits // 8)
+        return partial(_reasons_of_row, row_bits // 8)
     if lines * row_bits < FEW_BYTES * 8:
         return partial(_few, lines * row_bits // 8)
     return None
@@ -112,7 +112,7 @@ def _narrow(later: Later) -> Reasons:
     )
 
 
-def _row(row_bytes: int) -> Reasons:
+def _reasons_of_row(row_bytes: int) -> Reasons:
     return (
         f"the tile is one contiguous row of {row_bytes} bytes: cp.async.bulk copies it without a "
         "tensor map, from any address that is a multiple of 16 bytes; to gather many rows, take a "

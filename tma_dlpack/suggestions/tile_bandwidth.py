@@ -23,7 +23,13 @@ from tma_dlpack.tables.enums import (
     TmaL2FetchSize,
     TmaSwizzle,
 )
-from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal, sealed, unfit
+from tma_dlpack.tables.errors import (
+    TmaUnsupportedError,
+    argument_error,
+    at_least,
+    bad_value,
+    sealed,
+)
 from tma_dlpack.tables.limits import MAX_BOX
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -135,7 +141,7 @@ class BandwidthReport(Drawn):
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
             measured = sorted({row.row_bytes for row in self.rows})
-            raise unfit(
+            raise bad_value(
                 "row_bytes",
                 row_bytes,
                 f"be one that was measured: {', '.join(map(str, measured))}",
@@ -228,7 +234,7 @@ def bandwidth(
         tensor=f"{maps[0].data_type.name} of shape {maps[0].shape}",
         tensor_bytes=copy.tensor_bytes,
         memcpy_bytes_per_second=memcpy,
-        rows=tuple(_row(run, copy.tensor_bytes, memcpy) for run in runs),
+        rows=tuple(_bandwidth_row(run, copy.tensor_bytes, memcpy) for run in runs),
     )
 
 
@@ -236,7 +242,7 @@ def _counts(name: str, values: Ints, most: int) -> tuple[int, ...]:
     counts = integers_of(values)
     if not counts or not all(1 <= n <= most for n in counts):
         found = f"{name} is {shown(values)}"
-        raise refusal(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
+        raise argument_error(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
     return counts
 
 
@@ -294,7 +300,7 @@ def _best_run(
     return dataclasses.replace(fastest, verified=all(run.verified for run in runs))
 
 
-def _row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> BandwidthRow:
+def _bandwidth_row(run: Run, tensor_bytes: int, memcpy_bytes_per_second: float) -> BandwidthRow:
     rate = 2 * tensor_bytes / run.seconds
     return BandwidthRow(
         box_sizes=run.tensor_map.box_sizes,

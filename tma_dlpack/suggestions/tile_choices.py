@@ -28,7 +28,7 @@ from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.suggestions.speeds import Card, is_measured
 from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, refusal, unfit
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -114,7 +114,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BoxChoice:
     """A box that is accepted and can be read, and what it costs.
 
     Attributes
@@ -169,9 +169,9 @@ class Refused(NamedTuple):
     alike: str  # "kind", "width", "box"
 
 
-def choices(wanted: Wanted) -> tuple[list[Choice], list[Refused]]:
+def choices(wanted: Wanted) -> tuple[list[BoxChoice], list[Refused]]:
     """Return the first cut of each kind that can be read, and why those before it cannot."""
-    found: list[Choice] = []
+    found: list[BoxChoice] = []
     refused: list[Refused] = []
     instruction = INSTRUCTIONS.get(wanted.reader or "")
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
@@ -182,7 +182,7 @@ def choices(wanted: Wanted) -> tuple[list[Choice], list[Refused]]:
             if box[-1] in unread:
                 continue
             result = _choice(wanted, box, swizzle, split)
-            if isinstance(result, Choice):
+            if isinstance(result, BoxChoice):
                 found.append(result)
                 break
             refused.append(result)
@@ -193,13 +193,13 @@ def choices(wanted: Wanted) -> tuple[list[Choice], list[Refused]]:
     return found, refused
 
 
-def best_first(wanted: Wanted, found: list[Choice]) -> list[Choice]:
+def best_first(wanted: Wanted, found: list[BoxChoice]) -> list[BoxChoice]:
     """Sort by speed, and those as fast as the fastest by what else they cost."""
     fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
 
 
-def without_needless_conflicts(found: list[Choice]) -> list[Choice]:
+def without_needless_conflicts(found: list[BoxChoice]) -> list[BoxChoice]:
     """Leave out choices if another one has fewer bank conflicts and is nearly as fast."""
     return [
         one
@@ -214,7 +214,7 @@ def without_needless_conflicts(found: list[Choice]) -> list[Choice]:
 
 def _choice(
     wanted: Wanted, tile: tuple[int, ...], swizzle: TmaSwizzle, split: bool
-) -> Choice | Refused:
+) -> BoxChoice | Refused:
     row_bytes = tile[-1] * wanted.bits // 8
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) if split else row_bytes
     shares = wanted.card.shares(wanted.begin, row_bytes // span, span, tile[-2])
@@ -236,7 +236,7 @@ def _choice(
         return reading
     conflicts, descriptor = reading
     box, tx_bytes = tensor_map.box_sizes, tensor_map.tx_bytes
-    return Choice(
+    return BoxChoice(
         arguments=wanted.options | arguments,
         box=box,
         swizzle=swizzle,
@@ -411,7 +411,7 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
     if extents is None or len(extents) != len(view.shape) or min(extents, default=1) < 1:
         found = f"tile is {shown(tile)}"
         must = f"be {counted(len(view.shape), 'positive integer')}, one per dimension of the tensor"
-        raise refusal("tile", found, must, "pass its extents row-major, such as (128, 64)")
+        raise argument_error("tile", found, must, "pass its extents row-major, such as (128, 64)")
     return extents
 
 
@@ -419,7 +419,7 @@ def check_reader(reader: object) -> str | None:
     if reader is not None and text_of(reader) not in READERS:
         names = ", ".join(map(repr, READERS))
         fix = "choose who reads the tile in shared memory; None if it is only stored"
-        raise unfit("reader", reader, f"be one of {names}", fix)
+        raise bad_value("reader", reader, f"be one of {names}", fix)
     return text_of(reader)
 
 
@@ -430,5 +430,5 @@ def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...
         return tuple(element_of(access, thread, tile) for thread in range(WARP))
     if pattern not in ("row", "column"):
         found, must = f"access is {shown(access)}", "be 'row', 'column' or a function of a thread"
-        raise refusal("access", found, must, "pass access='column'")
+        raise argument_error("access", found, must, "pass access='column'")
     return str(pattern)

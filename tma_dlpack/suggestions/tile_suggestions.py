@@ -19,7 +19,7 @@ from tma_dlpack.suggestions.reasons import Reasons
 from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import (
     DEFAULTS,
-    Choice,
+    BoxChoice,
     Wanted,
     begin_of,
     best_first,
@@ -35,8 +35,8 @@ from tma_dlpack.tables.errors import (
     TmaPreconditionError,
     TmaUnsupportedError,
     Violation,
+    argument_error,
     at_least,
-    refusal,
     sealed,
     wrapped,
 )
@@ -293,7 +293,9 @@ def suggest_view(
     limit = integer_of(smem_bytes)
     if smem_bytes is not None and (limit is None or limit < 1):
         found = f"smem_bytes is {shown(smem_bytes)}"
-        raise refusal("smem_bytes", found, "be a number of bytes, or None", "pass smem_bytes=None")
+        raise argument_error(
+            "smem_bytes", found, "be a number of bytes, or None", "pass smem_bytes=None"
+        )
     title = f"tile {extents} of {view.dtype} {view.shape}, " + _read_by(named, of_major, access)
 
     if "allow" in options:
@@ -339,7 +341,7 @@ def _suggestions(
     return Suggestions(title, items, partial(reasons.of_left_out, later, left_out))
 
 
-def _suggestion(choice: Choice, later: reasons.Later) -> Suggestion:
+def _suggestion(choice: BoxChoice, later: reasons.Later) -> Suggestion:
     return Suggestion(
         arguments=choice.arguments,
         copies=choice.copies,

@@ -194,19 +194,19 @@ class TmaPreconditionError(TmaError, ValueError):
         return type(self), (self.violations,)
 
 
-def wrong_argument(argument: str, found: str, must: str, fix: str) -> Violation:
+def argument_violation(argument: str, found: str, must: str, fix: str) -> Violation:
     """Make the violation of an argument that is of the wrong type."""
     return ARGUMENT.violation(argument, found, limit=f"it must {must}", fix=fix)
 
 
-def refusal(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
+def argument_error(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
     """Make the error of an argument that is of the wrong type."""
-    return TmaPreconditionError(wrong_argument(argument, found, must, fix))
+    return TmaPreconditionError(argument_violation(argument, found, must, fix))
 
 
-def unfit(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
+def bad_value(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
     """Make the error of an argument whose value does not fit."""
-    return refusal(argument, f"{argument} is {shown(value)}", must, fix)
+    return argument_error(argument, f"{argument} is {shown(value)}", must, fix)
 
 
 def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
@@ -214,7 +214,7 @@ def at_least(argument: str, value: object, least: int = 1, usual: int | None = N
     number = integer_of(value)
     if number is None or number < least:
         fix = f"pass {argument}={least if usual is None else usual}"
-        raise unfit(argument, value, f"be an integer of at least {least}", fix)
+        raise bad_value(argument, value, f"be an integer of at least {least}", fix)
     return number
 
 

@@ -25,7 +25,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.errors import bad_value
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
@@ -279,7 +279,7 @@ def dtype_named(name: str) -> DLDataType:
         fix = packed_needs(name) or (
             "pass one of these names, or a usual one of them such as fp16, bf16, half or e4m3"
         )
-        raise unfit("dtype", name, f"be one of {', '.join(NAMED_DTYPES)}", fix)
+        raise bad_value("dtype", name, f"be one of {', '.join(NAMED_DTYPES)}", fix)
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tma_dlpack.tables.coerce import shown, text_of
-from tma_dlpack.tables.errors import refusal, unfit
+from tma_dlpack.tables.errors import argument_error, bad_value
 
 #: What a GPU has, as expressions of its compute capability; printed in C by the generator.
 COLUMNS: dict[str, str] = {
@@ -100,14 +100,18 @@ class Target:
         """Refuse arguments of the wrong type or range; fill the columns."""
         pair = self.compute_capability
         if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
-            raise unfit("compute_capability", pair, "be a pair of small integers", "pass (9, 0)")
+            raise bad_value(
+                "compute_capability", pair, "be a pair of small integers", "pass (9, 0)"
+            )
         if not _is_int(self.max_smem_bytes, 1, 1 << 31):
             fix = "pass 232_448 for sm_90"
-            raise unfit("max_smem_bytes", self.max_smem_bytes, "be a positive int", fix)
+            raise bad_value("max_smem_bytes", self.max_smem_bytes, "be a positive int", fix)
         for name in ("driver_version", "multiprocessors"):
             value = getattr(self, name)
             if value is not None and not _is_int(value, 0, 1 << 31):
-                raise unfit(name, value, "be an int, or None where it is not known", "pass None")
+                raise bad_value(
+                    name, value, "be an int, or None where it is not known", "pass None"
+                )
         for name, value in _columns(pair).items():
             object.__setattr__(self, name, value)
 
@@ -125,7 +129,7 @@ class Target:
             must = f"be {', '.join(TARGETS)} or a Target"
             if _BEFORE_TMA.fullmatch(text_of(target) or ""):
                 must += "; TMA needs Hopper (sm_90) or later"
-            raise refusal("target", f"target={shown(target)}", must, fix)
+            raise argument_error("target", f"target={shown(target)}", must, fix)
         return preset
 
     @property

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.dlpack import TensorView, judge, name_of
+from tma_dlpack.dlpack import TensorView, check_layout, name_of
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
@@ -113,7 +113,7 @@ def describe(tensor_map: Any) -> Description:
         layout, options = tensor_map._call
         owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
-        view = TensorView(0, *judge(layout), producer)
+        view = TensorView(0, *check_layout(layout), producer)
         request = request_of_options(arguments.kind, view, 0, target, Options(*options))
         request.address = tensor_map._address
     else:

@@ -10,7 +10,12 @@ import numpy as np
 from tma_dlpack.public import Drawn, opaque, untraced, with_arguments_of
 from tma_dlpack.tables.coerce import bytes_of, integer_of
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
-from tma_dlpack.tables.errors import Advice, TmaPreconditionError, TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import (
+    Advice,
+    TmaPreconditionError,
+    TmaUnsupportedError,
+    argument_error,
+)
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
@@ -127,7 +132,7 @@ class TensorMap(MapAttributes, Drawn):
             )
         raw = bytes_of(data)
         if raw is None:
-            raise refusal(
+            raise argument_error(
                 "data",
                 f"data is a {type(data).__name__}",
                 "be 128 bytes (bytes, bytearray, uint8 array)",
@@ -522,4 +527,4 @@ def require_map(tensor_map: object) -> None:
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type(tensor_map).__name__}"
         fix = "pass what make_tma_descriptor(x, ...) returns"
-        raise refusal("tensor_map", found, "be a TensorMap", fix)
+        raise argument_error("tensor_map", found, "be a TensorMap", fix)

@@ -88,7 +88,7 @@ _NUMBERS = {
     "element_stride": _Scalar(1, MAX_ELEM_STRIDE, ordinals=MAX_RANK),
 }
 #: PTX fields that take an immediate, whose numbers are those of the enum.
-ENUMS: dict[str, type[IntEnum]] = {
+PTX_ENUMS: dict[str, type[IntEnum]] = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle_mode": TmaSwizzle,
     "fill_mode": TmaOobFill,
@@ -148,8 +148,8 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
         return [Replacement(name, None, _elemtype(value, target))]
     if name == "swizzle_mode":
         return _swizzle(_member(name, value, TmaSwizzle), target)
-    if name in ENUMS:
-        return [Replacement(name, None, int(_member(name, value, ENUMS[name])))]
+    if name in PTX_ENUMS:
+        return [Replacement(name, None, int(_member(name, value, PTX_ENUMS[name])))]
     scalar = _NUMBERS[name]
     if not scalar.ordinals:
         return [Replacement(name, None, _integer(name, value, scalar))]
@@ -300,7 +300,7 @@ def _instruction(r: Replacement) -> str:
     head = f"tensormap.replace.tile.{r.field}.shared::cta.b1024.{bits} [%0]"
     ordinal = "" if r.ordinal is None else f", {r.ordinal}"
     if r.is_immediate:
-        note = f"  // {ENUMS[r.field](r.operand).name}" if r.field in ENUMS else ""
+        note = f"  // {PTX_ENUMS[r.field](r.operand).name}" if r.field in PTX_ENUMS else ""
         return f'    asm volatile("{head}, {r.operand};" :: "r"(at) : "memory");{note}'
     constraint = "l" if r.is_64_bit else "r"
     return (

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tma_dlpack import driver
 from tma_dlpack.public import opaque
-from tma_dlpack.tables.errors import TmaUnsupportedError, at_least, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error, at_least
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
@@ -118,7 +118,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     if check is None:
         known = ", ".join(c.name for c in CHECKS)
         fix = f"pass {CHECKS[0].name!r}"
-        raise refusal("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
+        raise argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
     number = at_least("number", number, 0)
     seed, device_id = _seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
@@ -161,7 +161,7 @@ def _require_writable(out: str | Path) -> None:
         Path(out).open("ab").close()
     except OSError as error:
         must, fix = "be a file that can be written", "pass out='findings.json.gz'"
-        raise refusal("out", f"out is {out}: {error}", must, fix) from error
+        raise argument_error("out", f"out is {out}: {error}", must, fix) from error
 
 
 def _require_tma(arena: Arena) -> None:

@@ -23,7 +23,7 @@ from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, keywords_of
-from tma_dlpack.verification.random_operands import Layout
+from tma_dlpack.verification.random_operands import OperandLayout
 
 SIMULATOR = SimulatorBackend()
 
@@ -63,7 +63,7 @@ class Arena(AbstractContextManager["Arena"]):
         )
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
-    def simulated(self, on_host: TensorMap, load: Copy | Layout) -> Tile:
+    def simulated(self, on_host: TensorMap, load: Copy | OperandLayout) -> Tile:
         """Load a tile of the bytes on the host."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset

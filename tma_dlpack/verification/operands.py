@@ -20,8 +20,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_operands import (
     ROOM_BYTES,
-    Layout,
     Matrices,
+    OperandLayout,
     Product,
 )
 
@@ -121,7 +121,7 @@ def _put_integers(product: Product, arena: Arena) -> None:
     arena.device.put(arena.host)
 
 
-def _tile_argument(layout: Layout, tensor_map: TensorMap) -> bytes:
+def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
     """Write the kernel's struct Tile."""
     coords = (*layout.coords[::-1], 0, 0)[:3]
     words = (tensor_map.rank, layout.smem_offset, tensor_map.tx_bytes)

@@ -225,13 +225,13 @@ def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
 
 
 _COMMON = ("global_dim", "global_strides", "element_strides")
-_ENUMS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
+_OPTIONS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
 _OF_KIND = {"tiled": ("box_dim",), "im2col": (*CORNERS, "channels_per_pixel", "pixels_per_column")}
 
 
 def keywords_of(args: EncodeArguments) -> dict[str, Any]:
     """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
-    names = (*_COMMON, *_ENUMS, *_OF_KIND[args.kind])
+    names = (*_COMMON, *_OPTIONS, *_OF_KIND[args.kind])
     first = {"tensor_data_type": args.data_type, "tensor_rank": args.rank}
     return first | {name: getattr(args, name) for name in names}
 

@@ -93,7 +93,7 @@ _BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class OperandLayout:
     """A matrix in global memory and the tile of it that is loaded, rows by row.
 
     Attributes
@@ -169,8 +169,8 @@ class Product:
     k_steps: int
     a_major: Major
     b_major: Major
-    a: Layout
-    b: Layout
+    a: OperandLayout
+    b: OperandLayout
     data_seed: int
 
     @property
@@ -183,7 +183,7 @@ class Product:
 class Matrices:
     """One ldmatrix of a tile."""
 
-    layout: Layout
+    layout: OperandLayout
     row: int
     column: int
     num: int
@@ -210,7 +210,7 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
-) -> Layout | None:
+) -> OperandLayout | None:
     """Return a tile with these extents of M or N and of K; None if the swizzle does not fit."""
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
@@ -236,7 +236,7 @@ def _layout(
     columns: int,
     row_bytes: int,
     smem_offset: int,
-) -> Layout | None:
+) -> OperandLayout | None:
     """Put a tile somewhere in and around a matrix that is larger or smaller than it."""
     if rows > 256 or columns > 256:
         return None
@@ -249,7 +249,9 @@ def _layout(
     if columns == 1 and rng.random() < 0.5:  # a ragged row, with the same pitch
         width = rng.randint(1, width)
     shape = (height, width)
-    return Layout(data_type, swizzle, shape, pitch_bytes, rows, columns, row_bytes, at, smem_offset)
+    return OperandLayout(
+        data_type, swizzle, shape, pitch_bytes, rows, columns, row_bytes, at, smem_offset
+    )
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain import ours, results, sentences
-from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
+from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
 from tma_dlpack.public import opaque, public
@@ -34,7 +34,7 @@ from tma_dlpack.tables.errors import (
     Advice,
     Finding,
     TmaError,
-    refusal,
+    argument_error,
     sealed,
     wrapped,
 )
@@ -101,7 +101,7 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
         raw = bytes_of(text)
         if raw is None:
             found = f"text is {shown(text)}"
-            raise refusal("text", found, "be a str", "pass what the program printed")
+            raise argument_error("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
@@ -200,7 +200,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         where = f"lines {block.first_line}-{block.last_line}"
         if len(log.notes) < MOST_NOTES:
             log.notes += [f"{where}: {remark}" for remark in remarks]
-        encode = _Encode(block.first_line, arguments, judge(arguments, target))
+        encode = _Encode(block.first_line, arguments, check_printed(arguments, target))
         if block.shows_arguments and arguments.shown():
             (cut if block.is_cut else whole).append(encode)
     if mixed:
@@ -238,7 +238,7 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
             continue
         printer = "a dump of the map's 128 bytes"
         arguments = of_map(tensor_map, printed_by=printer, lines=(line, line))
-        report = judge(arguments, target)
+        report = check_printed(arguments, target)
         advice = report.advice + tensor_map.advice  # of the bytes
         yield _Encode(line, arguments, Report(report.violations, advice))
 

@@ -143,18 +143,20 @@ def _text(name: str, value: object) -> str:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def judge(read: PrintedArguments, target: Target) -> Report:
+def check_printed(read: PrintedArguments, target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
     Rules that read an argument or an entry that is not shown are skipped. Where that is the type or
     the interleave layout, a violation counts if it is there with each that could be, in the same
     words.
     """
-    return _judge(read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target)
+    return _check_printed(
+        read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
+    )
 
 
 @lru_cache(maxsize=4096)
-def _judge(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
+def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
     """Check arguments; `how` has what makes two equal ones differ, which logs repeat."""
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):

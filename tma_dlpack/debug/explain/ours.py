@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, judge
+from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of
-from tma_dlpack.dlpack import Layout, TensorView
-from tma_dlpack.dlpack import judge as judge_layout
+from tma_dlpack.dlpack import Layout, TensorView, check_layout
 from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF
 from tma_dlpack.tables.coerce import rows
@@ -101,12 +100,12 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
     one_each = strides is None or len(strides) == len(shape)
     if len(dtype) != 3 or len(device) != 2 or not one_each:
-        return judge(read, target)
+        return check_printed(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
         layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
-        view = TensorView(address, *judge_layout(layout), "DLTensor")
+        view = TensorView(address, *check_layout(layout), "DLTensor")
     except TmaPreconditionError as error:
         return Report(error.violations)
     given: dict[str, Any] = {"rules": line.rules, "target": target}
@@ -118,7 +117,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_ADDED)}
     if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
-        return judge(read, target)
+        return check_printed(read, target)
     if not line.call:
         given |= dict.fromkeys(_OPTIONS[1:], 0)
     return check_view(read.kind, view, given)

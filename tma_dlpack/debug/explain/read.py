@@ -157,7 +157,7 @@ def read_value(text: str, at: int, argument: str) -> Value:
     if is_array and (found := _LIST.match(text, at)):
         return _listed(text, found)
     if row := (_ROW if is_array else _ONE).match(text, at):
-        return _row(text, row, is_array)
+        return _matched_row(text, row, is_array)
     if argument in NAMED and (word := _MEMBER.match(text, at)):
         number = (int(word[2]),) if word[2] else ()
         is_cut = word[1].endswith(("..", "_")) or not _AFTER_NAME.match(text, word.end())
@@ -187,7 +187,7 @@ def _listed(text: str, found: re.Match[str]) -> Value:
     return Value(fault="broken" if is_broken else "prose", end=end)
 
 
-def _row(text: str, row: re.Match[str], is_array: bool) -> Value:
+def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
     """Read numbers without brackets."""
     numbers = tuple(map(_int, re.split(r"[,\s]+", row[0])))
     unit = _UNIT.match(text, row.end())

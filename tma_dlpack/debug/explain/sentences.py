@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.debug.explain.judge import PrintedArguments, judge
+from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed
 from tma_dlpack.tables.coerce import counted, rows
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
@@ -212,7 +212,7 @@ def report_of(
         entries_before = (None,) * int(shown.get("entry", 0))
         strides = (*entries_before, int(shown["bytes"]))
     read = PrintedArguments(global_strides=strides, printed_by=sentence.printer, lines=(line, line))
-    report = judge(read, target)
+    report = check_printed(read, target)
     if report.violations:
         return read, report
     rule = _RULES[sentence.rule]

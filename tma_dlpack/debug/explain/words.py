@@ -132,11 +132,11 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 # -- members of enums by number, by name, by bytes ------------------------------------------------
 
 
-_ENUMS: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
+_WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
 #: What a printout alone may mean: DeepGEMM's 16 bytes are no swizzle; any float8 is a byte.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
-NAMED: Final = frozenset({*_ENUMS, "padding"})
+NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 
 
 def member_of(argument: str, value: int | str) -> Any:
@@ -149,7 +149,7 @@ def member_of(argument: str, value: int | str) -> Any:
     >>> member_of("data_type", "torch.bfloat16").name, member_of("data_type", "float3")
     ('BFLOAT16', None)
     """
-    enum = _ENUMS[argument]
+    enum = _WITH_MODE[argument]
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
     if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
         return None  # the rest of the name is missing

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tma_dlpack.include import get_include
-from tma_dlpack.tables.errors import TmaUnsupportedError, refusal
+from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error
 from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
 
 _PTX = REFUSALS["FILE_PTX"]
@@ -36,7 +36,9 @@ def read(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
     if not (isinstance(source, str) or hasattr(source, "__fspath__")):
         fix = "pass the text of the PTX, or a path"
-        raise refusal("source", f"source is a {type(source).__name__}", "be PTX or a path", fix)
+        raise argument_error(
+            "source", f"source is a {type(source).__name__}", "be PTX or a path", fix
+        )
     path = Path(source)
     if path.suffix in _CUDA and path.is_file():
         text = _by_nvcc(path, nvcc_flags)

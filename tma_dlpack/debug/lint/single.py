@@ -21,7 +21,7 @@ from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.lint.values import Value, Values
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import refusal
+from tma_dlpack.tables.errors import argument_error
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -123,7 +123,7 @@ class LaunchedMaps:
             maps = Trace.from_json(Path(maps).read_text(encoding="utf-8", errors="replace"))
         if not isinstance(maps, Trace):
             must = "be a Trace, the path of one (trace --json), or a sequence of TensorMap"
-            raise refusal("maps", f"maps is a {type(maps).__name__}", must, "pass a Trace")
+            raise argument_error("maps", f"maps is a {type(maps).__name__}", must, "pass a Trace")
         for traced in maps.maps:
             tensor_map = traced.tensor_map()
             if tensor_map is None:

@@ -30,7 +30,7 @@ from tma_dlpack.debug.postmortem.results import (
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
 from tma_dlpack.debug.postmortem.survey import TRAP, Survey
 from tma_dlpack.public import PICTURES, opaque
-from tma_dlpack.tables.errors import unfit
+from tma_dlpack.tables.errors import bad_value
 
 __all__ = ["DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem", "postmortem"]
 
@@ -79,7 +79,7 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     try:
         place = Path(path)
     except TypeError:
-        raise unfit("path", path, "be a path", 'pass the dump, such as "core.1234"') from None
+        raise bad_value("path", path, "be a path", 'pass the dump, such as "core.1234"') from None
     return read(Dump.open(place))
 
 

@@ -52,7 +52,7 @@ class FrozenBarriers(Figure):
         """Lower to one panel: a row for each barrier."""
         cells: list[Cell] = []
         for row, barrier in enumerate(self.barriers):
-            cells += _row(row * _ROW, barrier)
+            cells += _barrier_row(row * _ROW, barrier)
         about = "; ".join(barrier_words(barrier) for barrier in self.barriers)
         return (lay_out(about, [Grid(tuple(cells))], legend=_LEGEND),)
 
@@ -61,7 +61,7 @@ class FrozenBarriers(Figure):
         return "\n".join([self.title, *map(barrier_words, self.barriers)])
 
 
-def _row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
+def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
     """Draw a barrier: its parity, its arrivals as parts of a bar, and what is pending in words."""
     yield label(0, top, f"{barrier.address:#x}", "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.report import Report
-from tma_dlpack.debug.explain.judge import PrintedArguments, judge, of_map
+from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.results import RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public
@@ -249,7 +249,7 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
     if raw["call"] == "cuTensorMapReplaceAddress":
         violations = _wrong_address(raw["global_address"]) if refused else ()
     else:
-        report = judge(arguments, target)
+        report = check_printed(arguments, target)
         if report.ok and not refused:
             return Report((), report.advice + _map_advice(raw, target))
         violations = report.violations
