@@ -610,7 +610,9 @@ def test_no_reason_is_made_before_it_is_read(monkeypatch):
     def no_words(*arguments):
         raise AssertionError("nobody read the reasons")
 
-    words = [name for name in vars(reasons) if name.startswith(("of_", "_narrow", "_reasons_of", "_few"))]
+    words = [
+        name for name in vars(reasons) if name.startswith(("of_", "_narrow", "_reasons_of", "_few"))
+    ]
     assert len(words) == 8
     for name in words:
         monkeypatch.setattr(reasons, name, no_words)
