@@ -28,6 +28,9 @@ _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
 _ALLOWABLE = frozenset(ALLOWABLE)
 
+_AFTER = tuple(sum(1 << _ROW[other] for other in rule.after) for rule in RULES)
+_AFTER_HERE = tuple(sum(1 << _ROW[other] for other in rule.after_here) for rule in RULES)
+
 Key = tuple[str, tuple[int, ...]]
 
 
@@ -84,16 +87,14 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
     """
     if not failed:
         return []
-    unreadable = {v.argument for v in request.unreadable}
-    ids = {RULES[row].id for row, _ in failed}
-    found: list[tuple[int, int, int, Fault]] = []
+    mask, found = 0, list[tuple[int, int, int, Fault]]()
+    for row, _ in failed:
+        mask |= 1 << row
     for row, entry in failed:
         rule = RULES[row]
-        if not ids.isdisjoint(rule.after):
+        if mask & _AFTER[row] or (mask & _AFTER_HERE[row] and _is_late(rule, entry, failed)):
             continue
-        if any((_ROW[other], max(0, entry)) in failed for other in rule.after_here if other in ids):
-            continue
-        if unreadable and any(words.argument(request, n) in unreadable for n in READS[row]):
+        if request.unreadable and _is_unread(request, row):
             continue
         if request.unread and reads(rule, request.unread, entry):
             continue
@@ -101,7 +102,19 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
         on = rule.on if isinstance(rule.on, str) else rule.on(facts)
         key = (rule.id, () if entry < 0 else (entry,))
         found.append((rule.step, nth, row, Fault(key, rule, on)))
-    return [fault for *_, fault in sorted(found)]  # no two are of one row and entry
+    found.sort()  # no two are of one row and entry
+    return [fault for *_, fault in found]
+
+
+def _is_late(rule: Rule, entry: int, failed: list[tuple[int, int]]) -> bool:
+    """Whether a rule that must hold at the same entry does not."""
+    return any((_ROW[other], max(0, entry)) in failed for other in rule.after_here)
+
+
+def _is_unread(request: Request, row: int) -> bool:
+    """Whether a rule reads an argument that could not be read."""
+    unreadable = {v.argument for v in request.unreadable}
+    return any(words.argument(request, name) in unreadable for name in READS[row])
 
 
 @cache
@@ -338,7 +351,7 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
         ways = answers(request, fault, known)
         found.append(_violation(request, fault, ways, lifted))
         first = next((a for a in ways if not a.is_guess), None)
-        if first is not None and first.is_alone:
+        if first is not None and first.is_alone and fault is not faults[-1]:
             left = {f.key for f in first.left}
             gone = [f for f in faults if f.key not in left]
             mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}

@@ -123,7 +123,7 @@ def with_box_entry(r: Request, i: int, value: int) -> Change:
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
     """Replace entry i of a driver-order tuple; return it row-major."""
-    return reverse((*values[:i], int(value), *values[i + 1 :]))
+    return (*values[:i], int(value), *values[i + 1 :])[::-1]
 
 
 def shrunk_boxes(r: Request) -> Iterator[Way]:

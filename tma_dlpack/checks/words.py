@@ -213,6 +213,9 @@ class Names(NamedTuple):
     copy: str = "y"
 
 
+_X_AND_Y = Names()
+
+
 def names_in_caller(tensor: object) -> Names:
     """Return the names for a tensor in the function outside of this package that passed it.
 
@@ -252,7 +255,7 @@ def in_words_of_caller(violations: tuple[Violation, ...], tensor: object) -> tup
 
 def in_words_of(violations: tuple[Violation, ...], names: Names) -> tuple[Violation, ...]:
     """Return violations whose fixes have the names that `names_in_caller` returned."""
-    if names == Names():
+    if names == _X_AND_Y:
         return violations
 
     def renamed(v: Violation) -> Violation:

@@ -148,13 +148,12 @@ static void close_spare(State *state) {
 
 PyDoc_STRVAR(setup_doc,
              "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array,\n"
-             "      presets, default_target, allowable, no_swizzle, report, refusal, /)\n--\n\n"
+             "      presets, default_target, allowable, no_swizzle, /)\n--\n\n"
              "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
              "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
              "dict {name: member} for each; how `__dlpack__` is called: of host tensors, of CUDA\n"
              "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
-             "that may be switched off; the default of `swizzle`; what makes a Report of the arguments\n"
-             "and an accepted call; and what makes one, or an exception, of a refused call.");
+             "that may be switched off; and the default of `swizzle`.");
 
 /* Whether an attribute of a class is this number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
@@ -209,12 +208,11 @@ static void keep_object(void *slot, PyObject *object) {
 static PyObject *setup(PyObject *module, PyObject *args) {
   State *state = state_of(module);
   PyObject *map_type, *function_type, *enums, *names, *exports, *integer, *array, *presets,
-      *default_target, *allowable, *no_swizzle, *report, *refusal;
-  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OO!OOO:setup", &PyType_Type, &map_type, &PyType_Type,
+      *default_target, *allowable, *no_swizzle;
+  if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!OO!O:setup", &PyType_Type, &map_type, &PyType_Type,
                         &function_type, &PyTuple_Type, &enums, &PyTuple_Type, &names, &PyTuple_Type,
                         &exports, &PyType_Type, &integer, &PyType_Type, &array, &PyDict_Type,
-                        &presets, &default_target, &PyDict_Type, &allowable, &no_swizzle, &report,
-                        &refusal))
+                        &presets, &default_target, &PyDict_Type, &allowable, &no_swizzle))
     return NULL;
   if (PyTuple_Size(enums) != ENUMS || PyTuple_Size(names) != ENUMS ||
       PyTuple_Size(exports) != EXPORTS || state->map_type != NULL) {
@@ -240,8 +238,6 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   keep_object(&state->target_type, (PyObject *)Py_TYPE(default_target));
   keep_object(&state->allowable, allowable);
   keep_object(&state->no_swizzle, no_swizzle);
-  keep_object(&state->report, report);
-  keep_object(&state->refusal, refusal);
   keep_object(&state->map_type, map_type);
   Py_RETURN_NONE;
 }
@@ -259,8 +255,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->presets);
   Py_VISIT(state->default_target);
   Py_VISIT(state->allowable);
-  Py_VISIT(state->report);
-  Py_VISIT(state->refusal);
+  Py_VISIT(state->accepted);
+  Py_VISIT(state->refused);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_VISIT(state->targets[i].object);
   for (int i = 0; i < ENUMS; ++i) {
     Py_VISIT(state->words[i].type);
@@ -293,8 +289,8 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->default_target);
   Py_CLEAR(state->allowable);
   Py_CLEAR(state->no_swizzle);
-  Py_CLEAR(state->report);
-  Py_CLEAR(state->refusal);
+  Py_CLEAR(state->accepted);
+  Py_CLEAR(state->refused);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
   for (int kind = 0; kind < 3; ++kind) Py_CLEAR(state->parameters[kind]);

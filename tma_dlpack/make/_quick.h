@@ -205,17 +205,25 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* The report on an accepted call. NULL with an exception. */
-static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
-  return PyObject_CallFunctionObjArgs(quick->state->report, named, call, NULL);
+/* A function of make/build.py, borrowed. NULL to fall back to Python, possibly with an exception. */
+static PyObject *function_of_build(PyObject **slot, const char *name) {
+  if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
+  return *slot;
 }
 
-/* The report on a refused call, or the exception where `named` is None. NULL with an exception. */
+/* The report on an accepted call. */
+static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
+  PyObject *make = function_of_build(&quick->state->accepted, "accepted");
+  return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
+}
+
+/* The report on a refused call, or the exception where `named` is None. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
-  PyObject *judged = new_judged(quick->module, options, &call->view);
+  PyObject *make = function_of_build(&quick->state->refused, "refused");
+  PyObject *judged = make == NULL ? NULL : new_judged(quick->module, options, &call->view);
   if (judged == NULL) return NULL;
-  PyObject *result = PyObject_CallFunctionObjArgs(quick->state->refusal, tensor, judged, named, NULL);
+  PyObject *result = PyObject_CallFunctionObjArgs(make, tensor, judged, named, NULL);
   Py_DECREF(judged);
   return result;
 }

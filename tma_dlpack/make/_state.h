@@ -62,8 +62,7 @@ typedef struct {
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
   PyObject *parameters[3]; /* by kind of map: {name: place} of the arguments of the function that makes it */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
-  PyObject *report;     /* what makes the Report of an accepted call */
-  PyObject *refusal;    /* what makes that of a refused call, or the exception */
+  PyObject *accepted, *refused; /* of make/build.py, which is imported when it is first needed: make Reports */
   KnownTarget targets[KNOWN_TARGETS];
   unsigned target_count; /* that were read; the last ones are in `targets` */
   Words words[ENUMS];

@@ -94,6 +94,11 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
     return partial(_request, kind, view, address, ()), capsule, None
 
 
+def accepted(given: dict[str, Any], call: TensorMap) -> Report:
+    """Return the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
+    return Report._accepted(given, call._accepted_request)
+
+
 def refused(
     tensor: object, call: JudgedCall, given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:

@@ -5,7 +5,6 @@ What C accepts, Python accepts too, with the same bytes; everything else is left
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +20,6 @@ from tma_dlpack.tables.limits import DLPACK_VERSION
 from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
-
-if TYPE_CHECKING:
-    from tma_dlpack.checks.report import Report
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,30 +59,6 @@ def _export_on_cuda(tensor: Any) -> object:
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
     return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
-
-
-def _accepted_report(given: dict[str, Any], call: TensorMap) -> Report:
-    """Give the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
-    return _make_report()(given, call._accepted_request)
-
-
-@functools.cache
-def _make_report() -> Callable[..., Report]:
-    from tma_dlpack.checks.report import Report
-
-    return Report._accepted
-
-
-def _refusal(tensor: object, call: Any, given: dict[str, Any] | None) -> Report | Exception:
-    """Give the Report on a call that C refused, or the exception; both without their words."""
-    return _make_refusal()(tensor, call, given)
-
-
-@functools.cache
-def _make_refusal() -> Callable[..., Report | Exception]:
-    from tma_dlpack.make import build
-
-    return build.refused
 
 
 if TYPE_CHECKING or not COMPILED:
@@ -129,8 +101,6 @@ else:
         DEFAULT_TARGET,
         ALLOWABLE_ROWS,
         NO_SWIZZLE,
-        _accepted_report,
-        _refusal,
     )
     _accept.setup(*SETUP)
     TensorMap._accept_address = _accept.accept_address
