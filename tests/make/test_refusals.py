@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 import sys
 import traceback
 import weakref
@@ -12,10 +13,24 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from in_c import REPORT_IN_C, compiled, with_defaults
+from laws import SHARE, law
+from random_requests import request_at_random
 
 import tma_dlpack as tma
+from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
+from tma_dlpack.checks.judge import judge
+from tma_dlpack.checks.parse import changed
+from tma_dlpack.checks.repairs import faults_of, mask_of, rows_of
+from tma_dlpack.checks.request import Seen, describe
 from tma_dlpack.make import build
+from tma_dlpack.tables.dtypes import DLDataType
+
+CHECKS = {
+    "tiled": tma.check_tma_descriptor,
+    "im2col": tma.check_im2col_descriptor,
+    "im2col_wide": tma.check_im2col_wide_descriptor,
+}
 
 WORDS = (
     "tensor.strides[0] is 1733 elements",
@@ -39,15 +54,15 @@ def worded(monkeypatch) -> list[object]:
     made: list[object] = []
     find = reports.find_violations
 
-    def found(request):
+    def found(request, *names):
         made.append(request)
-        return find(request)
+        return find(request, *names)
 
-    monkeypatch.setattr(build, "find_violations", found)
+    for module in (build, reports):
+        monkeypatch.setattr(module, "find_violations", found)
     return made
 
 
-@compiled
 def test_no_words_are_made_until_they_are_read(worded):
     error = refused(ragged_rows(), swizzle="bytes128")
     report = tma.check_tma_descriptor(ragged_rows(), (64, 64), swizzle="bytes128")
@@ -58,6 +73,26 @@ def test_no_words_are_made_until_they_are_read(worded):
     assert str(error) == "\n".join(map(str, error.violations))
     assert str(report) == f"refused: 1 violation\n{error}".replace("weights", "x")
     assert len(worded) == 2  # each once
+
+
+def test_no_words_are_made_of_a_batch_or_a_call_of_the_driver_until_they_are_read(worded):
+    with pytest.raises(tma.TmaPreconditionError) as batch:
+        tma.make_tma_descriptors([np.zeros((64, 64), np.float16), ragged_rows()], (64, 64))
+    with pytest.raises(tma.TmaPreconditionError) as driver:
+        tma.driver_encode_tiled(6, 2, 4096, (64, 64), (120,), (64, 257), (1, 1), encoder="model")
+    assert worded == []
+    (violation,) = batch.value.violations
+    assert violation.found.startswith("tensors[1]: tensor.strides[0] is 1733 elements")
+    assert [v.rule for v in driver.value.violations] == ["STRIDE_ALIGNED", "BOX_RANGE"]
+    assert "tensors[1]" in str(pickle.loads(pickle.dumps(batch.value)))
+    assert len(worded) == 2
+
+
+def test_what_the_target_of_a_driver_call_lacks_is_raised_as_such():
+    arguments = (6, 2, 4096, (64, 64), (128,), (64, 64), (1, 1), 0, 4)
+    with pytest.raises(tma.TmaTargetError) as caught:
+        tma.driver_encode_tiled(*arguments, target="sm_90", encoder="model")
+    assert caught.value.violations[0].rule == "ATOM_SWIZZLE"
 
 
 def test_the_words_are_right_when_the_tensor_and_the_lists_are_gone():
@@ -176,3 +211,84 @@ def test_an_empty_tensor_is_left_to_python():
         assert (
             report.violations == build.check("tiled", x, with_defaults("tiled", given)).violations
         )
+
+
+# -- what C judges for the repairs -----------------------------------------------------------------
+
+
+def judged_call(x, box=(64, 128), **given):
+    return tma.check_tma_descriptor(x, box, **{"swizzle": "bytes128", **given})._request_of.call
+
+
+@compiled
+def test_a_refused_call_has_the_struct_and_what_fails():
+    call = judged_call(np.zeros((1024, 4096), np.float16))
+    assert (call.kind, call.rank, call.box_dim, call.span_bits) == (0, 2, (128, 64, 0, 0, 0), 1024)
+    assert call.is_exact
+    assert call.tx_bytes is None
+    assert [(RULES[row].id, entry) for row, entry in call.failed] == [("BOX_SWIZZLE_SPAN", -1)]
+    assert call.mask == sum(1 << row for row, _ in call.failed)
+
+
+@compiled
+def test_a_call_is_judged_with_other_arguments_and_does_not_change():
+    call = judged_call(np.zeros((1024, 4096), np.float16))
+    narrow = call.changed({"box_sizes": (64, 64)}, None)
+    assert (narrow.mask, narrow.failed, narrow.tx_bytes) == (0, [], 8192)
+    steps = narrow.changed({"elem_strides": (9, 1)}, None)
+    assert [(RULES[row].id, entry) for row, entry in steps.failed] == [("ELEM_STRIDES_RANGE", 1)]
+    assert steps.changed({"elem_strides": None}, None).mask == 0
+    assert call.box_dim == (128, 64, 0, 0, 0)
+    assert call.failed
+
+
+@compiled
+def test_a_call_is_judged_of_another_tensor():
+    call = judged_call(ragged_rows(), (64, 64))
+    padded = Seen(4096, DLDataType(2, 16, 1), (64, 1733), (1736, 1))
+    assert [RULES[row].id for row, _ in call.failed] == ["STRIDE_ALIGNED"]
+    assert call.changed({}, padded).mask == 0
+    fewer = padded._replace(shape=(1733,), strides=(1,))
+    assert [RULES[row].id for row, _ in call.changed({}, fewer).failed] == ["BOX_RANK"]
+
+
+@compiled
+@pytest.mark.parametrize(
+    "change",
+    [{"box_sizes": "64"}, {"no_such": 1}, {"target": "sm_80"}, {"box_sizes": (1 << 70, 64)}],
+    ids=str,
+)
+def test_what_c_cannot_read_is_left_to_python(change):
+    assert judged_call(np.zeros((1024, 4096), np.float16)).changed(change, None) is None
+
+
+@compiled
+def test_numbers_that_c_cuts_are_worded_exactly():
+    x, box = np.zeros((8, 8), np.float64), (1, 1, 8)
+    options = {"shape": (2, 1 << 32, 8), "strides": (1 << 30, 1 << 36, 1), "swizzle": "none"}
+    assert not judged_call(x, box, **options).is_exact
+    report = tma.check_tma_descriptor(x, box, **options)
+    (violation,) = (v for v in report.violations if v.rule == "STRIDE_UNIQUE")
+    assert f"at least the {8 << 68} bytes" in violation.limit
+
+
+@law
+@compiled
+def test_c_and_python_judge_every_way_alike():
+    rng, ways = random.Random(33), 0
+    for _ in range(6000 // SHARE):
+        asked = request_at_random(rng)
+        if asked is None:
+            continue
+        read = CHECKS[asked.kind](asked.tensor, **asked.given)._request_of
+        if not isinstance(read, build.CallInC):  # accepted, or left to Python
+            continue
+        request = read.request_of(read.call)
+        for fault in faults_of(request):
+            for way in (way for tries in fault.alternatives(request) for way in tries):
+                judged = read.call.changed(way.change, way.view)
+                other = changed(request, way.change, way.view)
+                rows = rows_of(other.kind, other.rules) & ~mask_of(other.allowed)
+                assert judged.failed == sorted(judge(describe(other), rows)), (asked, way)
+                ways += 1
+    assert ways > 6000 // SHARE

@@ -67,6 +67,11 @@ def faults_of(request: Request) -> list[Fault]:
     return _reported(request, facts, judge(facts, rows & ~mask_of(request.allowed)))
 
 
+def is_refused(request: Request) -> bool:
+    """Whether a request is unreadable, or breaks rules."""
+    return bool(request.unreadable or faults_of(request))
+
+
 def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
     """Return the struct of what a way leads to, and the rules that do not hold of it.
 
@@ -288,7 +293,7 @@ def changes_of(
         change = None if by_driver is None else DRIVERS_RULES | by_driver
     if change is None:
         return None
-    if not given.keys() >= change.keys() and _refused({**given, **change}, request_of):
+    if not given.keys() >= change.keys() and is_refused(request_of({**given, **change})):
         return None  # the call has no such argument: of a convolution that is another one
     return _needed(change, given, request_of)
 
@@ -322,16 +327,11 @@ def _search(request: Request) -> tuple[Change | None, list[Fault]]:
     return None, []
 
 
-def _refused(given: Change, request_of: Callable[[Change], Request]) -> bool:
-    request = request_of(given)
-    return bool(request.unreadable or faults_of(request))
-
-
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
     """Drop what is not needed for the call to be accepted."""
     for name in change if len(change) > 1 else ():
         fewer = {other: value for other, value in change.items() if other != name}
-        if not _refused({**given, **fewer}, request_of):
+        if not is_refused(request_of({**given, **fewer})):
             return _needed(fewer, given, request_of)
     return change
 

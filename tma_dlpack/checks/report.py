@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from tma_dlpack.checks import RULES, words
+from tma_dlpack.checks import RULES
 from tma_dlpack.checks.advice import advise
-from tma_dlpack.checks.repairs import changes_of, violations_of
+from tma_dlpack.checks.repairs import changes_of, faults_of, is_refused, violations_of
 from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.words import UNNAMED, Names, in_words_of, names_in_caller
 from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
@@ -224,8 +226,19 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
         name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
     }
     request = request_of(given)
-    violations = words.in_words_of_caller(find_violations(request), tensor)
-    return Report(violations, () if violations else advise(request), given, request_of)
+    if not is_refused(request):
+        return Report((), advise(request), given, request_of)
+    find = partial(find_violations, request, names_in_caller(tensor))
+    return Report._refused(given, request_of, find)
+
+
+def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:
+    """Return the error of a request, whose words are made when they are read; None if accepted."""
+    if not is_refused(request):
+        return None
+    lacks = not request.unreadable and faults_of(request)[0].rule.unsupported
+    error = TmaTargetError if lacks else TmaPreconditionError
+    return error._deferred(partial(find_violations, request, names_in_caller(tensor)))
 
 
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
@@ -234,10 +247,11 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)
 
 
-def find_violations(request: Request) -> tuple[Violation, ...]:
+def find_violations(request: Request, names: Names = UNNAMED) -> tuple[Violation, ...]:
     """Check a request against its set of rules.
 
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
     whose prerequisites failed are skipped, and what the fix of an earlier violation mends too.
+    Fixes call the tensor by its name in `names`.
     """
-    return request.unreadable + violations_of(request)
+    return in_words_of(request.unreadable + violations_of(request), names)

@@ -213,7 +213,8 @@ class Names(NamedTuple):
     copy: str = "y"
 
 
-_X_AND_Y = Names()
+#: Of a tensor without a name.
+UNNAMED = Names()
 
 
 def names_in_caller(tensor: object) -> Names:
@@ -222,6 +223,8 @@ def names_in_caller(tensor: object) -> Names:
     A tensor without a name is x, or "tensor" where x is something else. What a fix assigns is y, or
     "padded" where the caller has a y already.
     """
+    if tensor is None:
+        return UNNAMED
     frame = sys._getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__')}.".startswith("tma_dlpack."):
         frame = frame.f_back
@@ -246,16 +249,9 @@ def _name_in(scope: Mapping[str, object], tensor: object) -> str:
     return found
 
 
-def in_words_of_caller(violations: tuple[Violation, ...], tensor: object) -> tuple[Violation, ...]:
-    """Return violations whose fixes name the tensor as the caller does, instead of x."""
-    if tensor is None or not any(_X.search(v.fix) for v in violations):
-        return violations
-    return in_words_of(violations, names_in_caller(tensor))
-
-
 def in_words_of(violations: tuple[Violation, ...], names: Names) -> tuple[Violation, ...]:
     """Return violations whose fixes have the names that `names_in_caller` returned."""
-    if names == _X_AND_Y:
+    if names == UNNAMED:
         return violations
 
     def renamed(v: Violation) -> Violation:

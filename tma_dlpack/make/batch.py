@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
@@ -23,7 +24,7 @@ from tma_dlpack.tables.enums import (
     Swizzle,
     Tensor,
 )
-from tma_dlpack.tables.errors import TmaPreconditionError, argument_error
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
@@ -257,9 +258,8 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
     """Add the index of the tensor to the error."""
-    return type(error)(
-        [
-            dataclasses.replace(violation, found=f"tensors[{index}]: {violation.found}")
-            for violation in error.violations
-        ]
-    )
+    return error._reworded(partial(_with_index, index))
+
+
+def _with_index(index: int, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    return tuple(dataclasses.replace(v, found=f"tensors[{index}]: {v.found}") for v in violations)

@@ -13,11 +13,12 @@ from tma_dlpack.checks.report import (
     Report,
     RequestOf,
     check_request,
+    error_of,
     find_violations,
     refusal_of,
 )
 from tma_dlpack.checks.request import JudgedCall, Request
-from tma_dlpack.checks.words import Names, in_words_of, in_words_of_caller, names_in_caller
+from tma_dlpack.checks.words import Names, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
@@ -55,12 +56,11 @@ def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Tens
 def _made(
     request: Request, tensor: object, capsule: object, cause: BaseException | None = None
 ) -> TensorMap:
-    violations = find_violations(request)
-    if violations:
-        refused = refusal_of(in_words_of_caller(violations, tensor))
+    error = error_of(request, tensor)
+    if error is not None:
         if cause is None:
-            raise refused  # not `from None`, which would hide what the caller is handling
-        raise refused from cause
+            raise error  # not `from None`, which would hide what the caller is handling
+        raise error from cause
     view = request.view
     assert view is not None  # one that could not be read is refused
     arguments = request.encode_arguments()
@@ -116,7 +116,7 @@ def refused(
 
 
 def _violations_in_c(read: CallInC, names: Names) -> tuple[Violation, ...]:
-    return in_words_of(find_violations(read.request_of(read.call)), names)
+    return find_violations(read.request_of(read.call), names)
 
 
 class CallInC:
@@ -226,11 +226,11 @@ def mirror(
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
     known, unreadable = _named_target(target)
     request = read_driver_call(kind, given, known)
-    violations = unreadable or (
-        request.unreadable if encoder == "driver" else find_violations(request)
-    )
-    if violations:
-        raise refusal_of(violations)
+    if unreadable or (encoder == "driver" and request.unreadable):
+        raise refusal_of(unreadable or request.unreadable)
+    error = None if encoder == "driver" else error_of(request)
+    if error is not None:
+        raise error
     arguments = request.encode_arguments()
     data, made_by = encode_bare(request, arguments, encoder)
     description = of_request(request, arguments, made_by)
