@@ -177,8 +177,10 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
     refused = "(x, (64, 128), swizzle='bytes128')"
     yield row("refused, raised", f"try: make{refused}\nexcept ValueError: pass")
     yield row("refused, as text", f"str(check{refused})")
+    yield row("refused, fixed()", f"check{refused}.fixed()")
     yield row("refused by two rules", "check(bad, (64, 6), swizzle='bytes128')")
     yield row("refused by two rules, as text", "str(check(bad, (64, 6), swizzle='bytes128'))")
+    yield row("refused by two rules, fixed()", "check(bad, (64, 6), swizzle='bytes128').fixed()")
     yield row("matrix_descriptor(map).value", "matrix_descriptor(tm).value")
     yield row("split_inner", "split_inner(x, box)")
     yield row("ragged", "ragged(x, box)")

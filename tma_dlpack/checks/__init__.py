@@ -13,7 +13,8 @@ A rule belongs to one or more sets of rules:
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
 rows, returns what fails, and `repairs.py` orders it. The C judge is printed from the same rows
 (include/tma_dlpack_tables.h). A row has `ways` out: other arguments, or another tensor (`ways.py`).
-`repairs.py` judges what each leads to; the sentence of a fix and `Report.fixed` are what passes.
+`repairs.py` judges what each leads to, in C where C read the call (`Request.call`); the sentence of
+a fix and `Report.fixed` are what passes.
 
 A new rule takes three steps:
 
