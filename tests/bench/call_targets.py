@@ -38,8 +38,8 @@ OTHER_LIMITS = {
     "compiled": {"make_im2col_descriptor": 0.25, "make_tma_descriptors of 256, each": 0.1,
                  "check, accepted": 1, "make with": 0.3, "refused, raised": 3,
                  "refused, as text": 15, "refused, fixed()": 60,
-                 "refused by two rules, fixed()": 60, "matrix_descriptor(map).value": 3, "split_inner": 1,
-                 "ragged": 1, "im2col_corners": 1, "suggest": 600},
+                 "refused by two rules, fixed()": 60, "matrix_descriptor(map).value": 3,
+                 "split_inner": 1, "ragged": 1, "im2col_corners": 1, "suggest": 600},
     "Python": {"check, accepted": 20, "make with": 20},
 }  # fmt: skip
 #: What reading something of a new map may add.
