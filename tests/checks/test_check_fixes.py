@@ -376,12 +376,11 @@ def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
     """Only arguments are at fault if other arguments would be accepted for the same tensor.
 
     Arguments whose meaning is unclear are not replaced, nor are corners by another convolution's.
-    Of a box of another rank it may take more steps than are tried.
     """
     _, kind, x, options = drawn
     assume(can_be_described(kind, x))
     report = check(kind, x, options)
-    unclear = {"ARGUMENT", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT", "BOX_RANK"}
+    unclear = {"ARGUMENT", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"}
     assert report.fixed() is not None or unclear.intersection(rules_of(report))
 
 
@@ -565,6 +564,15 @@ def test_overlapping_pixels_are_allowed_in_im2col_maps_too():
     report = check("im2col", x, im2col((0, 0), (0, 0), 64, 8, allow=()))
     assert rules_of(report) == ["STRIDE_UNIQUE"]
     assert report.changes() == {"allow": ("STRIDE_UNIQUE",)}
+
+
+def test_where_a_split_leads_nowhere_the_tile_becomes_smaller():
+    x = view((31, 7, 5), (0, 64), strides=(44, 6, 1))
+    given = tiled((100, 256, 257), swizzle="bytes128", data_type="FLOAT64")
+    assert check("tiled", x, given).changes() == {
+        "allow": ("BOX_IN_SHAPE",),
+        "box_sizes": (100, 18, 16),
+    }
 
 
 def test_channels_are_made_whole_before_the_swizzle_is_widened():

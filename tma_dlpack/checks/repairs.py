@@ -306,9 +306,12 @@ def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
     )
 
 
-def _search(request: Request) -> tuple[Change | None, list[Fault]]:
-    """Return arguments that are accepted instead, or None and the faults that nothing mends."""
-    change: Change = {}
+def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fault]]:
+    """Return arguments that are accepted instead, or None and the faults that nothing mends.
+
+    Where split_inner= leads nowhere, all is tried again `without` it.
+    """
+    start, change = request, dict[str, Any]()
     is_in_order = True
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
@@ -316,10 +319,13 @@ def _search(request: Request) -> tuple[Change | None, list[Fault]]:
             return change, []
         known = {f.key for f in faults}
         found = (a for f in faults for a in answers(request, f, known, same_memory=True))
-        answer = next((a for a in found if not a.is_guess), None)
+        answer = next((a for a in found if not a.is_guess and without not in a.change), None)
         if answer is None:  # no few steps are enough: take one, which may break others
-            answer = next(_steps(request, faults, set(), same_memory=True), None)
+            steps = _steps(request, faults, set(), same_memory=True)
+            answer = next((a for a in steps if without not in a.change), None)
             is_in_order &= answer is None
+        if answer is None and "split_inner" in change:
+            return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
         change |= answer.change
