@@ -214,7 +214,7 @@ def command_reference() -> str:
 def docstring(package: str) -> str:
     """Return the docstring of a package, which tells how to add to its table."""
     module = importlib.import_module(f"tma_dlpack.{package}")
-    return f"`tma_dlpack/{package}/__init__.py`:\n\n```text\n{inspect.getdoc(module)}\n```\n"
+    return f"```text\n{inspect.getdoc(module)}\n```\n"
 
 
 def home() -> str:
@@ -265,6 +265,8 @@ GENERATED = {
     "tables": lambda: docstring("tables"),
     "dlpack": lambda: docstring("dlpack"),
     "make": lambda: docstring("make"),
+    "drawing": lambda: docstring("draw"),
+    "commands": lambda: docstring("cli"),
 }
 
 

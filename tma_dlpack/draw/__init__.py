@@ -10,8 +10,9 @@ Report and other results; the package's `__init__` attaches them, so that other 
 of drawing.
 
 A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
-`scenes()` and `text()` (100 columns at most; the facts must not depend on colour alone), and a
-public function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
+`scenes()`, `text()` (100 columns at most; the facts must not depend on colour alone) and
+`sentence` (what to see; its "[words](key)" light up with the cells of that key), and a public
+function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
 `about` is the sentence for screen readers and the style of a cell is a name in `grid.STYLES`.
 Export the function and the class here. For the command line and `figure()`, add a row to `FIGURES`
 and the name to the docstring of `figure`. Test its facts and its text in tests/draw.
