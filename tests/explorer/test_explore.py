@@ -193,6 +193,15 @@ def test_each_argument_is_read_and_set_by_its_name(explorer):
         assert getattr(explorer, name) == getattr(explorer.choice, name)
 
 
+@pytest.mark.parametrize("word", [1, "SWIZZLE_32B", tma.TmaSwizzle.bytes32, "bytes32"])
+def test_an_option_is_set_by_every_word_that_means_it(explorer, word):
+    explorer.set(swizzle=word, box_sizes=(8, 8))
+    assert explorer.swizzle == "bytes32"
+    assert "swizzle=bytes32&" in address(explorer.state())
+    explorer.swizzle = "bytes23"
+    assert explorer.look.report.violations[0].argument == "swizzle"
+
+
 def test_a_name_that_it_does_not_have_is_refused(explorer):
     with pytest.raises(tma.TmaPreconditionError, match="the explorer has no 'boxes'"):
         explorer.boxes = (1, 2)

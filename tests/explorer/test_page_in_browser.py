@@ -367,6 +367,7 @@ SMALL_WORDS = """() => [...document.querySelectorAll("body *")].filter((e) => e.
     [
         (390, "light"),
         (900, "light"),
+        pytest.param(1090, "light", marks=pytest.mark.slow),  # pictures are side by side
         pytest.param(2560, "light", marks=pytest.mark.slow),
         pytest.param(900, "dark", marks=pytest.mark.slow),
         pytest.param(1280, "light", marks=pytest.mark.slow),

@@ -173,7 +173,10 @@ def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> No
     every: tma.RuleList = tma.rules()
     rule: tma.RuleInfo = every[0]
     print(tma.draw.tensor(tensor_map, (0, 0)), tma.bank_conflicts(tensor_map, "column"))
-    print(explanation, request, rule, tma.explore(x), tma.get_include())
+    explorer = tma.explore(x)
+    explorer.box_sizes = (8, 64)
+    explored: tma.TensorMap | None = explorer.map
+    print(explanation, request, rule, explored, explorer.code, tma.get_include())
 
 
 def dead(path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from enum import IntEnum
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -26,9 +27,11 @@ from tma_dlpack.make.im2col import (
     make_im2col_wide_descriptor,
 )
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind
+from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAX_RANK
+from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # of the first box
@@ -119,6 +122,26 @@ class Choice:
 
 _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
+
+
+#: The options whose values are names of members.
+_ENUMS: dict[str, type[IntEnum]] = {
+    **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
+    "data_type": TensorMapDataType,
+    "mode": TensorMapIm2ColWideMode,
+}
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a value of an argument as a choice has it: members by their names, tuples.
+
+    >>> plain("swizzle", 3), plain("swizzle", "SWIZZLE_128B"), plain("box_sizes", [8, 64])
+    ('bytes128', 'bytes128', (8, 64))
+    """
+    member = parse(_ENUMS[name], value) if name in _ENUMS and value is not None else None
+    if member is not None:
+        return member.name
+    return tuple(value) if isinstance(value, (list, tuple)) else value
 
 
 def read_address(address: str, before: Choice) -> Choice:

@@ -204,7 +204,7 @@ class Host {
     return parts.length ? `apply ${parts.join(", ")}` : "";
   }
   panels({ state, tile, request }) {
-    const { tab } = this.state, wide = this.width >= 820, half = wide ? (this.width - 10) / 2 : this.width;
+    const { tab } = this.state, wide = this.width >= 720, half = wide ? (this.width - 10) / 2 : this.width;
     const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
     const legend = [`r: ${state.kind !== "tiled" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {

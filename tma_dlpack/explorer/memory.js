@@ -8,6 +8,9 @@ const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chu
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
+// The four banks of a chunk, or the first of them: all heads of a picture alike.
+const bankNames = (unit) => (textWidth("28..31", LEAST_FONT) <= unit - 2 ? (k) => `${4 * k}..${4 * k + 3}` : (k) => `${4 * k}`);
+
 // Blocks of lines, without those that repeat the lines before them some rows further.
 function blocksOf(lines, pitch, repeat, marked, most) {
   let step = Math.max(1, Math.ceil(Math.max(pitch, repeat) / LINE_OF_BANKS));
@@ -46,8 +49,9 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
   const left = EDGE + 52, unit = (width - left - EDGE) / 8, height = 34;
   sheet.y += LINE + 2;
   sheet.words(left - 6, sheet.y - 4, "bank", "muted", "end");
+  const named = bankNames(unit);
   for (let k = 0; k < 8; k++)
-    sheet.cell(left + k * unit, sheet.y - LINE, unit, LINE, "plain", { text: `${4 * k}..${4 * k + 3}`, key: `bank${k}`,
+    sheet.cell(left + k * unit, sheet.y - LINE, unit, LINE, "plain", { text: named(k), key: `bank${k}`,
       title: `banks ${4 * k}..${4 * k + 3}: bytes ${16 * k}..${16 * k + 15} of every 128` });
   const lines = [];
   for (const chunk of chunks) {
@@ -134,7 +138,7 @@ function phasePicture(found, phase, access, width) {
   sheet.y += LINE + 2;
   const top = sheet.y;
   for (let bank = 0; bank < BANKS; bank += 4) {
-    sheet.cell(left + bank * unit, top - LINE, 4 * unit, LINE, "plain", { text: `${bank}..${bank + 3}` });
+    sheet.cell(left + bank * unit, top - LINE, 4 * unit, LINE, "plain", { text: bankNames(4 * unit)(bank / 4) });
     sheet.cell(left + bank * unit, top, 4 * unit, degree * 24, "padding");
   }
   sheet.words(left - 6, top - 4, "bank", "muted", "end");

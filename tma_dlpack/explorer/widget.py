@@ -30,6 +30,7 @@ from tma_dlpack.explorer.choice import (
     first_choice,
     look,
     padded,
+    plain,
     read_address,
 )
 from tma_dlpack.explorer.page import address, embedded, page, scripts, source, state_of
@@ -187,8 +188,8 @@ class Explorer:
         if "plane" in values and integers_of(values["plane"]) not in planes:
             found, must = f"plane is {shown(values['plane'])}", f"be one of {planes}"
             raise argument_error("plane", found, must, "use one of these; () is the inner two")
-        plain = {name: _plain(value) for name, value in values.items()}
-        self.look = look(self._subject, replace(self.choice, **plain))
+        plain_values = {name: plain(name, value) for name, value in values.items()}
+        self.look = look(self._subject, replace(self.choice, **plain_values))
         if self._panel is not None:
             self._panel.tell()
 
@@ -279,12 +280,6 @@ class Explorer:
             display({"text/html": hint + self.still(), "text/plain": str(self)}, raw=True)
         else:
             panel.display()
-
-
-def _plain(value: Any) -> Any:
-    """Return enum members by their names, and sequences as tuples."""
-    name = getattr(value, "name", value)
-    return tuple(name) if isinstance(name, (list, tuple)) else name
 
 
 def page_words(state: str) -> dict[str, str]:
