@@ -294,6 +294,16 @@ def test_the_copy_moves_from_the_tensor_to_shared_memory_and_the_barrier_counts_
     seen.page.emulate_media(reduced_motion="no-preference")
 
 
+@pytest.mark.parametrize(
+    ("width", "names"), [(390, ["0", "4", "8"]), (1280, ["0..3", "4..7", "8..11"])]
+)
+def test_all_heads_of_banks_are_short_or_none_is(open_page, width, names):
+    texts = open_page("#shape=64,128&box_sizes=8,64&tab=shared", width).texts()
+    first = texts.index("bank") + 1
+    assert texts[first : first + 3] == names
+    assert len([text for text in texts[first : first + 8] if text.endswith(("..31", "28"))]) == 1
+
+
 def test_a_copy_of_many_chunks_shows_the_first_64(open_page):
     seen = open_page("#shape=64,64&box_sizes=64,64&swizzle=bytes128&tab=copy")
     assert seen.page.locator(".tmax-stage svg g[style*=animation]").count() == 64
