@@ -6,6 +6,7 @@ import json
 import lzma
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from slim import slim
 import tma_dlpack as tma
 from tma_dlpack.debug.names import demangled, short_name
 from tma_dlpack.debug.postmortem import causes as table
+from tma_dlpack.debug.postmortem import faults, results
+from tma_dlpack.debug.postmortem.dump import Dump
+from tma_dlpack.debug.postmortem.memory import Word
 
 GOLDEN = Path(__file__).parent / "golden"
 SOURCE = Path(__file__).with_name("dying.cu").read_text().splitlines()
@@ -228,6 +232,25 @@ def test_the_text_says_each_finding_once(dumps):
 def test_the_text_has_a_templates_arguments_once(dumps):
     text = str(tma.postmortem(dumps / "fault_rank.core"))
     assert text.count("\n  void fault_rank<void>(CUtensorMap_st, CUtensorMap_st, ") == 1
+
+
+def test_a_barrier_of_another_block_of_the_cluster_is_read_there(dumps):
+    dump = Dump.open(dumps / "hang_cluster.core")
+    first, second = sorted(dump.blocks, key=lambda block: block.index)
+    (waited,) = {b.address for b in tma.postmortem(dumps / "hang_cluster.core").barriers if b.rule}
+    warp = next(dump.warps(first))
+    words = [Word.at(block.shared, waited) for block in (first, second)]
+    assert words[0] != words[1]
+    assert [faults._word_at(warp, rank << 24 | waited) for rank in (0, 1, 2)] == [*words, None]
+
+
+def test_an_address_in_another_block_names_block_and_offset(dumps):
+    fault = replace(fault_of(dumps, "rank"), barrier=0x1000400, destination=0x800)
+    assert "destination 0x800, barrier 0x400 of the cluster's block 1, coord" in fault_text(fault)
+
+
+def fault_text(fault: tma.Fault) -> str:
+    return "\n".join(results.fault_lines(fault))
 
 
 def test_html_shows_the_finding_the_barriers_and_the_tile(dumps):

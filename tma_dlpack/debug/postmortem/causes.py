@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Warp
-from tma_dlpack.debug.postmortem.memory import BLOCK_SHIFT, MOST, Word, offset_of
-from tma_dlpack.debug.postmortem.results import Cause, FoundMap
+from tma_dlpack.debug.postmortem.memory import MOST, Word, offset_of
+from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Cause, FoundMap
 from tma_dlpack.debug.postmortem.sass import Instruction
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tensor_map.map import TensorMap

@@ -15,9 +15,16 @@ from pathlib import Path
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Function, Warp, three
-from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_sizes, flow_of
+from tma_dlpack.debug.postmortem.flow import (
+    Flow,
+    Registers,
+    cluster_of,
+    cluster_sizes,
+    flow_of,
+    rank_in_cluster,
+)
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
-from tma_dlpack.debug.postmortem.results import Fault
+from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction
 from tma_dlpack.tables.limits import MAP_BYTES
 
@@ -127,8 +134,18 @@ def _use(warp: Warp, flow: Flow, pc: int, now: int, lane: int, exception: int) -
         use.barrier = registers.barrier(place)
         use.operand = registers.register(op.first, place) if op.is_arrival else None
     if use.barrier is not None:
-        use.word = Word.at(warp.block.shared, offset_of(use.barrier))
+        use.word = _word_at(warp, use.barrier)
     return use
+
+
+def _word_at(warp: Warp, address: int) -> Word | None:
+    """Return the barrier at an address in a warp's cluster; None where the file lacks its block."""
+    own, cluster, rank = warp.block, cluster_of(warp.block), address >> BLOCK_SHIFT
+    for block in (own, *warp.dump.blocks):
+        is_near = block.grid is own.grid and cluster_of(block) == cluster
+        if is_near and rank_in_cluster(block) == rank:
+            return Word.at(block.shared, offset_of(address))
+    return None
 
 
 def _read_copy(use: Use, registers: Registers, place: int) -> None:

@@ -274,7 +274,7 @@ class Registers:
             case 0x2CA:  # R2UR
                 return register(a)
             case 0x9C3 if i.high >> 8 & 0xFF == _CGA_CTA_ID:  # S2UR
-                return rank_in_cluster(self.warp)
+                return rank_in_cluster(self.warp.block)
             case 0x9C3 if (
                 i.high >> 8 & 0xFF == _SHARED_WINDOW and self.warp.dump.windows is not None
             ):
@@ -345,10 +345,10 @@ def cluster_of(block: Block) -> tuple[int, int, int]:
     return x, y, z
 
 
-def rank_in_cluster(warp: Warp) -> int:
-    """Return the rank of a warp's block in its cluster; 0 without clusters."""
-    sizes = cluster_sizes(warp.block)
-    x, y, z = (place % size for place, size in zip(warp.block.index, sizes, strict=True))
+def rank_in_cluster(block: Block) -> int:
+    """Return the rank of a block in its cluster; 0 without clusters."""
+    sizes = cluster_sizes(block)
+    x, y, z = (place % size for place, size in zip(block.index, sizes, strict=True))
     return x + sizes[0] * (y + sizes[1] * z)
 
 

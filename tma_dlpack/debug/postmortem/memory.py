@@ -15,13 +15,12 @@ from functools import lru_cache
 
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
-from tma_dlpack.debug.postmortem.results import FoundMap
+from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
-BLOCK_SHIFT = 24  # an address in a cluster: the block's rank above, the offset in its memory below
 _NEVER = (0, 1 << 42)  # what was never initialised; the second after an arrival that failed
 
 

@@ -15,6 +15,7 @@ from tma_dlpack.tables.errors import sealed, wrapped
 from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]
+BLOCK_SHIFT = 24  # an address in a cluster: the block's rank above, the offset in its memory below
 _MOST_FULL_NAME = 300  # characters of a kernel's name with its arguments
 _MOST_SHOWN = 12  # of a kind in the text; JSON has all
 _STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")  # from shared memory
@@ -360,6 +361,13 @@ def _file_of(line: str) -> str:
     return line.rpartition(":")[0]
 
 
+def _shared_words(address: int) -> str:
+    """Return an address in shared memory; of another block than the cluster's first, named so."""
+    block = address >> BLOCK_SHIFT
+    offset = address & (1 << BLOCK_SHIFT) - 1
+    return f"{offset:#x} of the cluster's block {block}" if block else f"{offset:#x}"
+
+
 def fault_lines(fault: Fault) -> list[str]:
     """Return a fault as lines."""
     whose = f"block {fault.block}, thread {fault.thread}" if fault.block else "a warp that is gone"
@@ -369,9 +377,9 @@ def fault_lines(fault: Fault) -> list[str]:
     operands = []
     if fault.destination is not None:
         end = "source" if fault.instruction.startswith(_STORES) else "destination"
-        operands.append(f"{end} {fault.destination:#x}")
+        operands.append(f"{end} {_shared_words(fault.destination)}")
     if fault.barrier is not None:
-        operands.append(f"barrier {fault.barrier:#x}")
+        operands.append(f"barrier {_shared_words(fault.barrier)}")
     if fault.coordinates is not None:
         operands.append(f"coordinates {fault.coordinates}, innermost first")
     lines += [f"  {', '.join(operands)}"] if operands else []
