@@ -158,6 +158,7 @@ def lab(tmp_path_factory):
         yield url
 
 
+@pytest.mark.slow  # for JupyterLab alone: tests/explorer has the one that each run starts
 def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromium, lab):
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/asked.ipynb?reset", wait_until="domcontentloaded")
@@ -172,6 +173,7 @@ def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromiu
     seen.page.close()
 
 
+@pytest.mark.slow
 @every_notebook
 def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, name):
     seen = harness.Seen(chromium, 1366, height=1000)
