@@ -27,7 +27,8 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,13 +41,26 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["make_im2col_descriptor", "make_tma_descriptor"]
 
-#: The options of both, but for their defaults of `swizzle` and `rules`, and those of one alone.
-_OPTIONS = (
-    'int[]? elem_strides=None, str interleave_layout="none", {swizzle}, '
-    'str l2_fetch_size="none", str oobfill="none", *, str? data_type=None, {rules}, '
-    "str[]? allow=None, int[]? shape=None, int[]? strides=None, int offset=0, {added}"
-    "str? target=None"
-)
+#: How a schema writes an annotation; all others are words.
+_TYPES = {
+    **{"Tensor": "Tensor", "Ints": "int[]", "SupportsIndex": "int", "bool": "bool"},
+    "Iterable[str]": "str[]",
+}
+
+
+def _schema(make: Callable[..., TensorMap]) -> str:
+    """Return the schema of an operator with the arguments of a function."""
+    words: list[str] = []
+    for p in inspect.signature(make).parameters.values():
+        default = None if p.default is NO_SWIZZLE or p.default == () else p.default
+        kind = _TYPES.get(p.annotation.removesuffix(" | None"), "str")
+        shown = f'"{default}"' if type(default) is str else default
+        if p.kind is p.KEYWORD_ONLY and "*" not in words:
+            words.append("*")
+        value = "" if p.default is p.empty else f"={shown}"
+        words.append(f"{kind}{'?' if default is None else ''} {p.name}{value}")
+    return f"({', '.join(words)}) -> Tensor"
+
 
 #: Inductor must not change the strides of what is described; torch before 2.7 has the older tag.
 _KEEP_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
@@ -82,32 +96,17 @@ def _fake(tensor: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor
     return torch.empty(MAP_BYTES, dtype=torch.uint8, device="cpu")
 
 
-def _operator(name: str, run: Any, tile: str, options: str) -> Any:
+def _operator(make: Callable[..., TensorMap], run: Any) -> Any:
     made = torch.library.custom_op(
-        f"tma_dlpack::{name}",
+        f"tma_dlpack::{make.__name__}",
         run,
         mutates_args=(),
-        schema=f"(Tensor tensor, {tile}, {options}) -> Tensor",
+        schema=_schema(make),
         tags=(_KEEP_STRIDES,),
     )
     made.register_fake(_fake)
     return made
 
 
-make_tma_descriptor = _operator(
-    "make_tma_descriptor",
-    _run_tiled,
-    "int[] box_sizes",
-    _OPTIONS.format(
-        swizzle="str? swizzle=None",
-        rules='str rules="libcu++"',
-        added="bool split_inner=False, int? ragged=None, ",
-    ),
-)
-make_im2col_descriptor = _operator(
-    "make_im2col_descriptor",
-    _run_im2col,
-    "int[] pixel_box_lower_corner, int[] pixel_box_upper_corner, int channels_per_pixel, "
-    "int pixels_per_column",
-    _OPTIONS.format(swizzle='str swizzle="none"', rules='str rules="documented"', added=""),
-)
+make_tma_descriptor = _operator(_make_tiled, _run_tiled)
+make_im2col_descriptor = _operator(_make_im2col, _run_im2col)

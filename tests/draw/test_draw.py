@@ -381,6 +381,11 @@ def test_a_figure_in_a_notebook_gives_html_and_text():
 # --- By name ------------------------------------------------------------------------------------
 
 
+def test_the_documentation_of_figure_has_the_name_of_each():
+    (names,) = re.findall(r"what : \{(.*?)\}", draw.figure.__doc__)
+    assert names == ", ".join(f'"{name}"' for name in draw.FIGURES)
+
+
 @pytest.mark.parametrize("what", draw.FIGURES)
 def test_every_figure_of_the_catalogue_can_be_drawn(what):
     case = IM2COL["a volume"] if what == "walk" else TILED["a dense tile"]

@@ -113,14 +113,14 @@ class Options(NamedTuple):
     `allowed` is a mask of rows; `asked_type` is -1, and `ragged` and arrays None, if not given.
     """
 
-    driver_rules: int
+    driver_rules: bool
     asked_type: int
     interleave: int
     swizzle: int
     l2_promotion: int
     oob_fill: int
     mode: int
-    has_swizzle: int
+    has_swizzle: bool
     split_inner: bool
     allowed: int
     ragged: int | None
@@ -133,6 +133,14 @@ class Options(NamedTuple):
     upper: tuple[int, ...]
     channels: int
     pixels: int
+
+
+#: Options that a request has as they are.
+_OF_BOTH = tuple(
+    field.name
+    for field in dataclasses.fields(Request)
+    if field.name in Options._fields and field.name not in ("asked_type", "allowed")
+)
 
 
 def request_of_options(
@@ -165,11 +173,8 @@ def request_of_options(
         address=address,
         rules=set_of_rules(kind, RULE_SETS[kind][o.driver_rules], target),
         target=target,
-        split_inner=o.split_inner,
-        ragged=o.ragged,
-        has_swizzle=bool(o.has_swizzle),
         allowed=_allowed(o.allowed),
-        driver_rules=bool(o.driver_rules),
+        **{name: getattr(o, name) for name in _OF_BOTH},
         **_of_tensor(
             arguments, view, None if o.asked_type < 0 else DATA_TYPE_MEMBERS[o.asked_type]
         ),
