@@ -200,10 +200,12 @@ def _of_tensor(
     data_type = _type_of(view, asked_type)
     dims, strides_bytes = _layout_of(view, data_type, arguments.interleave)
     return {
-        "arguments": arguments._replace(
-            data_type=TensorMapDataType.UINT8 if data_type is None else data_type,
-            global_dim=dims,  # type: ignore[arg-type]  # rules ask for whole numbers
-            global_strides=strides_bytes,  # type: ignore[arg-type]
+        "arguments": EncodeArguments(
+            arguments.kind,
+            TensorMapDataType.UINT8 if data_type is None else data_type,
+            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            strides_bytes,  # type: ignore[arg-type]
+            *arguments[4:],
         ),
         "view": view,
         "rank": 0 if view is None else len(view.shape),

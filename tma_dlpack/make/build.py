@@ -146,6 +146,8 @@ class CallInC:
         kind, options = KINDS[call.kind], Options(*options)
         request = request_of_options(kind, view, address, _target_in_c(target), options)
         request.call = call
+        if call.is_exact:
+            request.facts = call
         return request
 
     def __reduce__(self) -> tuple[Any, ...]:
