@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import screens
 from draw_cases import ALL, IM2COL, TILED, numbered
@@ -15,6 +16,9 @@ from tma_dlpack.explorer.widget import explore
 
 sizes = pytest.mark.parametrize("width", [1280, 640])
 schemes = pytest.mark.parametrize("scheme", [LIGHT, DARK])
+
+
+WGMMA = tma.make_tma_descriptor(numbered((256, 128), np.float16), (64, 64), swizzle="bytes128")
 
 
 def gallery() -> list[Figure | str]:
@@ -66,6 +70,8 @@ def gallery() -> list[Figure | str]:
         course.ask(draw.shared(below.tile()), "Which is row 3?", "c3.8", "This.", blank=True),
         draw.barrier(blocks=2),
         draw.swizzle_bits(),
+        draw.matrix(WGMMA),
+        draw.matrix(WGMMA, major="MN"),
         draw.tensor_map_html(rank_5.tensor_map),
         draw.tensor_map_html(second),
         draw.tile_html(below.tile()),
@@ -185,5 +191,6 @@ def test_the_gallery_shows_every_kind_of_figure():
         course.SixteenBytes,
         draw.BarrierPlay,
         draw.SwizzleBits,
+        draw.MatrixAtoms,
     }
     assert len(ALL) == len(TILED) + len(IM2COL)

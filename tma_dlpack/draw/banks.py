@@ -303,6 +303,14 @@ class AccessSteps(Figure):
         more = len(self.degrees) - len(self.phases)
         return (self.access, *[f"{more} further phases are not drawn"] * bool(more))
 
+    @property
+    def sentence(self) -> str:
+        """What to see: whether the threads of a phase wait for each other."""
+        phases, waves = counted(len(self.degrees), "phase"), counted(self.wavefronts, "wavefront")
+        if max(self.degrees) < 2:
+            return f"{phases}, {waves}: [every phase is served at once](is-free)."
+        return f"{phases}, {waves}: [what stands below the first row](is-conflict) waits for it."
+
     def first_thread(self, phase: int) -> int:
         """Return the number of a phase's first thread."""
         return phase * len(self.phases[0]) % self.threads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
@@ -90,6 +90,15 @@ class MatrixAtoms(Figure):
             notes.append("leading byte offset: not used; each K step has its own start address")
         return tuple(notes)
 
+    @property
+    def sentence(self) -> str:
+        """What to see: what one instruction reads, and where the next one starts."""
+        starts = self.descriptor.k_starts
+        said = "One instruction reads [all of step 0](is-step0), framed"
+        if len(starts) > 1:
+            said += f"; the next reads [step 1](is-step1), from shared address {starts[1]:#06x} on"
+        return f"{said}."
+
     def text(self) -> str:
         """Return the addresses of the atoms as a table, and the K steps."""
         across = range(min(self.across, MAX_ACROSS))
@@ -131,13 +140,17 @@ class MatrixAtoms(Figure):
         share = K_STEP_BYTES / self.span_bytes
         if d.major == "MN" or d.swizzle is TmaSwizzle.none:
             share = 1
-        cells = []
+        cells, framed = [], []
         for step in atom.steps:
             at = d.k_starts[step] % self.span_bytes / self.span_bytes * (share < 1)
             style, name, title = f"tint{step % 8}", f"step {step}", f"{about}, K step {step}"
             place = atom.across + wide * at, atom.down
-            cells.append(Cell(*place, style, name, title, wide * share, TALL))
-        cells.append(Cell(atom.across, atom.down, "box", "", about, wide, TALL))
+            step_cell = Cell(*place, style, name, title, wide * share, TALL, key=f"is-step{step}")
+            cells.append(step_cell)
+            if step == 0:
+                framed = [replace(step_cell, style="focus", text="", title="", key="")]
+        cells.append(Cell(atom.across, atom.down, "edge", "", about, wide, TALL))
+        cells += framed
         name, below = f"{atom.address:#06x}", atom.down + TALL
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
