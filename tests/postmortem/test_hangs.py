@@ -132,6 +132,12 @@ def test_the_picture_says_who_waits_for_which_parity(dumps, case, who):
     assert all(text in picture.svg() for text in came)
 
 
+def test_a_barrier_that_was_never_initialised_has_a_picture():
+    never = tma.DeadBarrier("k", 0x400, 0, 0, 0, 0, blocks=1, waiting=2, rule="BARRIER_INIT")
+    (picture,) = frozen([never])
+    assert ">2 warps wait<" in picture.svg()
+
+
 def test_other_warps_are_where_they_are(dumps):
     (kernel,) = tma.postmortem(dumps / "hang_cluster.core").kernels
     assert kernel.cluster == (2, 1, 1)

@@ -66,7 +66,7 @@ def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
     yield label(0, top, f"{barrier.address:#x}", "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
     came = barrier.count - barrier.arrivals
-    split = _BAR * came / barrier.count
+    split = _BAR * came / max(1, barrier.count)  # never initialised: 0
     if came:
         text = f"{came} of {barrier.count}"
         yield Cell(_LEFT, top, "taken", text, columns=split, rows=20)
