@@ -135,6 +135,21 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
 
 
 @pytest.mark.slow
+def test_what_answers_a_question_is_folded_until_a_try(site, chromium):
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page.goto((site / "00_what_is_tma.html").as_uri())
+    asked = page.locator('.tma-ask [data-k="20 copies"]')
+    asked.wait_for()
+    folded = page.locator("details.below-input")
+    assert folded.count() == 4
+    assert page.locator("details.below-input[open]").count() == 0
+    asked.click(force=True)
+    assert folded.first.get_attribute("open") is not None
+    assert page.locator("details.below-input[open]").count() == 1
+    page.close()
+
+
+@pytest.mark.slow
 def test_on_a_phone_pages_are_as_wide_as_it_and_letters_of_pictures_are_no_smaller(site, chromium):
     page = chromium.new_page(viewport={"width": 390, "height": 844})
     for name in ("index", "guide/one_call", "guide/choose_a_box", "reference/draw", "course"):
