@@ -431,9 +431,12 @@ def test_conflicts_are_those_of_the_figure_of_banks():
 
 
 def test_a_tile_off_the_pattern_is_swizzled_by_its_address():
-    astray = [draw.swizzle_bits("bytes128", smem_offset=at).astray for at in range(0, 1152, 128)]
-    assert astray == [0, *[64] * 7, 0]
-    assert [draw.swizzle_bits("bytes32", smem_offset=at).astray for at in (0, 128, 256)] == [
+    starts = range(0, 1152, 128)
+    wrong = [draw.swizzle_bits("bytes128", smem_offset=at).misplaced_chunks for at in starts]
+    assert wrong == [0, *[64] * 7, 0]
+    assert [
+        draw.swizzle_bits("bytes32", smem_offset=at).misplaced_chunks for at in (0, 128, 256)
+    ] == [
         0,
         64,
         0,

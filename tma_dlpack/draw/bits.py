@@ -89,7 +89,7 @@ class SwizzleBits(Figure):
         return max(Counter(place % CHUNKS for place in places).values())
 
     @property
-    def astray(self) -> int:
+    def misplaced_chunks(self) -> int:
         """How many of 64 chunks are not where a kernel looks that counts from the tile's start."""
         starts = (self.swizzled(n) - self.smem_offset for n in range(COUNT))
         return sum(a != swizzle_offset(self.swizzle, CHUNK_BYTES * n) for n, a in enumerate(starts))
@@ -103,11 +103,11 @@ class SwizzleBits(Figure):
             f"{after} after it"
         )
         start = f"the tile starts at {self.smem_offset:#06x}"
-        if not self.astray:
+        if not self.misplaced_chunks:
             return conflicts, f"✓ {start}, and so does the pattern: a kernel may count from there"
         return conflicts, (
-            f"✗ {start}: a kernel that counts from there looks for {self.astray} of {COUNT} chunks "
-            "in the wrong place"
+            f"✗ {start}: a kernel that counts from there looks for {self.misplaced_chunks} of "
+            f"{COUNT} chunks in the wrong place"
         )
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -258,7 +258,7 @@ def swizzle_bits(
     (((9, 6), (8, 5), (7, 4)), 8)
     >>> figure.ways(9, swizzled=False), figure.ways(9)
     (8, 1)
-    >>> swizzle_bits("bytes128", smem_offset=128).astray
+    >>> swizzle_bits("bytes128", smem_offset=128).misplaced_chunks
     64
 
     Notes
