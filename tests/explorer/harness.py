@@ -74,8 +74,7 @@ WATCH_BLANK = """() => {
 
 #: Whether two frames pass in which nothing is asked: what the pointer did has then been heard.
 QUIET = """async () => {
-  const isBusy = () => document.querySelector(".tmax").getAttribute("aria-busy") === "true";
-  const busy = () => isBusy() || window.pauses?.size || window.asking;
+  const busy = () => window.pauses?.size || window.asking;
   for (let frame = 0; frame < 2; ++frame) {
     await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
     if (busy()) return false;

@@ -39,7 +39,6 @@ def test_the_explorer_alone_is_live_and_as_light_as_the_page(chromium, tmp_path)
         assert paper.evaluate("(e) => getComputedStyle(e).fill") == "rgb(255, 255, 255)"
         seen.page.locator('input[type=range][aria-label="box_sizes[1]"]').focus()
         seen.page.keyboard.press("ArrowLeft")
-        seen.page.wait_for_selector(".tmax[aria-busy=false]")
         seen.page.wait_for_selector("text=tensor (64, 128) FLOAT32, box (8, 28)", state="attached")
         seen.shot("marimo", full_page=False)
         seen.page.close()

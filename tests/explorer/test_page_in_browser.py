@@ -784,8 +784,6 @@ TURN_ALL = """(turns) => {
       else one.value = (one.type === "text" ? words : numbers)[n % 10];
       one.dispatchEvent(new Event("change"));
     }
-    if (document.querySelector(".tmax").getAttribute("aria-busy") !== "false")
-      throw new Error(`no answer to ${one.ariaLabel || one.textContent}, ${location.hash}`);
     accepted += document.querySelector(".tmax-state").textContent === "✓ accepted";
   }
   return accepted;

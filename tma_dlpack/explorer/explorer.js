@@ -96,7 +96,7 @@ class Drag {
 class Explorer {
   constructor(model, el) {
     const start = model.get("start");
-    Object.assign(this, { model, el, tab: start.view.tab, values: { ...start.view.values }, wanted: {}, seq: 0, busy: false,
+    Object.assign(this, { model, el, tab: start.view.tab, values: { ...start.view.values },
                           shown: null, dragging: false, looks: {}, phase: 0 });
     this.legal = new Legal(start);
     this.numbers = new Map();
@@ -164,7 +164,7 @@ class Explorer {
       start.link ? make("button", { type: "button", onclick: (e) => this.copy(this.model.link(), e.target) }, "copy link") : null,
       make("button", { type: "button", onclick: (e) => this.copy(this.code, e.target) }, "copy code"),
       start.page ? make("button", { type: "button", title: "this explorer as one HTML file, which needs no Python",
-        onclick: () => this.model.send({ do: "page", seq: ++this.seq }) }, "save page") : null,
+        onclick: () => this.model.send({ do: "page" }) }, "save page") : null,
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
     this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
@@ -179,49 +179,35 @@ class Explorer {
     this.dispose = () => hidden.remove();
   }
 
-  // --- Asking: one question at a time, the newest wins ---
+  // --- Asking ---
   choose(values) {
     Object.assign(this.values, values);
-    Object.assign(this.wanted, values);
     for (const name of Object.keys(values)) this.numbers.get(name)?.set(values[name]);
     this.asked = performance.now();
-    this.ask("choose");
+    this.ask("choose", values);
     if (!this.dragging) this.settle();
   }
-  ask(what) {
-    if (this.busy) {
-      this.next = what;
-      return;
-    }
-    this.busy = true;
-    this.root.setAttribute("aria-busy", "true");
-    const values = this.wanted;
-    this.wanted = {};
-    this.model.send({ do: what, values, tab: this.tab, seq: ++this.seq,
+  ask(what, values = {}) {
+    this.model.send({ do: what, values, tab: this.tab,
                       shown: this.shown, ...(this.stepper.hidden ? {} : this.looks), phase: this.phase,
                       pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
   }
   settle() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.busy ? this.settle() : this.model.send({ do: "legal", seq: ++this.seq }), 180);
+    this.timer = setTimeout(() => this.model.send({ do: "legal" }), 180);
   }
   hear(answer) {
     if (answer.page) return download(URL.createObjectURL(new Blob([answer.page], { type: "text/html" })), "explorer.html");
     if (answer.legal) this.legal.take(answer);
-    if (answer.values) Object.assign(this.values, answer.values, this.wanted);
+    if (answer.values) Object.assign(this.values, answer.values);
     if (answer.controls) this.buildControls(answer.controls);
     if (answer.values) this.shows(answer);
     if (answer.legal) this.reach();
   }
   shows(answer) {
-    this.busy = false;
-    if (answer.seq === undefined || answer.opens) this.tab = answer.tab;  // it was not asked for: set from outside
+    this.tab = answer.tab;  // another where a task or an address has one
     this.take(answer);
     this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
-    const next = this.next;
-    this.next = null;
-    if (next || Object.keys(this.wanted).length) this.ask(next || "choose");
-    else this.root.setAttribute("aria-busy", "false");
   }
 
   // --- Showing ---
@@ -333,7 +319,7 @@ class Explorer {
     for (const control of [...this.numbers.values(), ...this.menus.values()]) control.reach();
   }
   button(words, what) {
-    return make("button", { type: "button", onclick: () => { this.wanted = {}; this.asked = performance.now(); this.ask(what); this.settle(); } }, words);
+    return make("button", { type: "button", onclick: () => { this.asked = performance.now(); this.ask(what); this.settle(); } }, words);
   }
   open(tab) {
     this.tab = tab;

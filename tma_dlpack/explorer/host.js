@@ -60,7 +60,7 @@ class Host {
     Object.assign(this.looks, { shown: asked.shown ?? null, phase: asked.phase ?? 0, pinned: asked.pinned ?? "" });
     if (asked.do === "legal") {
       this.write();
-      return this.say({ ...this.legal(), seq: asked.seq });
+      return this.say(this.legal());
     }
     if (asked.do !== "show") this.changed = [asked.do, ...Object.keys(asked.values || {})];
     const isTask = Boolean(asked.values?.task);
@@ -68,7 +68,7 @@ class Host {
     else if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
     else if (asked.do === "fix") this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
     else if (asked.do === "undo" && this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
-    const answer = { ...this.answer(), seq: asked.seq, opens: isTask };
+    const answer = this.answer();
     this.say(before === this.shapeOfControls && !isTask ? answer : { ...answer, controls: this.controls(), ...this.legal() });
   }
   // One entry of the history a change; what is turned on without a pause is one change.
