@@ -180,11 +180,7 @@ def answers(
     proposed. Where no way is enough alone, the first one goes on with what mends the rest.
     """
     found, unfinished = [], None
-    for tries in fault.alternatives(request):
-        judged = filter(_is_in_same_memory, tries) if same_memory else tries
-        answer = _first(request, fault, judged, known)
-        if answer is None:
-            continue
+    for answer in _steps(request, fault, known, same_memory):
         if _breaks_only(answer, known):
             found.append(answer)
         elif unfinished is None:
@@ -197,8 +193,16 @@ def answers(
     return [_continued(unfinished, set(known) - {fault.key}, same_memory)]
 
 
-def _is_in_same_memory(way: Way) -> bool:
-    return not way.is_other_tensor
+def _steps(
+    request: Request, fault: Fault, known: Collection[Key], same_memory: bool
+) -> Iterator[Answer]:
+    """Yield what mends a fault, one of each alternative, whatever else it breaks."""
+    for tries in fault.alternatives(request):
+        if same_memory:
+            tries = (way for way in tries if not way.is_other_tensor)
+        answer = _first(request, fault, tries, known)
+        if answer is not None:
+            yield answer
 
 
 def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
@@ -250,7 +254,7 @@ def _continued(answer: Answer, known: Collection[Key], same_memory: bool) -> Ans
             )
         new = next(f for f in answer.left if f.key not in known)
         request = answer.request
-        steps = list(_steps(request, [new], known, same_memory))
+        steps = [a for a in _steps(request, new, known, same_memory) if not a.is_guess]
         steps.sort(key=lambda a: not _breaks_only(a, known))
         if not steps:
             break
@@ -263,18 +267,6 @@ def _continued(answer: Answer, known: Collection[Key], same_memory: bool) -> Ans
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
     text = f"{first.text}, which then breaks {' and '.join(rules)}"
     return first._replace(text=text, is_guess=True)
-
-
-def _steps(
-    request: Request, faults: list[Fault], known: Collection[Key], same_memory: bool
-) -> Iterator[Answer]:
-    """Yield what mends one of the faults, whatever else it breaks."""
-    for fault in faults:
-        for tries in fault.alternatives(request):
-            judged = filter(_is_in_same_memory, tries) if same_memory else tries
-            answer = _first(request, fault, judged, known)
-            if answer is not None and not answer.is_guess:
-                yield answer
 
 
 DRIVERS_RULES: Change = {"rules": "driver"}
@@ -321,8 +313,8 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
         found = (a for f in faults for a in answers(request, f, known, same_memory=True))
         answer = next((a for a in found if not a.is_guess and without not in a.change), None)
         if answer is None:  # no few steps are enough: take one, which may break others
-            steps = _steps(request, faults, set(), same_memory=True)
-            answer = next((a for a in steps if without not in a.change), None)
+            found = (a for f in faults for a in _steps(request, f, set(), same_memory=True))
+            answer = next((a for a in found if not a.is_guess and without not in a.change), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")

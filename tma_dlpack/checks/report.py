@@ -72,27 +72,19 @@ class Report(Drawn):
     )
 
     @classmethod
-    def _accepted(cls, given: Arguments, request_of: RequestOf) -> Report:
-        """Make the report on a call that C accepted; its advice is worked out when it is read."""
-        report = object.__new__(cls)
-        keep = object.__setattr__
-        keep(report, "violations", ())
-        keep(report, "_given", given)
-        keep(report, "_request_of", request_of)
-        keep(report, "_find_violations", None)
-        return report
-
-    @classmethod
-    def _refused(
+    def _judged(
         cls,
         given: Arguments,
         request_of: RequestOf,
-        find_violations: Callable[[], tuple[Violation, ...]],
+        find_violations: Callable[[], tuple[Violation, ...]] | None = None,
     ) -> Report:
-        """Make the report on a call that C refused; its violations are worked out when read."""
+        """Make the report on a call that was judged.
+
+        Its violations, or its advice if it has none to find, are worked out when they are read.
+        """
         report = object.__new__(cls)
         keep = object.__setattr__
-        keep(report, "advice", ())
+        keep(report, "violations" if find_violations is None else "advice", ())
         keep(report, "_given", given)
         keep(report, "_request_of", request_of)
         keep(report, "_find_violations", find_violations)
@@ -229,7 +221,7 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
     if not is_refused(request):
         return Report((), advise(request), given, request_of)
     find = partial(find_violations, request, names_in_caller(tensor))
-    return Report._refused(given, request_of, find)
+    return Report._judged(given, request_of, find)
 
 
 def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:

@@ -96,7 +96,7 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 def accepted(given: dict[str, Any], call: TensorMap) -> Report:
     """Return the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
-    return Report._accepted(given, call._accepted_request)
+    return Report._judged(given, call._accepted_request)
 
 
 def refused(
@@ -109,7 +109,7 @@ def refused(
     read = CallInC(call, name_of(type(tensor)))
     find = partial(_violations_in_c, read, names_in_caller(tensor))
     if given is not None:
-        return Report._refused(given, read, find)
+        return Report._judged(given, read, find)
     if call.mask & UNSUPPORTED_ROWS:  # which decides of what class the error is
         return refusal_of(find())
     return TmaPreconditionError._deferred(find)
