@@ -189,6 +189,7 @@ def test_each_argument_is_read_and_set_by_its_name(explorer):
     assert (tm.box_sizes, tm.oob_fill.name, tm.elem_strides) == ((16, 32), "nan", (2, 1))
     assert (explorer.box_sizes, explorer.oobfill) == ((16, 32), "nan")
     assert "oobfill='nan'" in explorer.code
+    assert {"map", "save", *NAMES} <= set(dir(explorer))
     for name in NAMES:
         assert getattr(explorer, name) == getattr(explorer.choice, name)
 

@@ -56,7 +56,7 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Shows the page of ``python -m tma_dlpack explore`` with your tensor. Drag the box on it, or its
     lower right corner: it snaps to legal values. Refused values are shaded on the sliders, with the
     reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
-    corrects the request. What is chosen there can be read in Python, and set:
+    corrects the request. What is chosen there can be read in Python, and set::
 
         explorer.map                        # the map as it is now
         explorer.box_sizes = (16, 64)       # the page follows
@@ -164,6 +164,9 @@ class Explorer:
         if name not in NAMES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.choice, name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *NAMES]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__slots__:
