@@ -39,7 +39,7 @@ HANGS = {
         (0xC400, 4, 16, 0, "HANG_ARRIVALS", "1 of 2 arrivals came: it was initialised for 1 too"),
     ],
     "triton_parity": [
-        (0xC400, 1, 1, 1, "HANG_MISSED", "3 warps of the same warpgroups went past the wait"),
+        (0xC400, 1, 1, 1, "HANG_MISSED", "3 warps of the same warpgroups went on to a wgmma"),
     ],
     "gemm_bytes": [
         (FULL, 2, 16, 0, "HANG_BYTES", "50,176 bytes are expected, 49,152 came, and 1,024 are"),
@@ -66,7 +66,7 @@ HANGS = {
         (EMPTY, 2, 2, 0, "HANG_CYCLE", "has arrived either; no phase need ever have ended"),
     ],
     "gemm_other_parity": [
-        (FULL, 2, 10, 0, "HANG_MISSED", "6 warps of the same warpgroups went past the wait"),
+        (FULL, 2, 10, 0, "HANG_MISSED", "6 warps of the same warpgroups went on to a wgmma"),
         (0x38838, 2, 2, 0, "HANG_FOLLOWS", "may be those that wait at 0x38800"),
     ],
     # One block of the cluster is not told that its stages are free: the other lacks its copies.
@@ -84,7 +84,7 @@ HANGS = {
         (0x38838, 1, 1, 0, "HANG_FOLLOWS", "may be those that wait at 0x38800"),
     ],
     "gemm_stage": [
-        (0x38400, 1, 1, 1, "HANG_MISSED", "3 warps of the same warpgroups went past the wait"),
+        (0x38400, 1, 1, 1, "HANG_MISSED", "3 warps of the same warpgroups went on to a wgmma"),
         (0x38410, 2, 12, 0, "HANG_FOLLOWS", "may be those that wait at 0x38400 and 0x38430"),
         (0x38430, 2, 2, 1, "HANG_FOLLOWS", "3 of 4 arrivals came in this phase: the warps that"),
     ],

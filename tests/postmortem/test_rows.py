@@ -145,6 +145,7 @@ def other(word: Word, **more) -> State:
         (state_of(Word.decode(0)), "BARRIER_INIT"),
         (state_of(Word.decode(1 << 42)), "BARRIER_INIT"),
         (state_of(Word(1, 1, 0, 0), passed=1), "HANG_MISSED"),
+        (state_of(Word(1, 0, 64, 0), passed=1), "HANG_BYTES"),  # it is what it is, whoever waits
         (state_of(Word(1, 1, -64, 0)), "HANG_NOT_ANNOUNCED"),
         (state_of(Word(1, 0, 64, 0)), "HANG_BYTES"),
         (state_of(Word(1, 0, 64, 0), Code(frozenset({64}), False)), "HANG_NO_COPY"),

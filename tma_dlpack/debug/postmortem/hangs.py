@@ -69,8 +69,9 @@ def _of_another_block(state: State) -> str:
 
 def _missed(state: State) -> str:
     return (
-        f"{counted(state.passed, 'warp')} of the same warpgroups went past the wait and stand at a "
-        "wgmma, which needs all four: while the others looked, the phase ended and the next began"
+        f"{counted(state.passed, 'warp')} of the same warpgroups went on to a wgmma, which needs "
+        "all four: if they pass this wait too, their phase ended, and the next one began before the "
+        "others looked"
     )
 
 
@@ -178,11 +179,6 @@ ROWS: Final = (
         "initialise it in one thread, then fence.mbarrier_init and a barrier of the block",
     ),
     Row(
-        "HANG_MISSED", lambda s: s.passed > 0, _missed,
-        "let each wait name the stage and the parity that its copies arm, and let a stage be "
-        "filled again only when every warp that reads it has arrived",
-    ),
-    Row(
         "HANG_NOT_ANNOUNCED", lambda s: s.word.bytes < 0 and not s.is_behind, _unannounced,
         "let one thread run mbarrier.arrive.expect_tx with the bytes of its copies, for each phase",
     ),
@@ -200,6 +196,11 @@ ROWS: Final = (
         "HANG_BYTES", lambda s: s.word.arrivals == 0 and s.word.bytes > 0, _bytes,
         "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
         "elements included; or issue the copy that is missing",
+    ),
+    Row(
+        "HANG_MISSED", lambda s: s.passed > 0, _missed,
+        "let each wait name the stage and the parity that its copies arm, and let a stage be "
+        "filled again only when every warp that reads it has arrived",
     ),
     Row(
         "HANG_FOLLOWS",
