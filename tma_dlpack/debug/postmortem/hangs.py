@@ -70,7 +70,7 @@ def _of_another_block(state: State) -> str:
 def _missed(state: State) -> str:
     return (
         f"{counted(state.passed, 'warp')} of the same warpgroups went on to a wgmma, which needs "
-        "all four: if they pass this wait too, their phase ended, and the next one began before the "
+        "all four: if they pass this wait too, their phase ended, and the next began before the "
         "others looked"
     )
 
