@@ -175,14 +175,26 @@ class Bits extends Played {
 }
 
 // One picture per choice, from the first to the last of them: the slider and the switches agree.
+// What a thread reads moves from its place in the picture before to that in the next.
 class Steps extends Played {
   constructor(root, data) {
     super(root, data);
     set(this.slider, { max: this.choices.length - 1, "aria-label": "swizzle" });
     this.choose(this.now);
   }
+  places() {
+    const cells = [...this.svg.querySelectorAll("g > [data-k^=thread]")];
+    return new Map(cells.map((cell) => [cell.dataset.k, cell]));
+  }
   choose(n) {
+    const before = this.places(), at = (cell, name) => Number(cell.getAttribute(name));
     super.choose(n);
+    const still = matchMedia("(prefers-reduced-motion:reduce)").matches;
+    for (const [key, cell] of still ? [] : this.places()) {
+      const from = before.get(key) ?? cell, by = (name) => `${at(from, name) - at(cell, name)}px`;
+      const moved = { transform: `translate(${by("x")},${by("y")})` };
+      cell.parentNode.animate([moved, { transform: "none" }], { duration: 400, easing: "ease" });
+    }
     this.slider.value = n;
     this.slider.setAttribute("aria-valuetext", this.choice.name);
     this.controls.querySelectorAll("input[type=radio]")[n].checked = true;
