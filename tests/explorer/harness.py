@@ -1,7 +1,7 @@
 """The explorer's front end in a real browser, with the explorer behind it in this process.
 
 The page is given a model that is anywidget's interface (`get`, `set`, `save_changes`, `on`); what
-it keeps there is heard by `Explorer.hear`, as the widget's trait is.
+it keeps there is heard by `Explorer.apply_state`, as the widget's trait is.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ class Seen:
         traits = {"state": address(explorer.state()), "about": about(explorer, "stored")}
         script = module + START % json.dumps(traits)
         if self.page not in EXPLORERS:
-            self.page.expose_function("tmaHear", lambda state: EXPLORERS[self.page].hear(state))
+            self.page.expose_function(
+                "tmaHear", lambda state: EXPLORERS[self.page].apply_state(state)
+            )
         EXPLORERS[self.page] = explorer
         self.page.set_content(PAGE % (style_sheet(), COUNT_PAUSES, script))
         self.page.wait_for_selector(".tmax-stage svg")  # its shadow is searched too

@@ -276,7 +276,7 @@ SUBJECTS = {
 def test_a_state_that_is_heard_is_the_state_that_was_told(make):
     explorer = make()
     before, tensor_map = explorer.choice, explorer.map
-    explorer.hear(address(explorer.state()) + "&tab=banks&access=row")
+    explorer.apply_state(address(explorer.state()) + "&tab=banks&access=row")
     assert explorer.choice == before
     assert explorer.map == tensor_map
     assert (explorer.state()["tab"], explorer.state()["access"]) == ("banks", "row")
@@ -285,9 +285,9 @@ def test_a_state_that_is_heard_is_the_state_that_was_told(make):
 def test_the_target_of_a_state_is_the_tensors_where_it_is_the_same(explorer):
     state = address(explorer.state())
     assert "target=sm_90" in state
-    explorer.hear(state.replace("target=sm_90", "target=sm_100"))
+    explorer.apply_state(state.replace("target=sm_90", "target=sm_100"))
     assert (explorer.choice.target, explorer.map.target.name) == ("sm_100", "sm_100")
-    explorer.hear(state.replace("target=sm_90", ""))  # which the page leaves out
+    explorer.apply_state(state.replace("target=sm_90", ""))  # which the page leaves out
     assert explorer.choice.target is None
 
 

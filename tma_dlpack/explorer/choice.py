@@ -169,7 +169,7 @@ def read_address(address: str, before: Choice) -> Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Preview:
     """What a choice results in.
 
     Attributes
@@ -207,7 +207,7 @@ class Look:
         return self.code.replace(address, "/* address of the tensor */ 0")
 
 
-def look(subject: object, choice: Choice) -> Look:
+def look(subject: object, choice: Choice) -> Preview:
     """Return what a choice makes of a tensor; a refusal is part of the answer.
 
     A map in place of the tensor stays as it is: only the tile is chosen.
@@ -220,15 +220,15 @@ def look(subject: object, choice: Choice) -> Look:
     'BOX_INNER_16B'
     """
     if isinstance(subject, TensorMap):
-        return Look(choice, Report(()), subject, refusal_of(subject, choice))
+        return Preview(choice, Report(()), subject, refusal_of(subject, choice))
     given, (check, make, _) = choice.arguments(), _KINDS[choice.kind]
     report = check(subject, **given)
     if not report.ok:
-        return Look(choice, report, None, "")
+        return Preview(choice, report, None, "")
     tensor_map = make(subject, **given)
     if len(choice.coords) != tensor_map.rank:  # it has one dimension more, or less
         choice = replace(choice, coords=first_coords(tensor_map.arguments))
-    return Look(choice, report, tensor_map, refusal_of(tensor_map, choice))
+    return Preview(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
 def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:

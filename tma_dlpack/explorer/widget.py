@@ -25,7 +25,7 @@ from tma_dlpack.draw.cards import bold, report_parts
 from tma_dlpack.draw.figure import CSS, fragment, panel_row
 from tma_dlpack.explorer.choice import (
     Choice,
-    Look,
+    Preview,
     choice_of,
     first_choice,
     look,
@@ -122,7 +122,7 @@ class Explorer:
 
     Attributes
     ----------
-    look : Look
+    look : Preview
         What the arguments result in: `report`, `tensor_map`, `argument_error`.
     note : str
         What is special about what is explored, such as a tensor shown in place of a refused one.
@@ -198,7 +198,7 @@ class Explorer:
 
     # --- The page ---------------------------------------------------------------------------------
 
-    def hear(self, state: str) -> None:
+    def apply_state(self, state: str) -> None:
         """Take over a state that the page wrote, as the words of its address."""
         choice = read_address(state, self.choice)
         name = choice.target or "sm_90"  # which the page leaves out
@@ -295,7 +295,7 @@ def page_words(state: str) -> dict[str, str]:
     return {name: word for name, _, word in pairs if name in ("tab", "access", "major")}
 
 
-def still_html(look: Look, note: str) -> str:
+def still_html(look: Preview, note: str) -> str:
     """Return the state as still pictures: what a saved notebook shows without a kernel."""
     parts = [f"<p>{html.escape(note)}</p>"] if note else []
     report, state = look.report, "✓ accepted"
@@ -314,7 +314,7 @@ def still_html(look: Look, note: str) -> str:
     return "".join(parts)
 
 
-def _figures(look: Look) -> tuple[draw.Figure, ...]:
+def _figures(look: Preview) -> tuple[draw.Figure, ...]:
     """Return the box on the tensor, or the pixels of a column, and the tile in shared memory."""
     if not look.ok or look.tensor_map is None:
         return ()
@@ -374,7 +374,7 @@ class Panel:
     def _hear(self, change: Mapping[str, Any]) -> None:
         """Take over what was chosen in the page, which writes it when the user pauses."""
         if change["new"] != address(self._explorer.state()):
-            self._explorer.hear(change["new"])
+            self._explorer.apply_state(change["new"])
             self._store()
 
     def _ask(self, _: object, asked: Any, buffers: object) -> None:
