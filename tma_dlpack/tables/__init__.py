@@ -6,5 +6,6 @@ unique), and the DLPack types that become it by default in `dtypes.FROM_DLPACK`.
 constant in `limits`, with its source. A new target: a preset in `targets.TARGETS`. A new field of
 the 128 bytes: a row of `fields.FIELDS`, its value in `bits._computed` unless it is an argument of
 the same name, and a golden case with provenance in tests/golden. A new enum: its class and its row
-in `enums.C_ENUMS`.
+in `enums.C_ENUMS`. A new refusal of an argument or a file: a row of `refusals`, raised by
+``REFUSALS["ID"].error(argument, found)``, and a pair in tests/copies/test_every_refusal.py.
 """
