@@ -12,16 +12,26 @@ collect_ignore = ["triton_slips.py"]  # imports torch and Triton
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.fixture(scope="session")
-def dumps(tmp_path_factory) -> Path:
-    """The folder of the unpacked dumps, one ``name.core`` a case of dying.cu."""
-    folder = tmp_path_factory.mktemp("dumps")
-    with tarfile.open(GOLDEN / "dumps.tar.xz") as packed:
+def unpacked(archive: str, folder: Path) -> Path:
+    """Write the files of an archive of the golden dumps into a folder."""
+    with tarfile.open(GOLDEN / archive) as packed:
         for member in packed.getmembers():
             content = packed.extractfile(member)
             assert content is not None
             (folder / member.name).write_bytes(content.read())
     return folder
+
+
+@pytest.fixture(scope="session")
+def dumps(tmp_path_factory) -> Path:
+    """The folder of the unpacked dumps, one ``name.core`` a case of dying.cu."""
+    return unpacked("dumps.tar.xz", tmp_path_factory.mktemp("dumps"))
+
+
+@pytest.fixture(scope="session")
+def others(tmp_path_factory) -> Path:
+    """The folder of the unpacked dumps of other programs, one ``program_slip.core`` each."""
+    return unpacked("others.tar.xz", tmp_path_factory.mktemp("others"))
 
 
 @pytest.fixture(scope="session")

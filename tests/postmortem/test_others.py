@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-import tarfile
-from pathlib import Path
-
 import pytest
 
 import tma_dlpack as tma
-
-GOLDEN = Path(__file__).parent / "golden"
-
-
-@pytest.fixture(scope="module")
-def others(tmp_path_factory) -> Path:
-    """The folder of the unpacked dumps."""
-    folder = tmp_path_factory.mktemp("others")
-    with tarfile.open(GOLDEN / "others.tar.xz") as packed:
-        packed.extractall(folder, filter="data")
-    return folder
-
 
 FULL, EMPTY = 0x38800, 0x38820  # of the first of four stages of grouped_gemm.cu
 
