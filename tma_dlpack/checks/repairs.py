@@ -171,16 +171,14 @@ class Answer(NamedTuple):
         return changed(self.start, self.step.change, self.step.view)
 
 
-def answers(
-    request: Request, fault: Fault, known: Collection[Key], same_memory: bool = False
-) -> list[Answer]:
+def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
     """Return the ways to mend a fault after which nothing else is broken than what is `known`.
 
-    With `same_memory`, only other arguments. Those that leave more than the first does are not
-    proposed. Where no way is enough alone, the first one goes on with what mends the rest.
+    Those that leave more than the first does are not proposed. Where no way is enough alone, the
+    first one goes on with what mends the rest.
     """
     found, unfinished = [], None
-    for answer in _steps(request, fault, known, same_memory):
+    for answer in _steps(request, fault, known):
         if _breaks_only(answer, known):
             found.append(answer)
         elif unfinished is None:
@@ -190,15 +188,13 @@ def answers(
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
     if unfinished is None:
         return []
-    return [_continued(unfinished, set(known) - {fault.key}, same_memory)]
+    return [_continued(unfinished, set(known) - {fault.key})]
 
 
-def _steps(
-    request: Request, fault: Fault, known: Collection[Key], same_memory: bool
-) -> Iterator[Answer]:
+def _steps(request: Request, fault: Fault, known: Collection[Key]) -> Iterator[Answer]:
     """Yield what mends a fault, one of each alternative, whatever else it breaks."""
     for tries in fault.alternatives(request):
-        if same_memory:
+        if request.keeps_tensor:
             tries = (way for way in tries if not way.is_other_tensor)
         answer = _first(request, fault, tries, known)
         if answer is not None:
@@ -239,7 +235,7 @@ def _is_same(one: Fault, other: Fault) -> bool:
     return one.argument == other.argument and (one.key[1] or (0,)) == (other.key[1] or (0,))
 
 
-def _continued(answer: Answer, known: Collection[Key], same_memory: bool) -> Answer:
+def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     """Mend what a way breaks anew, or if that takes too many steps name it."""
     first, texts, change, is_other = answer, [answer.text], dict(answer.change), False
     for _ in range(MAX_STEPS):
@@ -254,7 +250,7 @@ def _continued(answer: Answer, known: Collection[Key], same_memory: bool) -> Ans
             )
         new = next(f for f in answer.left if f.key not in known)
         request = answer.request
-        steps = [a for a in _steps(request, new, known, same_memory) if not a.is_guess]
+        steps = [a for a in _steps(request, new, known) if not a.is_guess]
         steps.sort(key=lambda a: not _breaks_only(a, known))
         if not steps:
             break
@@ -303,17 +299,18 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
 
     Where split_inner= leads nowhere, all is tried again `without` it.
     """
-    start, change = request, dict[str, Any]()
+    start = request = request.with_fields(keeps_tensor=True)
+    change: Change = {}
     is_in_order = True
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
             return change, []
         known = {f.key for f in faults}
-        found = (a for f in faults for a in answers(request, f, known, same_memory=True))
+        found = (a for f in faults for a in answers(request, f, known))
         answer = next((a for a in found if not a.is_guess and without not in a.change), None)
         if answer is None:  # no few steps are enough: take one, which may break others
-            found = (a for f in faults for a in _steps(request, f, set(), same_memory=True))
+            found = (a for f in faults for a in _steps(request, f, set()))
             answer = next((a for a in found if not a.is_guess and without not in a.change), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:

@@ -141,6 +141,8 @@ class Request:
         rules that read them are skipped.
     call : JudgedCall or None
         The same in C, where C has read it.
+    keeps_tensor : bool
+        Whether only other arguments may mend it, as `Report.fixed` has it.
     """
 
     arguments: EncodeArguments
@@ -163,6 +165,7 @@ class Request:
     proposals: Mapping[str, Any] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     call: JudgedCall | None = None
+    keeps_tensor: bool = False
 
     @lazy
     def facts(self) -> Any:

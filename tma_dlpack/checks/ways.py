@@ -248,7 +248,7 @@ def counts(r: Request, name: str) -> Iterator[Way]:
 
 def is_own(r: Request) -> bool:
     """Whether the fix may be another tensor: of a `make_*` call that describes no other layout."""
-    return r.view is not None and r.is_own_layout
+    return r.view is not None and r.is_own_layout and not r.keeps_tensor
 
 
 def _seen(
