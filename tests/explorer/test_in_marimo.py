@@ -19,6 +19,10 @@ app = marimo.App(width="full")
 def _():
     import numpy as np, tma_dlpack as tma
     e = tma.explore(np.zeros((64, 128), np.float32))
+    def heard(_):
+        with open("heard.txt", "w") as file:
+            file.write(str(e.box_sizes))
+    e.panel.widget.observe(heard, "state")
     e
     return
 """
@@ -39,6 +43,14 @@ def test_the_explorer_alone_is_live_and_as_light_as_the_page(chromium, tmp_path)
         assert paper.evaluate("(e) => getComputedStyle(e).fill") == "rgb(255, 255, 255)"
         seen.page.locator('input[type=range][aria-label="box_sizes[1]"]').focus()
         seen.page.keyboard.press("ArrowLeft")
-        seen.page.wait_for_selector("text=tensor (64, 128) FLOAT32, box (8, 28)", state="attached")
+        seen.page.wait_for_selector(
+            "text=tensor (64, 128), box (8, 28) at (0, 0)", state="attached"
+        )
+        heard = tmp_path / "heard.txt"
+        for _ in range(100):
+            if heard.exists() and heard.read_text(encoding="utf-8"):
+                break
+            seen.page.wait_for_timeout(50)
+        assert heard.read_text(encoding="utf-8") == "(8, 28)"  # Python has it too
         seen.shot("marimo", full_page=False)
         seen.page.close()
