@@ -158,7 +158,7 @@ def lab(tmp_path_factory):
         yield url
 
 
-@pytest.mark.slow  # for JupyterLab alone: tests/explorer has the one that each run starts
+@pytest.mark.slow
 def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromium, lab):
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/asked.ipynb?reset", wait_until="domcontentloaded")

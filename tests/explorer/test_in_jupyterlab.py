@@ -9,9 +9,12 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
 pytest.importorskip("anywidget", reason="anywidget is not installed")
-pytestmark = pytest.mark.skipif(
-    bool(harness.MISSING or harness.NO_LAB), reason=harness.MISSING or harness.NO_LAB
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(harness.MISSING or harness.NO_LAB), reason=harness.MISSING or harness.NO_LAB
+    ),
+]
 
 EXPLORE = """import numpy as np, tma_dlpack as tma
 e = tma.explore(np.zeros((64, 128), np.float32))
