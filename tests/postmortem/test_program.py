@@ -19,7 +19,7 @@ from tma_dlpack.debug.postmortem.program import merged
 
 #: As the driver: makes the pipe, and on a byte in it, or at once, writes the dump and aborts.
 DRIVER = """
-import os, shutil, sys
+import os, shutil, sys, time
 names = [os.environ[f"CUDA_COREDUMP_{n}"].replace("%p", str(os.getpid())) for n in ("FILE", "PIPE")]
 print("output of the program", flush=True)
 if sys.argv[1] == "hang":
@@ -28,13 +28,14 @@ if sys.argv[1] == "hang":
 if sys.argv[1] == "quiet":
     sys.exit(int(sys.argv[2]))
 if sys.argv[1] == "sleep":
-    import time
     time.sleep(60)
 content = open(sys.argv[2], "rb").read()
 with open(names[0], "wb") as file:  # in pieces, as the driver: it is whole at the end
     for start in range(0, len(content), 1 << 16):
         file.write(content[start : start + (1 << 16)])
         file.flush()
+        if sys.argv[1] == "slow":
+            time.sleep(0.3)
 os.abort()
 """
 
@@ -77,10 +78,10 @@ def test_a_program_that_hangs_is_dumped_after_the_time_and_the_dump_is_kept(
     assert kept.read_bytes() == (dumps / "hang_bytes.core").read_bytes()
 
 
-def test_ctrl_c_dumps_a_program_that_hangs(program, dumps):
-    words = [sys.executable, "-m", "tma_dlpack", "postmortem", "--", *program]
+def interrupted(words: list[str]) -> tuple[int, str]:
+    """Run postmortem with a program, press Ctrl-C when it has begun, and return status and talk."""
     child = subprocess.Popen(
-        [*words, "hang", str(dumps / "hang_count.core")],
+        [sys.executable, "-m", "tma_dlpack", "postmortem", "--", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,11 +89,23 @@ def test_ctrl_c_dumps_a_program_that_hangs(program, dumps):
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "output of the program\n"
-    time.sleep(0.3)
+    time.sleep(0.4)
     os.killpg(child.pid, signal.SIGINT)
     _, talk = child.communicate(timeout=60)
+    return child.returncode, talk
+
+
+def test_ctrl_c_dumps_a_program_that_hangs(program, dumps):
+    status, talk = interrupted([*program, "hang", str(dumps / "hang_count.core")])
     assert "HANG_ARRIVALS: 1 of 2 arrivals came" in talk
-    assert child.returncode == 1
+    assert status == 1
+
+
+def test_one_ctrl_c_does_not_give_up_a_dump_that_is_being_written(program, dumps):
+    status, talk = interrupted([*program, "slow", str(dumps / "fault_rank.core")])
+    assert "the dump is not whole yet; Ctrl-C again gives it up" in talk
+    assert "MAP_RANK: UTMALDG.3D has 3 coordinates" in talk
+    assert status == 1
 
 
 def test_a_program_that_ends_well_is_nothing(program):

@@ -182,9 +182,12 @@ def _dump_now(
 def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: list[int]) -> None:
     """Wait until the driver has ended the program, or its dumps are whole, or grow no more."""
     begun = grown = shown = time.monotonic()
-    size = -1
-    while not interrupted:
+    size, warned = -1, False
+    while len(interrupted) < 2:
         now = time.monotonic()
+        if interrupted and not warned:
+            _say("the dump is not whole yet; Ctrl-C again gives it up")
+            warned = True
         total = sum(path.stat().st_size for path in _dumps(folder))
         if total != size:
             size, grown = total, now
