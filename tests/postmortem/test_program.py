@@ -35,7 +35,7 @@ with open(names[0], "wb") as file:  # in pieces, as the driver: it is whole at t
         file.write(content[start : start + (1 << 16)])
         file.flush()
         if sys.argv[1] == "slow":
-            time.sleep(0.3)
+            time.sleep(0.5)
 os.abort()
 """
 
