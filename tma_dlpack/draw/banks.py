@@ -63,8 +63,8 @@ def _stacked(phase: Threads, first: int) -> list[Cell]:
         name = "thread " * (len(read) > 2) + f"{threads[0]}{more}"
         about = f"threads {threads}: shared {read[0] * BANK_BYTES:#06x}, bank {banks[0]}"
         style = _style(at + 1)
-        key, to = f"thread{threads[0]}", ("is-conflict" if at else "is-free",)
-        cells.append(Cell(banks[0], at, style, name, about, len(read), key=key, to=to))
+        key = f"thread{threads[0]}"
+        cells.append(Cell(banks[0], at, style, name, about, len(read), key=key))
     return cells
 
 
@@ -141,7 +141,7 @@ class BankConflicts(Figure):
         """What to see: the words of each thread, and how many wavefronts they take."""
         own, best = self.swizzles[0], self.best
         waits = f"{own.worst} wavefronts, [they wait for each other](is-conflict)"
-        said = waits if own.worst > 1 else "[one wavefront](is-free), no conflict"
+        said = waits if own.worst > 1 else "[one wavefront](is-taken), no conflict"
         access = self.access[0].upper() + self.access[1:]
         better = f"; with {best.swizzle.name}: {best.worst}" * (best.worst < own.worst)
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
@@ -308,7 +308,7 @@ class AccessSteps(Figure):
         """What to see: whether the threads of a phase wait for each other."""
         phases, waves = counted(len(self.degrees), "phase"), counted(self.wavefronts, "wavefront")
         if max(self.degrees) < 2:
-            return f"{phases}, {waves}: [every phase is served at once](is-free)."
+            return f"{phases}, {waves}: [every phase is served at once](is-taken)."
         return f"{phases}, {waves}: [what stands below the first row](is-conflict) waits for it."
 
     def first_thread(self, phase: int) -> int:

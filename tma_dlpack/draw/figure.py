@@ -345,20 +345,21 @@ def svg_file(
     width, height = width + MARGIN, y + row_height + MARGIN
     body = (
         f'<rect width="{width:g}" height="{height:g}"{_coloured("paper")}/>'
-        f'<text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}"'
+        f'<text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}" text-anchor="start"'
         f"{_coloured('strong')}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
-    body = f"<title>{html.escape(title)}</title>{body}"
-    return _document(Scene(width, height, about, ()), scenes, body)
+    return _document(Scene(width, height, about, ()), scenes, body, title)
 
 
-def _document(whole: Scene, scenes: Sequence[Scene], body: str) -> str:
+def _document(whole: Scene, scenes: Sequence[Scene], body: str, title: str = "") -> str:
     """Return an SVG document with the styles that `scenes` use, in the order of the table.
 
-    What it shows is its `aria-label` and its `desc`, for screen readers; a `title` would be shown
-    wherever the pointer rests on a panel.
+    A panel without a `title`, which would be shown wherever the pointer rests, is named by the
+    page around it: `alt` of its image, then `linked.js`.
     """
+    label = f' aria-label="{html.escape(whole.about)}"' * bool(title)
+    name = f"<title>{html.escape(title)}</title>" * bool(title)
     used = {"paper", "strong", "label", "hatch"}
     used |= {item.style for scene in scenes for item in scene.items}
     sheet = style_sheet(name for name in STYLES if name in used) + "".join(s.css for s in scenes)
@@ -366,10 +367,10 @@ def _document(whole: Scene, scenes: Sequence[Scene], body: str) -> str:
     width, height = f"{whole.width:g}", f"{whole.height:g}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label="{html.escape(whole.about)}" '
-        f'font-family="{html.escape(MONO)}" '
+        f'viewBox="0 0 {width} {height}" role="img"{label} '
+        f'font-family="{html.escape(MONO)}" text-anchor="middle" '
         f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{data}>'
-        f"<desc>{html.escape(whole.about)}</desc><style>{sheet}</style>{body}</svg>"
+        f"{name}<desc>{html.escape(whole.about)}</desc><style>{sheet}</style>{body}</svg>"
     )
 
 
@@ -386,7 +387,8 @@ def _drawn(scene: Scene, look: Look) -> str:
 def _cell(c: Cell, look: Look) -> str:
     if c.style in WORDS:
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
-        return f'<text x="{x:g}" y="{y:g}"{look(c.style)}>{html.escape(c.text)}</text>'
+        begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
+        return f"{begin}{look(c.style)}>{html.escape(c.text)}</text>"
     if not c.columns or not c.rows or c.style == "way":
         points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
         return f'<polyline points="{points}"{look(c.style)}/>'
@@ -409,8 +411,7 @@ def _centred(c: Cell, look: Look) -> list[str]:
     pitch, x = LABEL_SIZE * LINE_HEIGHT, c.column + c.columns / 2
     baseline = c.row + (c.rows - pitch * len(lines)) / 2 + BASELINE * LABEL_SIZE
     return [
-        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}" text-anchor="middle"'
-        f"{look('label')}>{html.escape(line)}</text>"
+        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}"{look("label")}>{html.escape(line)}</text>'
         for n, line in enumerate(lines)
     ]
 

@@ -82,7 +82,9 @@ class Linked {
     return titles.sort((a, b) => b.length - a.length)[0] || "";
   }
   show(key) {
-    const parts = this.parts(), words = (p) => (p.dataset.to || "").split(" ");
+    const parts = this.parts();
+    const kinds = (p) => [...p.classList].map((name) => name.replace("t-", "is-"));  // t-taken: is-taken
+    const words = (p) => [...(p.dataset.to || "").split(" "), ...kinds(p)];
     const to = new Set(key ? parts.filter((p) => p.dataset.k === key).flatMap(words) : []);
     for (const p of parts) {
       const same = Boolean(key) && p.dataset.k === key;

@@ -74,8 +74,8 @@ class Pixel:
         where = origin if self.inside else "out of bounds, filled"
         title = f"row {self.row}: element {self.position}\n{where}"
         style, key = "taken" if self.inside else "filled", f"row{self.row}"
-        place, to = (self.w, self.h, style, f"{self.row}", title), ("is-taken",) * self.inside
-        return Cell(*place, hatched=not self.inside, key=key, to=to)
+        is_filled = not self.inside
+        return Cell(self.w, self.h, style, f"{self.row}", title, hatched=is_filled, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Im2colWalk(Figure):
         """What to see: the pixels in their order, and those that are filled."""
         pixels = [p.inside for image in self.images for p in image.pixels]
         copied = f"[{sum(pixels)} are copied](is-taken)" if any(pixels) else "none is copied"
-        rest = ", the hatched ones are outside of the image and filled" * (not all(pixels))
+        rest = ", [the hatched ones](is-filled) are outside of the image" * (not all(pixels))
         return f"The {len(pixels)} numbered pixels become rows of the tile: {copied}{rest}."
 
     def scenes(self) -> tuple[Scene, ...]:
