@@ -163,6 +163,7 @@ class Answer(NamedTuple):
     step: Way  # the last one, which leads from `start` to `request`
     is_other_tensor: bool
     is_guess: bool
+    is_enough: bool  # whether it breaks only what is known
     is_alone: bool = True  # of one step
 
     @property
@@ -179,7 +180,7 @@ def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answ
     """
     found, unfinished = [], None
     for answer in _steps(request, fault, known):
-        if _breaks_only(answer, known):
+        if answer.is_enough:
             found.append(answer)
         elif unfinished is None:
             unfinished = answer
@@ -201,13 +202,11 @@ def _steps(request: Request, fault: Fault, known: Collection[Key]) -> Iterator[A
             yield answer
 
 
-def _breaks_only(answer: Answer, known: Collection[Key]) -> bool:
-    if not answer.left:
-        return True
-    if answer.is_other_tensor:  # whose entries may be others
+def _breaks_only(left: list[Fault], known: Collection[Key], is_other_tensor: bool) -> bool:
+    if is_other_tensor:  # whose entries may be others
         ids = {rule_id for rule_id, _ in known}
-        return all(f.rule.id in ids for f in answer.left)
-    return all(f.key in known for f in answer.left)
+        return all(f.rule.id in ids for f in left)
+    return all(f.key in known for f in left)
 
 
 def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
@@ -216,17 +215,17 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key])
     for way in tries:
         facts, left = after(request, way)
         is_other = way.is_other_tensor
-        answer = Answer(way.text, way.change, left, facts, request, way, is_other, way.is_guess)
-        if not left:
-            return answer
         if any(f.rule is fault.rule and (is_other or f.key == fault.key) for f in left):
             continue
-        if not _breaks_only(answer, known):
-            some = some or answer
-            continue
-        if not any(_is_same(f, fault) for f in left):
+        is_enough = not left or _breaks_only(left, known, is_other)
+        fields = (left, facts, request, way, is_other, way.is_guess, is_enough)
+        answer = Answer(way.text, way.change, *fields)
+        if is_enough and not any(_is_same(f, fault) for f in left):
             return answer
-        enough = enough or answer
+        if is_enough:
+            enough = enough or answer
+        else:
+            some = some or answer
     return enough or some
 
 
@@ -240,7 +239,7 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     first, texts, change, is_other = answer, [answer.text], dict(answer.change), False
     for _ in range(MAX_STEPS):
         is_other |= answer.is_other_tensor
-        if _breaks_only(answer, known):
+        if answer.is_enough:
             return answer._replace(
                 text=", and ".join(texts),
                 change=change,
@@ -251,7 +250,7 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
         new = next(f for f in answer.left if f.key not in known)
         request = answer.request
         steps = [a for a in _steps(request, new, known) if not a.is_guess]
-        steps.sort(key=lambda a: not _breaks_only(a, known))
+        steps.sort(key=lambda a: not a.is_enough)
         if not steps:
             break
         step = steps[0]
