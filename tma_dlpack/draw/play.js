@@ -189,7 +189,8 @@ class Steps extends Played {
   choose(n) {
     const before = this.places(), at = (cell, name) => Number(cell.getAttribute(name));
     super.choose(n);
-    const still = matchMedia("(prefers-reduced-motion:reduce)").matches;
+    const still = !this.begun || matchMedia("(prefers-reduced-motion:reduce)").matches;
+    this.begun = true;
     for (const [key, cell] of still ? [] : this.places()) {
       const from = before.get(key) ?? cell, by = (name) => `${at(from, name) - at(cell, name)}px`;
       const moved = { transform: `translate(${by("x")},${by("y")})` };
