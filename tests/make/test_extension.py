@@ -212,6 +212,20 @@ def test_many_random_arguments_of_the_driver_agree_with_python():
         hold_bare_against_python(seed, count=5000)
 
 
+@compiled
+def test_a_line_of_an_odd_number_of_half_bytes_counts_its_whole_bytes():
+    """72 pixels of 7 channels of 4 bits: 3 bytes each, as the simulator counts them."""
+    given = {
+        "tensor_data_type": "16U4_ALIGN8B", "tensor_rank": 3, "global_address": 1 << 12,
+        "global_dim": (6, 1, 2), "global_strides": (16, 144), "pixel_box_lower_corner": (-1,),
+        "pixel_box_upper_corner": (-1,), "channels_per_pixel": 7, "pixels_per_column": 72,
+        "element_strides": (1, 1, 1), "interleave": 0, "swizzle": 1, "l2_promotion": 0,
+        "oob_fill": 0,
+    }  # fmt: skip
+    made = DRIVER_IN_C["im2col"](**given, target="sm_100")
+    assert made.tx_bytes == build.mirror("im2col", given, "sm_100", "auto").tx_bytes == 72 * 3
+
+
 # ---- options -------------------------------------------------------------------------------------
 
 

@@ -135,14 +135,14 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
 /* The bytes that one load adds, of a call that holds; None for interleaved layouts, of which
  * geometry.tx_bytes knows. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
-  int64_t elements = c->channels * (c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels);
+  int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
-    elements = c->box_dim[0];
+    line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
-      elements *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];
+      lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];
   }
-  return PyLong_FromLongLong(elements * c->element_bits / 8);
+  return PyLong_FromLongLong(line * c->element_bits / 8 * lines);
 }
 
 #endif /* TMA_DLPACK_STORAGE_H */
