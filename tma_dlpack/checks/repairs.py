@@ -143,12 +143,6 @@ def mask_of(ids: frozenset[str]) -> int:
     return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
 
 
-@cache
-def ids_of(mask: int) -> frozenset[str]:
-    """Return the ids of the rows of a mask."""
-    return frozenset(rule.id for number, rule in enumerate(RULES) if mask >> number & 1)
-
-
 # -- what mends it ---------------------------------------------------------------------------------
 
 

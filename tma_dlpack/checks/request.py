@@ -214,10 +214,6 @@ class Request:
         """Elements of one span of a swizzle; without one, of a row of a core matrix, 16 bytes."""
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
-    def has_rule(self, rule_id: str) -> bool:
-        """Whether a rule that only libcu++ has is checked for this request."""
-        return self.rules == "libcu++" and rule_id not in self.allowed
-
     def spatial_size(self, i: int) -> int:
         """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
         size = int(self.arguments.global_dim[self.facts.first_spatial + i])
