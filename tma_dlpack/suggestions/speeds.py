@@ -83,18 +83,22 @@ def card_of(device: Device) -> tuple[Card, str | None]:
 
     For memory of the host, the first card of the table.
     """
-    devices = driver.status().devices
-    if device.is_host or device.device_id >= len(devices):
-        return CARDS[0], None
-    name = devices[device.device_id].name
+    name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
     return (own, None) if own else (CARDS[0], name)
 
 
 def is_measured(device: Device) -> bool:
     """Whether the table is of the tensor's own GPU, which is here."""
-    is_here = not device.is_host and device.device_id < len(driver.status().devices)
-    return is_here and card_of(device)[1] is None
+    name = _gpu_of(device)
+    return any(card.name == name for card in CARDS)
+
+
+def _gpu_of(device: Device) -> str | None:
+    """Return a GPU's name; None for the host, and for a GPU that is not here."""
+    devices = driver.status().devices
+    is_here = not device.is_host and device.device_id < len(devices)
+    return devices[device.device_id].name if is_here else None
 
 
 _H200 = """
