@@ -261,5 +261,5 @@ def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
     return error._reworded(partial(_with_index, index))
 
 
-def _with_index(index: int, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    return tuple(dataclasses.replace(v, found=f"tensors[{index}]: {v.found}") for v in violations)
+def _with_index(index: int, violation: Violation) -> Violation:
+    return dataclasses.replace(violation, found=f"tensors[{index}]: {violation.found}")

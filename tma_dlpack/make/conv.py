@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -109,7 +110,7 @@ data_type, rules, allow, shape, strides, offset, target
     try:
         return make_im2col_descriptor(tensor, **call.arguments)
     except TmaPreconditionError as error:
-        raise type(error)(_worded(call, error.violations)) from error.__cause__
+        raise error._reworded(partial(_worded, call)) from error.__cause__
 
 
 @opaque
@@ -138,7 +139,7 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     own_shape, options = _shape(tensor), {name: reusable(v) for name, v in options.items()}
     call = _read(own_shape, options)
     report = check_im2col_descriptor(tensor, **call.arguments)
-    violations = (*call.unreadable, *_worded(call, report.violations))
+    violations = (*call.unreadable, *(_worded(call, v) for v in report.violations))
     of_im2col = report._request_of
     assert of_im2col is not None  # the report is of a check
 
@@ -306,12 +307,10 @@ def _corners(
 # -- the words of refusals -------------------------------------------------------------------------
 
 
-def _worded(call: _Call, violations: Sequence[Violation]) -> list[Violation]:
-    """Return violations in the words of the convolution, where they name corners and steps."""
-    return [_in_words(call, v) if v.rule in WORDS else v for v in violations]
-
-
-def _in_words(call: _Call, violation: Violation) -> Violation:
+def _worded(call: _Call, violation: Violation) -> Violation:
+    """Return a violation in the words of the convolution, if it names corners or steps."""
+    if violation.rule not in WORDS:
+        return violation
     order = "DHW"[-len(call.convolution["stride"]) :]
     place = ENTRY.search(violation.found)
     assert place is not None  # each of these rules names a dimension or an entry of elem_strides

@@ -248,7 +248,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     try:
         tm = described(tensor, box_sizes, ragged=dim)
     except TmaPreconditionError as error:  # in the words of this function
-        raise type(error)([_of_dim(v) for v in error.violations]) from error.__cause__
+        raise error._reworded(_of_dim) from error.__cause__
     return {
         "shape": tm.shape,
         "strides": tm.strides,

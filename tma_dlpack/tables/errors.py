@@ -163,14 +163,12 @@ class TmaPreconditionError(TmaError, ValueError):
         error.__dict__["_find_violations"] = find_violations
         return error
 
-    def _reworded(
-        self, change: Callable[[tuple[Violation, ...]], tuple[Violation, ...]]
-    ) -> TmaPreconditionError:
-        """Make the same error with other violations; both are worked out when they are read."""
+    def _reworded(self, change: Callable[[Violation], Violation]) -> TmaPreconditionError:
+        """Make the same error with changed violations, which are made when they are read."""
         find = self.__dict__.get("_find_violations")
         if find is None:
-            return type(self)(change(self.violations))
-        return self._deferred(lambda: change(find()))
+            return type(self)(tuple(map(change, self.violations)))
+        return self._deferred(lambda: tuple(map(change, find())))
 
     def __getattr__(self, name: str) -> Any:
         """Work out the violations."""
