@@ -151,6 +151,7 @@ def extension(tmp_path_factory):
     )
 
 
+@pytest.mark.slow  # builds an extension
 @pytest.mark.parametrize("shape", SHAPES[::4], ids=lambda shape: "x".join(map(str, shape)))
 def test_the_pytorch_extension_multiplies_with_maps_made_in_python(shape, wgmma, extension):
     m, n, k = shape
@@ -162,6 +163,7 @@ def test_the_pytorch_extension_multiplies_with_maps_made_in_python(shape, wgmma,
     assert_written_inside_only(c, room)
 
 
+@pytest.mark.slow  # builds an extension
 @pytest.mark.parametrize("shape", SHAPES[::4], ids=lambda shape: "x".join(map(str, shape)))
 def test_the_pytorch_extension_multiplies_with_maps_made_in_cpp(shape, wgmma, extension):
     m, n, k = shape
@@ -171,6 +173,7 @@ def test_the_pytorch_extension_multiplies_with_maps_made_in_cpp(shape, wgmma, ex
     assert wgmma.equal(extension.gemm(columns, b), exact(wgmma, columns, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "k"), [(512, 12), (12, 512)], ids=["k", "n"])
 def test_the_extension_refuses_sizes_that_are_no_multiple_of_8_with_every_argument(
     n, k, wgmma, extension
@@ -180,6 +183,7 @@ def test_the_extension_refuses_sizes_that_are_no_multiple_of_8_with_every_argume
         extension.gemm(a, b)
 
 
+@pytest.mark.slow
 def test_the_extension_refuses_matrices_that_do_not_fit_together(wgmma, extension):
     a, b = integers(wgmma, 64, 128), integers(wgmma, 64, 136)
     with pytest.raises(ValueError, match="a has 128 columns and b has 136"):

@@ -187,12 +187,14 @@ def extension(tmp_path_factory):
         )
 
 
+@pytest.mark.slow  # builds an extension
 def test_a_pytorch_extension_takes_as_torch(extension, torch, x, doubled):
     tensor_map = map_of(x)
     extension.double_matrix(tensor_map.as_torch(), tensor_map.tx_bytes, *x.shape)
     assert torch.equal(x, doubled)
 
 
+@pytest.mark.slow
 def test_the_extension_refuses_what_is_not_as_torch(extension, torch, x):
     # load_inline's wrappers turn the header's std::invalid_argument into a RuntimeError.
     tensor_map = map_of(x)
