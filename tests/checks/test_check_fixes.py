@@ -631,3 +631,37 @@ def test_accepted_arguments_raise_the_refusal_where_the_tensor_must_change():
 def test_accepted_arguments_need_a_report_of_a_check():
     with pytest.raises(tma.TmaUnsupportedError, match="not made by a check"):
         tma.Report(()).accepted_arguments()
+
+
+def test_a_fault_that_another_order_of_dimensions_only_moves_is_reported():
+    x = np.lib.stride_tricks.as_strided(np.zeros(1 << 14), (128, 128), (8, 1024))
+    report = tma.check_tma_descriptor(x, (16, 2), elem_strides=(0, 1), rules="driver")
+    assert rules_of(report) == ["STRIDE_INNERMOST", "ELEM_STRIDES_RANGE"]
+
+
+@pytest.mark.parametrize(
+    ("ragged", "fix"),
+    [
+        (0, "pass x.reshape((50, 21, 64)) with box_sizes=(16, 21, 64) and ragged=0"),
+        (1, "such as x[0] with box_sizes=(3, 7, 64) and ragged=0"),
+        (2, "pass x.reshape((150, 7, 64)) with box_sizes=(48, 7, 64) and ragged=1"),
+        (-2, "pass x.reshape((150, 7, 64)) with box_sizes=(48, 7, 64) and ragged=1"),
+    ],
+)
+def test_merging_and_indexing_keep_the_ragged_dimension(ragged, fix):
+    report = _ragged_check(np.zeros((50, 3, 7, 64), np.float16), ragged)
+    (violation,) = report.violations
+    assert violation.rule == "RAGGED_RANK"
+    assert violation.fix.partition("; or ")[0].endswith(fix)
+
+
+def test_a_slice_is_not_of_the_ragged_dimension():
+    x = np.zeros((50, 4, 8, 128), np.float16)[:, :3, :7, :64]  # whose dimensions do not merge
+    (violation,) = _ragged_check(x, 0).violations
+    assert violation.fix == (
+        "make one map per slice, such as x[:, 0] with box_sizes=(16, 7, 64) and ragged=0"
+    )
+
+
+def _ragged_check(x, ragged):
+    return tma.check_tma_descriptor(x, (16, 3, 7, 64), swizzle="bytes128", ragged=ragged)

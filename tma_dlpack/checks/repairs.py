@@ -340,9 +340,12 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
         found.append(_violation(request, fault, ways, lifted))
         first = next((a for a in ways if not a.is_guess), None)
         if first is not None and first.is_alone and fault is not faults[-1]:
-            left = {f.key for f in first.left}
-            gone = [f for f in faults if f.key not in left]
-            mended |= {f.key for f in gone if first.is_other_tensor or not _is_same(f, fault)}
+            if first.is_other_tensor:  # whose entries may be others
+                ids = {f.rule.id for f in first.left}
+                mended |= {f.key for f in faults if f.rule.id not in ids}
+            else:
+                left = {f.key for f in first.left}
+                mended |= {f.key for f in faults if f.key not in left and not _is_same(f, fault)}
     return tuple(found)
 
 

@@ -276,34 +276,51 @@ def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Way]:
             rows = reverse(values)
             if len(rows) == r.rank and any(n != rows[0] for n in rows):
                 change[name] = tuple(rows[d] for d in order)
+    change |= _ragged_after(r, order) or {}
     named = [f"{name}={value}" for name, value in change.items()]
     code = words_of(r.view).permute.format(order=", ".join(map(str, order)))
     options = f" with {' and '.join(named)}" if named else ""
-    if r.ragged is not None and -r.rank <= r.ragged < r.rank:
-        change["ragged"] = list(order).index(r.ragged % r.rank)
-        options += f"{' and' if named else ' with'} ragged={change['ragged']}"
     shape = tuple(r.view.shape[d] for d in order)
     strides = tuple(r.view.strides[d] for d in order)
     yield Way(text.format(f"{code}{options}"), change, _seen(r, shape, strides))
 
 
+def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
+    """Return ragged= for a tensor of these of the dimensions, None for others; None if it is lost.
+
+    `kept` has the old dimension for each of the new ones.
+    """
+    if r.ragged is None or not -r.rank <= r.ragged < r.rank:
+        return {}
+    dim = r.ragged % r.rank
+    return {"ragged": list(kept).index(dim)} if dim in kept else None
+
+
 def reshaped(
     r: Request,
     code: str,
+    kept: Sequence[int | None],
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     box: tuple[int, ...],
     text: str,
-) -> Way:
-    """Return the tensor with other dimensions over the same elements, and a box for it."""
-    change: Change = {"elem_strides": None}
-    with_box = with_steps = ""
+) -> Iterator[Way]:
+    """Yield the tensor with other dimensions over the same elements, and a box for it.
+
+    `kept` has the dimension that each of them was, None where it was none. Slices of any length are
+    taken along one that is kept.
+    """
+    change = _ragged_after(r, kept)
+    if change is None:
+        return
     if r.kind == "tiled":
-        change["box_sizes"] = box
-        with_box = f" with box_sizes={box}"
+        change = {"box_sizes": box} | change
+    named = [f"{name}={value}" for name, value in change.items()]
+    options = f" with {' and '.join(named)}" if named else ""
     if any(n != 1 for n in r.arguments.element_strides):
-        with_steps = " and without elem_strides"
-    return Way(text.format(f"{code}{with_box}{with_steps}"), change, _seen(r, shape, strides))
+        options += " and without elem_strides"
+    change |= {"elem_strides": None}
+    yield Way(text.format(f"{code}{options}"), change, _seen(r, shape, strides))
 
 
 def merged(r: Request, rank: int) -> Iterator[Way]:
@@ -324,8 +341,9 @@ def merged(r: Request, rank: int) -> Iterator[Way]:
         new_shape = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
         new_strides = (*strides[:first], *strides[last:])
         new_box = (*box[:first], _merged_box(box, shape, first, last), *box[last + 1 :])
-        text = "merge dimensions that are contiguous: pass {}"
-        yield reshaped(r, f"x.reshape({new_shape})", new_shape, new_strides, new_box, text)
+        kept = (*range(first), None, *range(last + 1, r.rank))
+        code, text = f"x.reshape({new_shape})", "merge dimensions that are contiguous: pass {}"
+        yield from reshaped(r, code, kept, new_shape, new_strides, new_box, text)
 
 
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
@@ -339,16 +357,20 @@ def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int)
 
 
 def indexed(r: Request, rank: int) -> Iterator[Way]:
-    """Yield one slice of the tensor, of a rank."""
+    """Yield one slice of the tensor, of a rank: of the outermost dimensions that are not ragged."""
     if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
         return
     assert r.view is not None
-    fewer = r.rank - rank
+    ragged = None if r.ragged is None else r.ragged % r.rank
+    index = [d for d in range(r.rank - 1) if d != ragged][: r.rank - rank]
+    kept = [d for d in range(r.rank) if d not in index]
     box = reverse(r.arguments.box_dim)
-    box = box[fewer:] if len(box) == r.rank else box
-    code = f"x[{', '.join('0' * fewer)}]"
+    box = tuple(box[d] for d in kept) if len(box) == r.rank else box
+    code = f"x[{', '.join('0' if d in index else ':' for d in range(index[-1] + 1))}]"
+    shape = tuple(r.view.shape[d] for d in kept)
+    strides = tuple(r.view.strides[d] for d in kept)
     text = "make one map per slice, such as {}"
-    yield reshaped(r, code, r.view.shape[fewer:], r.view.strides[fewer:], box, text)
+    yield from reshaped(r, code, kept, shape, strides, box, text)
 
 
 def outer_ones(r: Request, rank: int, text: str) -> Iterator[Way]:
@@ -362,8 +384,8 @@ def outer_ones(r: Request, rank: int, text: str) -> Iterator[Way]:
     box = (1,) * more + box if len(box) == r.rank else box
     shape = (1,) * more + r.view.shape
     strides = (0,) * more + r.view.strides
-    text = text.format("add dimensions of size 1, {}")
-    yield reshaped(r, code, shape, strides, box, text)
+    kept, text = (*[None] * more, *range(r.rank)), text.format("add dimensions of size 1, {}")
+    yield from reshaped(r, code, kept, shape, strides, box, text)
 
 
 def moved(r: Request, offset: int) -> Iterator[Way]:
