@@ -22,7 +22,8 @@ from strategies import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.checks import ALLOWABLE
+from tma_dlpack.checks import RULES
+from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import (
     TmaInterleaveLayout,
@@ -384,21 +385,35 @@ def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
     assert report.fixed() is not None or unclear.intersection(rules_of(report))
 
 
-#: Arguments that a repair may change though the violation names another one.
-ALSO_CHANGED = {
-    "BOX_SWIZZLE_SPAN": {"swizzle", "split_inner"},
-    "BOX_RANGE": {"split_inner"},
-    **{rule: {"allow"} for rule in ALLOWABLE},
-    "ADDRESS_ALIGNED": {"interleave_layout", "data_type"},
-    "STRIDE_ALIGNED": {"interleave_layout", "data_type"},
-    "INTERLEAVE_32B_SWIZZLE": {"interleave_layout"},
-    "WIDE_SWIZZLE": {"interleave_layout"},
-    "PACKED_SWIZZLE": {"interleave_layout"},
-    "DTYPE": {"data_type"},
-    "PACKED_TYPE": {"data_type"},
-    "DIM_PACKED": {"data_type"},
-    "BOUNDING_BOX": {"pixel_box_lower_corner", "lower_corner_width"},
-}
+ROWS = {rule.id: rule for rule in RULES}
+
+
+def named(kind, rule):
+    """Return the arguments that the ways of a row change, as a kind of map calls them."""
+    wide = {f"pixel_box_{which}_corner": f"{which}_corner_width" for which in ("lower", "upper")}
+    others = {"tiled": {}, "im2col": {"box_sizes": "channels_per_pixel"}}
+    others["im2col_wide"] = others["im2col"] | wide
+    return {others[kind].get(name, name) for name in rule.mended_by}
+
+
+@examples(400, rare=True)
+@given(requests())
+def test_the_ways_of_a_row_change_the_arguments_that_it_names(drawn):
+    _, kind, x, options = drawn
+    report = check(kind, x, options)
+    assume(report._request_of is not None)
+    request = report._request_of(report._given).with_fields(keeps_tensor=True)
+    for fault in faults_of(request):
+        changed = set()
+        for tries in fault.alternatives(request):
+            for way in tries:
+                if not (way.is_other_tensor or way.is_guess):
+                    changed |= way.change.keys()
+        assert changed <= named(kind, fault.rule), fault.rule.id
+
+
+#: A repair may break these, and then mend them by another argument.
+ALSO_BROKEN = {rule: {"interleave_layout"} for rule in ("WIDE_SWIZZLE", "PACKED_SWIZZLE")}
 
 
 @examples(200, rare=True)
@@ -421,7 +436,8 @@ def test_arguments_that_were_fine_stay_as_they_were(drawn, data):
     seen = set()
     while not report.ok:  # a repair may meet another rule, whose argument then changes too
         for violation in report.violations:
-            seen |= {violation.argument} | ALSO_CHANGED.get(violation.rule, set())
+            seen |= {violation.argument} | ALSO_BROKEN.get(violation.rule, set())
+            seen |= named(kind, ROWS[violation.rule]) if violation.rule in ROWS else set()
         step = {argument: fixed[argument] for argument in seen if argument in fixed}
         if broken | step == broken:
             break

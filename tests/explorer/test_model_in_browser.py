@@ -93,9 +93,10 @@ def answers(page, states):
     return json.loads(page.evaluate(asked, json.dumps(states)))  # quicker than as objects
 
 
-def assert_tile_is_kept(seed, state, fixed):
-    """Hold the page to Python's answer: where options keep the tile, the same options keep it."""
+def assert_same_repair(seed, state, fixed):
+    """Hold the page to Python: it mends what Python mends, and keeps the tile where Python does."""
     changes = CHECKS[state.kind](state.tensor, **state.given).changes()
+    assert (fixed is None) is (changes is None), (seed, changes, fixed)
     if changes is None or changes.keys() & TILE:
         return
     before = {name: state.page.get(name) for name in TILE}
@@ -123,8 +124,8 @@ def compare_judged(page, seeds):
         if found["fixed"] is not None:
             assert is_accepted(state, found["fixed"]), (seed, found["fixed"])
             fixed += not found["ok"]
-            if expected:
-                assert_tile_is_kept(seed, state, found["fixed"])
+        if expected:
+            assert_same_repair(seed, state, found["fixed"])
         if found["ok"]:
             assert found["bytes"] == bytes_of(state.request), seed
             a = state.request.encode_arguments()

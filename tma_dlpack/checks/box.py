@@ -133,6 +133,7 @@ BOX_RULES: tuple[Rule, ...] = (
         ),
         asks=f"be 1..{MAX_BOX}",
         fix=lambda r, i: f"use at most {MAX_BOX}, and several copies for a larger tile",
+        mends=("split_inner", "box_sizes"),
         ways=_range_ways,
         documented=True,
     ),
@@ -146,6 +147,7 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="box_dim[d] <= global_dim[d]",
         must=be_in_shape,
         fix=lambda r, i: f"use at most {r.arguments.global_dim[i]}",
+        mends=("allow", "box_sizes"),
         ways=_shape_ways,
         differs="the driver accepts larger boxes; the rest of the tile is filled",
     ),
@@ -178,6 +180,7 @@ BOX_RULES: tuple[Rule, ...] = (
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         fix=lambda r: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
         documented=True,
+        mends=("box_sizes", "data_type"),
         ways=lambda r: [
             [
                 Way(
@@ -198,6 +201,7 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
         fix=lambda r: f"narrow it to {r.span_bytes} bytes, or use swizzle='none'",
+        mends=("swizzle", "split_inner", "box_sizes"),
         ways=_span_ways,
         libcudacxx="__get_box_sizes",
         documented=True,

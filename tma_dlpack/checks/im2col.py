@@ -200,6 +200,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         must=_bounding_box_must,
         fix=_bounding_box_fix,
         ways=_bounding_box_ways,
+        mends=("pixel_box_upper_corner", "pixel_box_lower_corner"),
         documented=True,
         source=MEASURED,
         differs="the driver adds in 32-bit signed integers, which wrap",

@@ -238,7 +238,7 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
                 text=", and ".join(texts),
                 change=change,
                 is_other_tensor=is_other,
-                is_guess=False,
+                is_guess=first.is_guess,
                 is_alone=False,
             )
         new = next(f for f in answer.left if f.key not in known)

@@ -267,6 +267,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=lambda r: f"use an address that is a multiple of {r.facts.alignment_bytes}",
         libcudacxx="__get_tensor_address",
         documented=True,
+        mends=("interleave_layout", "data_type"),
         ways=_address_ways,
     ),
     # 5. sizes
@@ -288,6 +289,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=lambda r: f"use a multiple of {r.type_row.packed_unit} values",
         libcudacxx="__get_tensor_sizes",
         documented=True,
+        mends=("data_type",),
         ways=_packed_extent_ways,
     ),
     Rule(
@@ -339,6 +341,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
         must=_stride_must,
         fix="order the dimensions by stride, each at least as large as the one inside it spans",
+        mends=("allow",),
         ways=lambda r, i: _unique_ways(r),
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
     ),
@@ -350,6 +353,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must=lambda r, i: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=lambda r, i: f"use strides that are multiples of {r.facts.alignment_bytes} bytes",
         documented=True,
+        mends=("interleave_layout", "data_type"),
         ways=lambda r, i: _aligned_ways(r),
     ),
     _stride_rule(
@@ -435,6 +439,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         must="be a type of whole bytes on compute capability 9.x",
         fix="pass a type of whole bytes, or build for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
+        mends=("data_type",),
         ways=_packed_ways,
     ),
     # 4. data type
@@ -450,6 +455,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
         fix="pass a view or a copy as a type of 1, 2, 4 or 8 bytes",
         libcudacxx="__get_tensor_map_data_type",
+        mends=("data_type",),
         ways=_carried_ways,
     ),
     Rule(

@@ -76,6 +76,7 @@ TILE_RULES: tuple[Rule, ...] = (
         fix="use swizzle='bytes32'",
         libcudacxx="__check_swizzle",
         differs="driver 580.159.04 accepts others",
+        mends=("swizzle", "interleave_layout"),
         ways=lambda r: [ways.members(r, "swizzle"), ways.members(r, "interleave_layout")],
     ),
     Rule(
@@ -92,6 +93,7 @@ TILE_RULES: tuple[Rule, ...] = (
         must="be none for 16U6_ALIGN16B",
         fix=lambda r: f"use {words.argument(r, 'interleave_layout')}='none'",
         documented=True,
+        mends=("interleave_layout", "data_type"),
         ways=lambda r: [ways.members(r, "interleave_layout"), ways.data_types(r)],
     ),
     _swizzle_rule(
@@ -173,6 +175,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
         must=be_in_shape,
         fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
+        mends=("allow", "elem_strides"),
         ways=lambda r, i: [
             ways.allow(r, "ELEM_STRIDES_IN_SHAPE"),
             ways.elem_strides(r, i),
@@ -243,6 +246,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         must="come with an explicit swizzle",
         fix="pass swizzle='bytes128', or swizzle='none' for columns of 16 bytes, the core matrices "
         "of an unswizzled operand",
+        mends=(),
         ways=lambda r: [
             [Way(text, {"swizzle": swizzle}, is_guess=True)] for swizzle, text in _SPLIT_BY.items()
         ],
@@ -256,6 +260,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
         fix="omit interleave_layout",
+        mends=("interleave_layout",),
         ways=lambda r: [ways.members(r, "interleave_layout")],
     ),
     _rank_row(
@@ -284,6 +289,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"the map's type is {r.type_row.data_type.name}",
         must="be used for elements of whole bytes",
         fix="view the storage as bytes, x.view(uint8), and split that",
+        mends=("data_type",),
         ways=lambda r: [
             ways.carriers(r),
             ways.viewed(r, 8, "view the storage as bytes, {}, and split that"),
@@ -305,6 +311,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         must=_span_must,
         fix=lambda r: f"use a multiple of {r.facts.span_values}",
+        mends=("box_sizes", "swizzle"),
         ways=_whole_span_ways,
     ),
     _row(

@@ -7,10 +7,8 @@ const tmaCheck = (() => {
   const { read, failuresOf } = R;
   const MAX_REPAIRS = 40, NEAR = 16; // steps tried around the current value before halving
   const TENSOR = ["shape", "strides", "address", "dtype"]; // not arguments: another tensor
-  //: Lists with an entry per dimension, and what an entry that is missing is.
-  const LISTS = {
-    box_sizes: 1, elem_strides: 1, pixel_box_lower_corner: 0, pixel_box_upper_corner: 0,
-  };
+  const PER_DIMENSION = ["box_sizes", "elem_strides"];
+  const LISTS = [...PER_DIMENSION, "pixel_box_lower_corner", "pixel_box_upper_corner"];
 
   // -- names and values of arguments -------------------------------------------------------------
 
@@ -65,7 +63,7 @@ const tmaCheck = (() => {
 
   /** The row-major index of the entry that a rule is about; null for the whole argument. */
   function indexOf(rule, entry, a, name) {
-    if (!(name in LISTS) && !["shape", "strides"].includes(name)) return null;
+    if (![...LISTS, "shape", "strides"].includes(name)) return null;
     if (entry < 0) return rule.fields.some((f) => INNER.includes(f)) ? a.rank - 1 : null;
     if (name.startsWith("pixel_box")) return a.rank - 3 - entry;
     const first = rule.each.startsWith("s") ? (a.interleave ? 0 : 1) : 0;
@@ -185,70 +183,44 @@ const tmaCheck = (() => {
 
   // -- repairs, found by trying ------------------------------------------------------------------
 
-  const keysOf = (request) => new Set(failuresOf(request).map(([row, entry]) => `${row} ${entry}`));
+  const keysOf = (request, other = {}) =>
+    new Set(failuresOf(request, other).map(([row, entry]) => `${row} ${entry}`));
 
-  /** Changes of one argument each that satisfy a rule: of its own argument first. */
+  /** Changes of one argument each that satisfy a rule, in the order of its row; those of the tensor
+   *  come last. */
   function repairsOf(request, { rule, row, entry }, mayChangeTensor) {
     const a = read(request), before = keysOf(request), key = `${row} ${entry}`;
-    const own = [rule.on].flat().map((name) => controlOf(name, request));
-    if (own.includes("dtype")) own.push("data_type"); // which carries the same bits
-    const kept = ["target", "split_inner", "ragged", ...own];
-    if (!a.row.is_packed) kept.push("data_type"); // another would give the values another meaning
-    const others = (rule.reads ?? [])
-      .map((name) => controlOf(name, request))
-      .filter((name) => !kept.includes(name));
+    if (rule.wraps && !keysOf(request, { has_model: 0 }).has(key)) return []; // only of the driver
+    const on = [rule.on].flat(), own = on.map((name) => controlOf(name, request));
+    const names = (rule.mends ?? []).map((name) => controlOf(name, request));
+    if (mayChangeTensor) names.push(...own.filter((name) => TENSOR.includes(name)));
     const isSame = (k) => { // a rule on the same entry
       const [row2, entry2] = k.split(" ").map(Number);
-      const on = [T.RULES[row2].on].flat()[0];
-      return on === [rule.on].flat()[0] && Math.max(0, entry2) === Math.max(0, entry);
+      return [T.RULES[row2].on].flat()[0] === on[0] && Math.max(0, entry2) === Math.max(0, entry);
     };
     const heals = (after) => !after.has(key);
     const breaksNothing = (after) => heals(after) && [...after].every((k) => before.has(k));
     const settles = (after) => breaksNothing(after) && ![...after].some(isSame);
-    const isAllowed = (name) => mayChangeTensor || !TENSOR.includes(name);
-    const keeping = keepingTile(request, a, rule);
     for (const isEnough of [settles, breaksNothing, heals]) {
       const isAccepted = (candidate) => isEnough(keysOf(candidate));
-      const kept = isEnough === heals ? []
-        : keeping.filter((change) => isAccepted({ ...request, ...change }));
-      const found = [...own, ...(isEnough === heals ? [] : others)]
-        .filter((name) => isAllowed(name) && !kept.some((change) => name in change))
-        .map((name) => changeOf(request, a, name, indexOf(rule, entry, a, name), isAccepted))
+      const found = names
+        .map((name) => changeOf(request, a, rule, name, indexOf(rule, entry, a, name), isAccepted))
         .filter(Boolean);
-      if (kept.length + found.length) return [...kept, ...found];
+      if (found.length) return found;
     }
     const isWhole = own.includes("box_sizes") && entry < 0; // and no entry alone is enough
     return [isWhole && shrunk(request)].filter(Boolean);
   }
 
-  /** Changes of options under which box and meaning stay as they are, the best first: a wider
-   *  swizzle, a split row, and for a rule that only libcu++ has, allow=. A kernel waits for the
-   *  bytes of its box; and no block can hold a tile beyond its shared memory. */
-  function keepingTile(request, a, rule) {
-    const changes = [], { fields } = rule;
-    const spans = (name) => R.describeRead(read(put(request, "swizzle", name))).span_bits;
-    if (fields.includes("span_bits") && !a.interleave)
-      for (const swizzle of ["bytes64", "bytes128"])
-        if (spans(swizzle) > R.describeRead(a).span_bits) changes.push({ swizzle });
-    const isOfBox = [rule.on].flat().includes("box_sizes") && fields.some((f) => /box/.test(f));
-    if (isOfBox && a.kind === "tiled" && a.swizzle && !a.is_split)
-      changes.push({ split_inner: true });
-    const allow = valueOf(request, "allow");
-    const isOurs = T.ALLOWABLE.includes(rule.id) && !fields.includes("max_smem_bytes");
-    if (isOurs) changes.push({ allow: [...allow, rule.id].sort() });
-    return changes;
-  }
-
   /** The nearest accepted value of one argument, as {name: value}; null if there is none. */
-  function changeOf(request, a, name, index, isAccepted) {
-    const list = name in LISTS ? valueOf(request, name) : null;
-    const count = name.startsWith("pixel_box") ? a.rank - 2 : a.rank;
-    if (list && list.length !== count) {
-      const kept = list.slice(Math.max(0, list.length - count));
-      const value = [...Array(Math.max(0, count - kept.length)).fill(LISTS[name]), ...kept];
+  function changeOf(request, a, rule, name, index, isAccepted) {
+    const list = PER_DIMENSION.includes(name) ? valueOf(request, name) : null;
+    if (list && list.length !== a.rank) {
+      const kept = list.slice(Math.max(0, list.length - a.rank));
+      const value = [...Array(Math.max(0, a.rank - kept.length)).fill(1), ...kept];
       return isAccepted(put(request, name, value)) ? { [name]: value } : null;
     }
-    const options = optionsOf(request, a, name);
+    const options = optionsOf(request, a, rule, name);
     if (options) {
       const value = options.find((option) => isAccepted(put(request, name, option)));
       return value === undefined ? null : { [name]: value };
@@ -268,18 +240,22 @@ const tmaCheck = (() => {
     return best && { [name]: best.put[name] };
   }
 
-  /** The members of a menu, those nearest to the current one first; null for numbers. */
-  function optionsOf(request, a, name) {
+  /** The values of an option, the best first; null for numbers. */
+  function optionsOf(request, a, rule, name) {
+    if (name === "allow") return [[...valueOf(request, "allow"), rule.id].sort()];
+    if (name === "split_inner") return a.kind === "tiled" && a.swizzle && !a.is_split ? [true] : [];
+    if (name === "ragged") return [0];
+    if (name === "target") return Object.keys(T.TARGETS);
     if (name === "data_type") {
       const names = a.dtype.overrides.map((t) => T.DATA_TYPES[t].name);
       return [null, ...names].filter((option) => option !== (request.data_type ?? null));
     }
-    if (name === "target") return Object.keys(T.TARGETS);
-    if (name === "ragged") return request.shape.map((_, dim) => dim);
     if (!T.ENUMS[name]) return null;
     const old = R.member(name, valueOf(request, name));
+    const isSpan = (n) => K.SWIZZLE_32B <= n && n <= K.SWIZZLE_128B; // where one is asked for
+    const asksSpan = name === "swizzle" && rule.fields.some((field) => field.startsWith("span_"));
     return [...T.ENUMS[name].keys()]
-      .filter((n) => n !== old)
+      .filter((n) => n !== old && (isSpan(n) || !asksSpan))
       .sort((x, y) => Math.abs(x - old) - Math.abs(y - old))
       .map((n) => T.ENUMS[name][n]);
   }
@@ -343,16 +319,26 @@ const tmaCheck = (() => {
     return { box_sizes: box };
   }
 
-  /** A request with other arguments that is accepted; null if the tensor itself must change. */
+  /** A request with other arguments that is accepted; null if the tensor itself must change.
+   *  Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's are tried. */
   function fixedOf(request) {
-    let current = request;
+    const isLifted = ({ rule: { unsupported, sets } }, by) => !unsupported || sets.includes(by);
+    const found = searched(request);
+    if (found) return needed(request, found);
+    const byDriver = { ...request, rules: "driver" }, { rules } = read(byDriver);
+    const isUsable = faultsOf(request).every((fault) => isLifted(fault, rules));
+    const lifted = isUsable ? searched(byDriver) : null;
+    return lifted && needed(request, lifted);
+  }
+
+  function searched(request) {
     for (let n = 0; n < MAX_REPAIRS; ++n) {
-      const faults = faultsOf(current);
-      if (!faults.length) return needed(request, current);
+      const faults = faultsOf(request);
+      if (!faults.length) return request;
       let change;
-      for (const fault of faults) if ((change = repairsOf(current, fault, false)[0])) break;
+      for (const fault of faults) if ((change = repairsOf(request, fault, false)[0])) break;
       if (!change) return null;
-      current = { ...current, ...change };
+      request = { ...request, ...change };
     }
     return null;
   }

@@ -240,10 +240,11 @@ const tmaRequest = (() => {
     return rows.get(key);
   }
 
-  /** [row, entry] of every failed predicate, whether or not its prerequisites hold. */
-  function failuresOf(request) {
+  /** [row, entry] of every failed predicate, whether or not its prerequisites hold; `other` fields
+   *  may stand in the struct. */
+  function failuresOf(request, other = {}) {
     const a = read(request);
-    return T.judge(describeRead(a), askedOf(a));
+    return T.judge({ ...describeRead(a), ...other }, askedOf(a));
   }
 
   // -- the driver's arguments, and their bytes ---------------------------------------------------

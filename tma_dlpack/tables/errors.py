@@ -275,6 +275,8 @@ class Rule:
     ways : callable (request[, entry]) -> iterable, or None
         What to do about it, the best first: `checks.ways` says what a way is. Those that are
         accepted replace `fix`.
+    mends : tuple of str, or None
+        The arguments that its ways change, the best first, where they are not `on` alone.
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request.
     make_only : bool
@@ -315,6 +317,7 @@ class Rule:
     limit: str = ""
     fix: Text
     ways: Callable[..., Iterable[Any]] | None = None
+    mends: tuple[str, ...] | None = None
     asks: str = ""
     make_only: bool = False
     libcudacxx: str = ""
@@ -327,6 +330,14 @@ class Rule:
     after_here: tuple[str, ...] = ()
     unsupported: bool = False
     differs: str = ""
+
+    @property
+    def mended_by(self) -> tuple[str, ...]:
+        """The arguments that its ways change; the page tries values of its own for them."""
+        if self.mends is not None:
+            return self.mends
+        is_argument = isinstance(self.on, str) and not self.on.startswith("tensor.")
+        return (str(self.on),) if self.ways and is_argument else ()
 
     def sources(self, kind: MapKind) -> str:
         """Return the sources of the rule, for a kind of map."""
