@@ -134,24 +134,26 @@ SLIPS = {
     ("gemm_slips.py", "coordinate", "hopper_gemm"): "COORDINATE_16B",
     ("triton_slips.py", "no_arm"): "HANG_NOT_ANNOUNCED",
     ("triton_slips.py", "coordinate"): "COORDINATE_16B",
+    ("jax_slips.py", "bytes"): "HANG_BYTES",
+    ("jax_slips.py", "coordinate"): "COORDINATE_16B",
 }
+#: Framework that a program needs.
+NEEDS = {"gemm_slips.py": "torch", "triton_slips.py": "triton", "jax_slips.py": "jax"}
 
 
-@pytest.mark.slow  # imports torch each time
+@pytest.mark.slow  # imports its framework each time
 @pytest.mark.parametrize("words", SLIPS, ids="-".join)
 def test_a_slip_in_a_python_process_is_explained(words):
-    pytest.importorskip("torch")
-    if words[0] == "triton_slips.py":
-        pytest.importorskip("triton")
     script, *rest = words
+    pytest.importorskip(NEEDS[script])
     found = explained_at_ctrl_c(sys.executable, str(DYING.with_name(script)), *rest)
     assert found[0] == SLIPS[words]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", ["gemm_slips.py", "triton_slips.py"])
+@pytest.mark.parametrize("script", NEEDS)
 def test_without_a_slip_nothing_is_found(script):
-    pytest.importorskip("torch" if script == "gemm_slips.py" else "triton")
+    pytest.importorskip(NEEDS[script])
     rest = ["grouped_gemm"] if script == "gemm_slips.py" else []
     done = postmortem("--", sys.executable, str(DYING.with_name(script)), "right", *rest)
     assert (done.stdout, done.returncode) == ("launched\nended\n", 0)
