@@ -231,11 +231,11 @@ def violations_of(request: Request) -> list[list[Any]]:
     for fault in faults_of(request):
         index = None
         if fault.rule.each in ("d", "d > 0"):
-            index = request.rank - 1 - fault.entry[0]
+            index = request.rank - 1 - fault.key[1][0]
         elif fault.rule.id == "WIDE_DIMS":
-            index = request.rank - 1 - request.facts.first_spatial - fault.entry[0]
+            index = request.rank - 1 - request.facts.first_spatial - fault.key[1][0]
         elif fault.rule.each and request.kind == "im2col":
-            index = request.facts.spatial - 1 - fault.entry[0]
+            index = request.facts.spatial - 1 - fault.key[1][0]
         found.append([fault.rule.id, index])
     return found
 

@@ -20,6 +20,7 @@ from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.unread import reads
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
+from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.errors import Rule, Violation
 
 MAX_STEPS = 4  # of one sentence
@@ -27,6 +28,9 @@ MAX_REPAIRS = 40  # of one call
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
 _ALLOWABLE = frozenset(ALLOWABLE)
+_SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
+#: The arguments that say how large the tile is.
+_TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column"})
 
 _AFTER = tuple(sum(1 << _ROW[other] for other in rule.after) for rule in RULES)
 _AFTER_HERE = tuple(sum(1 << _ROW[other] for other in rule.after_here) for rule in RULES)
@@ -38,20 +42,25 @@ Key = tuple[str, tuple[int, ...]]
 
 
 class Fault(NamedTuple):
-    """A rule that does not hold of a request."""
+    """A rule that does not hold of a request; faults are ordered as libcu++ asks their rules."""
 
-    key: Key  # its id, and the entry of a rule with `each`
+    place: tuple[int, int, int]  # step, entry in libcu++'s order, row
+    key: Key  # the rule's id, and the entry of a rule with `each`
     rule: Rule
     argument: str  # that it is about, as rows name it
-
-    @property
-    def entry(self) -> tuple[int, ...]:
-        """One entry of a rule with `each`, none of the others."""
-        return self.key[1]
 
     def alternatives(self, request: Request) -> Iterable[Tries]:
         """Return what the row proposes, the best first."""
         return () if self.rule.ways is None else self.rule.ways(request, *self.key[1])
+
+
+@cache
+def _fault(row: int, entry: int) -> Fault:
+    """Return the fault of a row, at an entry or -1; of a callable `on`, without the argument."""
+    rule = RULES[row]
+    nth = -entry if rule.outermost_first else entry
+    key = (rule.id, () if entry < 0 else (entry,))
+    return Fault((rule.step, nth, row), key, rule, rule.on if isinstance(rule.on, str) else "")
 
 
 def faults_of(request: Request) -> list[Fault]:
@@ -80,7 +89,7 @@ def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
     if request.call is not None:
         call = request.call.changed(way.change, way.view)
         if call is not None:
-            return call, _reported(request, call, call.failed)
+            return call, _reported(request, call, call.failed) if call.mask else []
     other = changed(request, way.change, way.view)
     return other.facts, faults_of(other)
 
@@ -90,30 +99,25 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
 
     `facts` is the struct that failed; what could not be read stands in `request`.
     """
-    if not failed:
-        return []
-    mask, found = 0, list[tuple[int, int, int, Fault]]()
+    mask, found = 0, []
     for row, _ in failed:
         mask |= 1 << row
     for row, entry in failed:
-        rule = RULES[row]
-        if mask & _AFTER[row] or (mask & _AFTER_HERE[row] and _is_late(rule, entry, failed)):
+        if mask & _AFTER[row] or (mask & _AFTER_HERE[row] and _is_late(row, entry, failed)):
             continue
         if request.unreadable and _is_unread(request, row):
             continue
-        if request.unread and reads(rule, request.unread, entry):
+        if request.unread and reads(RULES[row], request.unread, entry):
             continue
-        nth = -entry if rule.outermost_first else entry
-        on = rule.on if isinstance(rule.on, str) else rule.on(facts)
-        key = (rule.id, () if entry < 0 else (entry,))
-        found.append((rule.step, nth, row, Fault(key, rule, on)))
-    found.sort()  # no two are of one row and entry
-    return [fault for *_, fault in found]
+        fault = _fault(row, entry)
+        found.append(fault if fault.argument else fault._replace(argument=fault.rule.on(facts)))
+    found.sort()  # no two have one place
+    return found
 
 
-def _is_late(rule: Rule, entry: int, failed: list[tuple[int, int]]) -> bool:
+def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
     """Whether a rule that must hold at the same entry does not."""
-    return any((_ROW[other], max(0, entry)) in failed for other in rule.after_here)
+    return any((_ROW[other], max(0, entry)) in failed for other in RULES[row].after_here)
 
 
 def _is_unread(request: Request, row: int) -> bool:
@@ -147,23 +151,19 @@ def mask_of(ids: frozenset[str]) -> int:
 
 
 class Answer(NamedTuple):
-    """What a way, or several, lead to."""
+    """What a way leads to, or several in one."""
 
-    text: str
-    change: Change
-    left: list[Fault]  # what it still breaks
-    facts: Any  # the struct of the request that it leads to
+    way: Way
     start: Request
-    step: Way  # the last one, which leads from `start` to `request`
-    is_other_tensor: bool
-    is_guess: bool
+    facts: Any  # the struct of the request that it leads to
+    left: list[Fault]  # what it still breaks
     is_enough: bool  # whether it breaks only what is known
     is_alone: bool = True  # of one step
 
     @property
     def request(self) -> Request:
         """The request that it leads to."""
-        return changed(self.start, self.step.change, self.step.view)
+        return changed(self.start, self.way.change, self.way.view)
 
 
 def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
@@ -208,18 +208,18 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key])
     enough = some = None
     for way in tries:
         facts, left = after(request, way)
+        if not left:
+            return Answer(way, request, facts, left, True)
         is_other = way.is_other_tensor
         if any(f.rule is fault.rule and (is_other or f.key == fault.key) for f in left):
             continue
-        is_enough = not left or _breaks_only(left, known, is_other)
-        fields = (left, facts, request, way, is_other, way.is_guess, is_enough)
-        answer = Answer(way.text, way.change, *fields)
-        if is_enough and not any(_is_same(f, fault) for f in left):
-            return answer
-        if is_enough:
+        answer = Answer(way, request, facts, left, _breaks_only(left, known, is_other))
+        if not answer.is_enough:
+            some = some or answer
+        elif any(_is_same(f, fault) for f in left):
             enough = enough or answer
         else:
-            some = some or answer
+            return answer
     return enough or some
 
 
@@ -230,32 +230,27 @@ def _is_same(one: Fault, other: Fault) -> bool:
 
 def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     """Mend what a way breaks anew, or if that takes too many steps name it."""
-    first, texts, change, is_other = answer, [answer.text], dict(answer.change), False
+    first = answer
+    texts, change, view = [first.way.text], dict(first.way.change), first.way.view
     for _ in range(MAX_STEPS):
-        is_other |= answer.is_other_tensor
         if answer.is_enough:
-            return answer._replace(
-                text=", and ".join(texts),
-                change=change,
-                is_other_tensor=is_other,
-                is_guess=first.is_guess,
-                is_alone=False,
-            )
+            way = Way(", and ".join(texts), change, view, first.way.is_guess)
+            return answer._replace(way=way, start=first.start, is_alone=False)
         new = next(f for f in answer.left if f.key not in known)
-        request = answer.request
-        steps = [a for a in _steps(request, new, known) if not a.is_guess]
+        steps = [a for a in _steps(answer.request, new, known) if not a.way.is_guess]
         steps.sort(key=lambda a: not a.is_enough)
         if not steps:
             break
-        step = steps[0]
-        answer = step
+        answer = steps[0]
+        step = answer.way
         names = [name for name in step.change if f"{name}=" not in step.text]
         values = " and ".join(f"{name}={step.change[name]}" for name in names)
         texts.append(f"pass {values}" if names and not step.is_other_tensor else step.text)
         change |= step.change
+        view = step.view or view
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
-    text = f"{first.text}, which then breaks {' and '.join(rules)}"
-    return first._replace(text=text, is_guess=True)
+    text = f"{first.way.text}, which then breaks {' and '.join(rules)}"
+    return first._replace(way=first.way._replace(text=text, is_guess=True))
 
 
 DRIVERS_RULES: Change = {"rules": "driver"}
@@ -295,22 +290,26 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     start = request = request.with_fields(keeps_tensor=True)
     change: Change = {}
     is_in_order = True
+
+    def is_clear(answer: Answer) -> bool:
+        return not answer.way.is_guess and without not in answer.way.change
+
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
             return change, []
         known = {f.key for f in faults}
         found = (a for f in faults for a in answers(request, f, known))
-        answer = next((a for a in found if not a.is_guess and without not in a.change), None)
+        answer = next(filter(is_clear, found), None)
         if answer is None:  # no few steps are enough: take one, which may break others
             found = (a for f in faults for a in _steps(request, f, set()))
-            answer = next((a for a in found if not a.is_guess and without not in a.change), None)
+            answer = next(filter(is_clear, found), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
-        change |= answer.change
+        change |= answer.way.change
         request = answer.request
     return None, []
 
@@ -338,9 +337,9 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
             continue
         ways = answers(request, fault, known)
         found.append(_violation(request, fault, ways, lifted))
-        first = next((a for a in ways if not a.is_guess), None)
+        first = next((a for a in ways if not a.way.is_guess), None)
         if first is not None and first.is_alone and fault is not faults[-1]:
-            if first.is_other_tensor:  # whose entries may be others
+            if first.way.is_other_tensor:  # whose entries may be others
                 ids = {f.rule.id for f in first.left}
                 mended |= {f.key for f in faults if f.rule.id not in ids}
             else:
@@ -350,28 +349,32 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
 
 
 def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) -> Violation:
-    rule = fault.rule
-    found, limit, fix = rule.words(request, *fault.key[1])
-    texts = ["" if a.change.keys() == {"allow"} and lifted else _text(request, a) for a in ways]
+    rule, entry = fault.rule, fault.key[1]
     if lifted:  # in the place of the row's own allow=
-        texts = [text or lifted for text in texts] or [fix]
+        texts = [lifted if a.way.change.keys() == {"allow"} else _text(request, a) for a in ways]
+        texts = texts or [rule.usual_fix(request, *entry)]
         texts += [lifted] * (lifted not in texts)
-    fix = "; or ".join(texts).replace("?; or ", "? If not, ") or fix
-    argument = words.argument(request, fault.argument)
-    return Violation(rule.id, argument, found, limit, fix, rule.sources(request.kind))
+    else:
+        texts = [_text(request, a) for a in ways]
+    fix = "; or ".join(texts).replace("?; or ", "? If not, ") or rule.usual_fix(request, *entry)
+    found, limit = rule.found_and_limit(request, *entry)
+    source = _SOURCES[request.kind][fault.place[-1]]
+    return Violation(rule.id, words.argument(request, fault.argument), found, limit, fix, source)
 
 
 def _text(request: Request, answer: Answer) -> str:
     """Return the words of an answer, with the tile that a kernel then has to expect."""
-    is_whole = not answer.left and not answer.is_other_tensor and not request.unreadable
-    if not is_whole or answer.is_guess or not request.type_is_known or request.unread:
-        return answer.text
+    way = answer.way
+    if answer.left or way.is_guess or way.is_other_tensor or _TILE.isdisjoint(way.change):
+        return way.text
+    if request.unreadable or request.unread or not request.type_is_known:
+        return way.text
 
     def tx_bytes_after() -> int:
         known: int | None = getattr(answer.facts, "tx_bytes", None)
         return tx_bytes(answer.request.encode_arguments()) if known is None else known
 
-    return answer.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
+    return way.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
 
 
 def _lifted(request: Request, faults: list[Fault]) -> str:

@@ -352,12 +352,19 @@ class Rule:
 
     def words(self, request: Any, *entry: int) -> tuple[str, str, str]:
         """Return what was found, the limit and the fix; `entry` is that of a rule with `each`."""
-        found, must, fix = self.found, self.must, self.fix
+        return (*self.found_and_limit(request, *entry), self.usual_fix(request, *entry))
+
+    def found_and_limit(self, request: Any, *entry: int) -> tuple[str, str]:
+        """Return what was found, and the limit."""
+        found, must = self.found, self.must
         return (
             found if isinstance(found, str) else found(request, *entry),
             self.limit or f"it must {must if isinstance(must, str) else must(request, *entry)}",
-            fix if isinstance(fix, str) else fix(request, *entry),
         )
+
+    def usual_fix(self, request: Any, *entry: int) -> str:
+        """Return what to do where none of the `ways` is accepted."""
+        return self.fix if isinstance(self.fix, str) else self.fix(request, *entry)
 
     def violation(
         self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
