@@ -27,7 +27,7 @@ _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
 def _box_found(r: Request, i: int) -> str:
-    return f"{words.entry(r, 'box_sizes', i)} is {r.arguments.box_dim[i]}"
+    return f"{words.entry(r, 'box_sizes', i)} is {r.facts.box_dim[i]}"
 
 
 def be_in_shape(r: Request, i: int) -> str:
@@ -41,18 +41,18 @@ def inner_found(r: Request) -> str:
 
 
 def _range_ways(r: Request, i: int) -> Iterator[Tries]:
-    if r.arguments.box_dim[i] < 1:
+    if r.facts.box_dim[i] < 1:
         yield ways.box_entries(r, i, "use at least {}")
         return
     if i == 0:
         yield ways.split(r)
     yield ways.box_entries(r, i, "use {}, and several copies for a larger tile")
-    if i == 0 and not r.arguments.interleave and not r.arguments.swizzle and not r.asked_type:
+    if i == 0 and not r.facts.interleave and not r.facts.swizzle and not r.asked_type:
         yield (
             way
             for bits in range(32, 128, 32)
             for way in ways.viewed(r, bits, "pass {}")
-            if r.view is not None and bits > r.view.dtype.itemsize_bits
+            if not r.is_driver_call and bits > r.tensor.dtype.itemsize_bits
         )
 
 
@@ -199,7 +199,7 @@ BOX_RULES: tuple[Rule, ...] = (
         asks="have an innermost entry that spans at most the span of the swizzle: 32, 64 or 128 "
         "bytes",
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
-        must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.arguments.swizzle.name}",
+        must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.swizzle.name}",
         fix=lambda r: f"narrow it to {r.span_bytes} bytes, or use swizzle='none'",
         mends=("swizzle", "split_inner", "box_sizes"),
         ways=_span_ways,

@@ -110,7 +110,9 @@ def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> li
         if request.unread and reads(RULES[row], request.unread, entry):
             continue
         fault = _fault(row, entry)
-        found.append(fault if fault.argument else fault._replace(argument=fault.rule.on(facts)))
+        if not isinstance(fault.rule.on, str):
+            fault = fault._replace(argument=fault.rule.on(facts))
+        found.append(fault)
     found.sort()  # no two have one place
     return found
 

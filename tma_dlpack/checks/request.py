@@ -23,6 +23,7 @@ from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType
 from tma_dlpack.tables.enums import (
     DLDataTypeCode,
+    SWIZZLE_MEMBERS,
     TensorMapDataType,
     TmaSwizzle,
 )
@@ -173,6 +174,12 @@ class Request:
         return self.call if self.call is not None and self.call.is_exact else describe(self)
 
     @property
+    def tensor(self) -> TensorView:
+        """The tensor of a `make_*` call."""
+        assert self.view is not None
+        return self.view
+
+    @property
     def is_own_layout(self) -> bool:
         """Whether the tensor has its own layout, without `shape=`, `strides=` or `offset=`."""
         return self.view is None or self.view.own is None
@@ -185,6 +192,17 @@ class Request:
     def data_type(self) -> TensorMapDataType | None:
         """The map's type; None where it is not known."""
         return self.arguments.data_type if self.type_is_known else None
+
+    @property
+    def swizzle(self) -> TmaSwizzle:
+        member: TmaSwizzle = SWIZZLE_MEMBERS[self.facts.swizzle]
+        return member
+
+    @property
+    def box_dim(self) -> tuple[int, ...]:
+        """The box of a tiled map that has at most five entries."""
+        box: tuple[int, ...] = self.facts.box_dim[: self.facts.box_count]
+        return box
 
     @property
     def type_row(self) -> DataTypeRow:
@@ -203,12 +221,14 @@ class Request:
 
     @property
     def span_bytes(self) -> int:
-        return SWIZZLE_SPAN_BYTES[self.arguments.swizzle]
+        span_bits: int = self.facts.span_bits
+        return span_bits // 8
 
     @property
     def span_elements(self) -> int:
         """Elements that one row of the swizzle pattern holds."""
-        return self.span_bytes * 8 // self.type_row.element_bits
+        span: int = self.facts.span_bits // self.facts.element_bits
+        return span
 
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Elements of one span of a swizzle; without one, of a row of a core matrix, 16 bytes."""

@@ -67,9 +67,9 @@ def _stride_must(r: Request, i: int) -> str:
 
 
 def _packed_extent_ways(r: Request) -> Iterator[Tries]:
-    if r.view is not None:
+    if not r.is_driver_call:
         bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
-        yield ways.widened(r, -(-bits_of_unit // r.view.dtype.itemsize_bits))
+        yield ways.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
         yield ways.data_types(r)
 
 
@@ -82,7 +82,7 @@ def _less_aligned(r: Request) -> Iterator[Tries]:
 
 def _address_ways(r: Request) -> Iterator[Tries]:
     yield from _less_aligned(r)
-    if r.view is not None and not r.is_own_layout:
+    if not r.is_driver_call and not r.is_own_layout:
         offset = words.nearest_offset(r)
         if offset is not None:
             yield ways.moved(r, offset)
@@ -92,17 +92,17 @@ def _address_ways(r: Request) -> Iterator[Tries]:
 
 def _innermost_ways(r: Request) -> Iterator[Tries]:
     """Yield the tensor with its contiguous dimension last, or a copy."""
-    if r.view is None:
+    if r.is_driver_call:
         return
     if not r.is_own_layout:
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
             yield ways.described(meant, text)
-        given = (*r.view.strides[:-1], 1)
+        given = (*r.tensor.strides[:-1], 1)
         yield ways.described(given, "pass strides whose last entry is 1, such as {}")
         return
-    strides = r.view.strides
-    contiguous = [d for d, n in enumerate(r.view.shape) if strides[d] == 1 and n > 1]
+    strides = r.tensor.strides
+    contiguous = [d for d, n in enumerate(r.tensor.shape) if strides[d] == 1 and n > 1]
     if contiguous and r.kind != "tiled" and r.rank >= 3 and strides[1] == 1:
         order = (0, *range(2, r.rank), 1)
         text = "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves "
@@ -123,8 +123,7 @@ def _unique_ways(r: Request) -> Iterator[Tries]:
     yield ways.allow(r, "STRIDE_UNIQUE")
     if not ways.is_own(r):
         return
-    assert r.view is not None
-    order = words.nesting_order(r.view)
+    order = words.nesting_order(r.tensor)
     if order[-1] == r.rank - 1:
         yield ways.permuted(r, order, "order the dimensions by stride: pass {}")
     yield ways.copies(r)
@@ -135,9 +134,9 @@ def _aligned_ways(r: Request) -> Iterator[Tries]:
     if last := list(ways.channels_last(r)):
         yield last
         return
-    if r.view is not None and not r.is_own_layout:
-        unit = r.facts.alignment_bytes * 8 // r.view.dtype.itemsize_bits or 1
-        strides = (*(-(-n // unit) * unit for n in r.view.strides[:-1]), r.view.strides[-1])
+    if not r.is_driver_call and not r.is_own_layout:
+        unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
+        strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
         text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
         yield ways.described(strides, text)
     yield ways.copies(r)
@@ -383,12 +382,12 @@ TENSOR_RULES: tuple[Rule, ...] = (
 def _packed_found(r: Request) -> str:
     """Name the argument that decides the map's type, and the type."""
     data_type = r.arguments.data_type.name
-    if r.view is None:
+    if r.is_driver_call:
         found = f"tensor_data_type is {data_type}"
     elif r.asked_type is not None:
         found = f"data_type is {data_type}"
     else:
-        found = f"tensor.dtype is {r.view.dtype}, which takes the map type {data_type}"
+        found = f"tensor.dtype is {r.tensor.dtype}, which takes the map type {data_type}"
     return f"{found} on {r.target}"
 
 
@@ -472,7 +471,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         must="have the element size of the tensor",
         fix=lambda r: (
             "omit data_type, or choose one of "
-            + ", ".join(t.name for t in overrides_of(r.view.dtype))
+            + ", ".join(t.name for t in overrides_of(r.tensor.dtype))
         ),
         source="tma_dlpack: data_type does not change the size of an element",
         ways=lambda r: [ways.data_types(r)],

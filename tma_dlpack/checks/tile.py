@@ -39,7 +39,7 @@ def _swizzle_ways(r: Request) -> Iterator[Tries]:
 _swizzle_rule = partial(
     Rule,
     on="swizzle",
-    found=lambda r: f"swizzle is {r.arguments.swizzle.name}",
+    found=lambda r: f"swizzle is {r.swizzle.name}",
     fix="use swizzle='bytes128'",
     documented=True,
     ways=_swizzle_ways,
@@ -55,7 +55,7 @@ TILE_RULES: tuple[Rule, ...] = (
         unsupported=True,
         after=("CAPABILITY",),
         holds="swizzle <= SWIZZLE_128B or not is_sm_9x",
-        found=lambda r: f"swizzle is {r.arguments.swizzle.name} on {r.target}",
+        found=lambda r: f"swizzle is {r.swizzle.name} on {r.target}",
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
@@ -124,7 +124,7 @@ TILE_RULES: tuple[Rule, ...] = (
 
 
 def _step_found(r: Request, i: int) -> str:
-    return f"{words.entry(r, 'elem_strides', i)} is {r.arguments.element_strides[i]}"
+    return f"{words.entry(r, 'elem_strides', i)} is {r.facts.element_strides[i]}"
 
 
 def _step_ways(r: Request, i: int) -> Iterator[Tries]:
@@ -189,7 +189,7 @@ def _span_must(r: Request) -> str:
     span_bytes = r.facts.span_values * r.facts.element_bits // 8
     return (
         f"be a multiple of {r.facts.span_values}, the {span_bytes} bytes of a span of swizzle "
-        f"{r.arguments.swizzle.name}"
+        f"{r.swizzle.name}"
     )
 
 
@@ -199,10 +199,10 @@ def _extent_breaks(facts: Any) -> bool:
 
 def _whole_span_ways(r: Request) -> Iterator[Tries]:
     """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
-    span, swizzle = r.facts.span_values, r.arguments.swizzle
+    span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
         yield ways.widened(r, span)
-        one = ways.with_box_entry(r, 0, min(r.arguments.inner_box, span))
+        one = ways.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
         text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
         yield [Way(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
     else:

@@ -68,20 +68,21 @@ def members(r: Request, name: str, first: Sequence[int] = ()) -> Iterator[Way]:
 
 def wider_swizzles(r: Request) -> Iterator[Way]:
     """Yield the swizzles of 64 and 128 bytes that are wider than the current one."""
+    span_bytes = r.span_bytes
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
-        if SWIZZLE_SPAN_BYTES[swizzle] > r.span_bytes:
+        if SWIZZLE_SPAN_BYTES[swizzle] > span_bytes:
             yield Way(f"use swizzle={swizzle.name!r}", {"swizzle": swizzle})
 
 
 def split(r: Request) -> Iterator[Way]:
     """Yield the split of the innermost dimension, which copies a wide tile at once."""
-    if r.view is not None and r.kind == "tiled" and r.arguments.swizzle and not r.split_inner:
+    if not r.is_driver_call and r.kind == "tiled" and r.facts.swizzle and not r.facts.is_split:
         yield Way("pass split_inner=True, to copy it at once", {"split_inner": True})
 
 
 def allow(r: Request, rule_id: str) -> Iterator[Way]:
     """Yield the call without a rule that only libcu++ has."""
-    if rule_id not in r.allowed and r.view is not None:
+    if rule_id not in r.allowed and not r.is_driver_call:
         allowed = (*sorted(r.allowed), rule_id)
         yield Way(f"pass allow={allowed} to skip this rule of libcu++", {"allow": allowed})
 
@@ -96,19 +97,18 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Way]:
 
     The candidates lie at the limits, and at the multiples of 16 bytes around the value.
     """
-    a, c = r.arguments, r.facts
-    old, unit = (c.inner_box, 1) if r.kind != "tiled" else (a.box_dim[i], 1)
-    most = MAX_BOX * (c.span_values if c.is_split and i == 0 else 1)
+    c, most, unit = r.facts, MAX_BOX, 1
+    old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
         unit = c.span_values if c.is_split else r.inner_unit
-        old = a.inner_box
-    extent = int(a.global_dim[i]) if i < len(a.global_dim) else most
+        most *= c.span_values if c.is_split else 1
+    extent = c.global_dim[i] if i < r.rank else most
     limits = [most, min(extent, most), c.packed_unit]
-    if i == 0 and r.span_bytes:
+    if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    in_units = r.target.has_model or (r.kind == "tiled" and not a.interleave)
+    in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
             yield Way(text.format(n), with_box_entry(r, i, n))
@@ -118,7 +118,7 @@ def with_box_entry(r: Request, i: int, value: int) -> Change:
     """Set entry i of the box, row-major, or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
-    return {"box_sizes": with_entry(r.arguments.box_dim, i, value)}
+    return {"box_sizes": with_entry(r.box_dim, i, value)}
 
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
@@ -178,9 +178,8 @@ def stepped(r: Request, i: int) -> Iterator[Way]:
     step = r.arguments.element_strides[i]
     if not is_own(r) or r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
         return
-    assert r.view is not None
     d = r.rank - 1 - i
-    shape, strides = list(r.view.shape), list(r.view.strides)
+    shape, strides = list(r.tensor.shape), list(r.tensor.strides)
     shape[d], strides[d] = -(-shape[d] // step), strides[d] * step
     box, steps = list(reverse(r.arguments.box_dim)), list(reverse(r.arguments.element_strides))
     box[d], steps[d] = max(1, -(-box[d] // step)), 1
@@ -200,9 +199,9 @@ def data_types(r: Request) -> Iterator[Way]:
 
     Of padded values the unpadded type first, then the tensor's own type, then the others.
     """
-    if r.view is None:
+    if r.is_driver_call:
         return
-    row, others = r.type_row, [t for t in overrides_of(r.view.dtype) if t is not r.data_type]
+    row, others = r.type_row, [t for t in overrides_of(r.tensor.dtype) if t is not r.data_type]
     unpadded = [t for t in others if row.is_padded and _is_like(row, DATA_TYPES[t])]
     for t in (*unpadded, None, *others):
         if t is not None:
@@ -248,7 +247,7 @@ def counts(r: Request, name: str) -> Iterator[Way]:
 
 def is_own(r: Request) -> bool:
     """Whether the fix may be another tensor: of a `make_*` call that describes no other layout."""
-    return r.view is not None and r.is_own_layout and not r.keeps_tensor
+    return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 
 
 def _seen(
@@ -258,13 +257,11 @@ def _seen(
     dtype: DLDataType | None = None,
     address: int | None = None,
 ) -> Seen:
-    assert r.view is not None
-    return Seen(r.address if address is None else address, dtype or r.view.dtype, shape, strides)
+    return Seen(r.address if address is None else address, dtype or r.tensor.dtype, shape, strides)
 
 
 def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Way]:
     """Yield the tensor with its dimensions in another order, and the box in that order."""
-    assert r.view is not None
     if list(order) == list(range(r.rank)):
         return
     change: Change = {}
@@ -278,10 +275,10 @@ def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Way]:
                 change[name] = tuple(rows[d] for d in order)
     change |= _ragged_after(r, order) or {}
     named = [f"{name}={value}" for name, value in change.items()]
-    code = words_of(r.view).permute.format(order=", ".join(map(str, order)))
+    code = words_of(r.tensor).permute.format(order=", ".join(map(str, order)))
     options = f" with {' and '.join(named)}" if named else ""
-    shape = tuple(r.view.shape[d] for d in order)
-    strides = tuple(r.view.strides[d] for d in order)
+    shape = tuple(r.tensor.shape[d] for d in order)
+    strides = tuple(r.tensor.strides[d] for d in order)
     yield Way(text.format(f"{code}{options}"), change, _seen(r, shape, strides))
 
 
@@ -327,8 +324,7 @@ def merged(r: Request, rank: int) -> Iterator[Way]:
     """Yield the tensor with contiguous outer dimensions merged, down to a rank."""
     if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
         return
-    assert r.view is not None
-    shape, strides, box = r.view.shape, r.view.strides, reverse(r.arguments.box_dim)
+    shape, strides, box = r.tensor.shape, r.tensor.strides, reverse(r.arguments.box_dim)
     if len(box) != r.rank:
         box = (1,) * r.rank
     for first in range(rank):
@@ -360,15 +356,14 @@ def indexed(r: Request, rank: int) -> Iterator[Way]:
     """Yield one slice of the tensor, of a rank: of the outermost dimensions that are not ragged."""
     if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
         return
-    assert r.view is not None
     ragged = None if r.ragged is None else r.ragged % r.rank
     index = [d for d in range(r.rank - 1) if d != ragged][: r.rank - rank]
     kept = [d for d in range(r.rank) if d not in index]
     box = reverse(r.arguments.box_dim)
     box = tuple(box[d] for d in kept) if len(box) == r.rank else box
     code = f"x[{', '.join('0' if d in index else ':' for d in range(index[-1] + 1))}]"
-    shape = tuple(r.view.shape[d] for d in kept)
-    strides = tuple(r.view.strides[d] for d in kept)
+    shape = tuple(r.tensor.shape[d] for d in kept)
+    strides = tuple(r.tensor.strides[d] for d in kept)
     text = "make one map per slice, such as {}"
     yield from reshaped(r, code, kept, shape, strides, box, text)
 
@@ -377,13 +372,12 @@ def outer_ones(r: Request, rank: int, text: str) -> Iterator[Way]:
     """Yield the tensor with outer dimensions of extent 1, up to a rank, and a box for it."""
     if not is_own(r) or not 0 < r.rank < rank:
         return
-    assert r.view is not None
     more = rank - r.rank
     code = f"x[{', '.join(['None'] * more)}]"
     box = reverse(r.arguments.box_dim)
     box = (1,) * more + box if len(box) == r.rank else box
-    shape = (1,) * more + r.view.shape
-    strides = (0,) * more + r.view.strides
+    shape = (1,) * more + r.tensor.shape
+    strides = (0,) * more + r.tensor.strides
     kept, text = (*[None] * more, *range(r.rank)), text.format("add dimensions of size 1, {}")
     yield from reshaped(r, code, kept, shape, strides, box, text)
 
@@ -403,42 +397,39 @@ def one_at_a_time(r: Request, i: int) -> Iterator[Way]:
     """Yield one index of dimension i (innermost first), as a dimension of extent 1."""
     if not is_own(r):
         return
-    assert r.view is not None
     d = r.rank - 1 - i
-    shape = (*r.view.shape[:d], 1, *r.view.shape[d + 1 :])
+    shape = (*r.tensor.shape[:d], 1, *r.tensor.shape[d + 1 :])
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
     box = f" with box_sizes={change['box_sizes']}" if change else ""
     part = f"x[{':, ' * d}n:n+1]"
     text = f"make one map for each index n of dimension {d}, of {part}{box}"
-    yield Way(text, change, _seen(r, shape, r.view.strides))
+    yield Way(text, change, _seen(r, shape, r.tensor.strides))
 
 
 def parts(r: Request, i: int) -> Iterator[Way]:
     """Yield a part of the tensor along dimension i (innermost first)."""
     if not is_own(r):
         return
-    assert r.view is not None
     d = r.rank - 1 - i
-    shape = (*r.view.shape[:d], 1 << 30, *r.view.shape[d + 1 :])
-    yield Way(words.parts_fix(r, i), {}, _seen(r, shape, r.view.strides))
+    shape = (*r.tensor.shape[:d], 1 << 30, *r.tensor.shape[d + 1 :])
+    yield Way(words.parts_fix(r, i), {}, _seen(r, shape, r.tensor.strides))
 
 
 def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
     """Yield the tensor seen as unsigned integers (signed ones if wider), with the box in them."""
     if not is_own(r) or not r.rank:
         return
-    assert r.view is not None
-    own_bits, widest = r.view.dtype.itemsize_bits, words_of(r.view).widest_bits
+    own_bits, widest = r.tensor.dtype.itemsize_bits, words_of(r.tensor).widest_bits
     size = max(own_bits, bits)
     if own_bits == bits or bits > widest or size % min(own_bits, bits) or own_bits % 8:
         return
     wide, narrow = (bits // own_bits, 1) if bits > own_bits else (1, own_bits // bits)
-    sizes = (r.view.shape[-1], *r.view.strides[:-1], r.facts.inner_box)
+    sizes = (r.tensor.shape[-1], *r.tensor.strides[:-1], r.facts.inner_box)
     if any(n % wide for n in sizes):
         return
     name = f"int{bits}" if bits > own_bits else f"uint{bits}"
-    shape = (*r.view.shape[:-1], r.view.shape[-1] * narrow // wide)
-    strides = (*(n * narrow // wide for n in r.view.strides[:-1]), r.view.strides[-1])
+    shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
+    strides = (*(n * narrow // wide for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
     inner = r.facts.inner_box * narrow // wide
     change = with_box_entry(r, 0, inner)
     code = DLDataTypeCode.kDLInt if bits > own_bits else DLDataTypeCode.kDLUInt
@@ -447,7 +438,7 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
         change["data_type"] = None
         box += " and without data_type"
     view = _seen(r, shape, strides, DLDataType(code, bits, 1))
-    yield Way(text.format(words_of(r.view).view_as.format(dtype=name) + box), change, view)
+    yield Way(text.format(words_of(r.tensor).view_as.format(dtype=name) + box), change, view)
 
 
 # -- copies ----------------------------------------------------------------------------------------
@@ -457,17 +448,16 @@ def copies(r: Request) -> Iterator[Way]:
     """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
     if not is_own(r):
         return
-    assert r.view is not None
-    code, shape = words_of(r.view), r.view.shape
+    code, shape = words_of(r.tensor), r.tensor.shape
     dense = row_major_strides(shape)
-    is_dense = r.view.strides == canonical_strides(shape, dense, r.view.dtype.itemsize_bits)
+    is_dense = r.tensor.strides == canonical_strides(shape, dense, r.tensor.dtype.itemsize_bits)
     copy = f"copy it: x = {code.copy if is_dense else code.contiguous}"
     yield Way(copy, {}, _seen(r, shape, dense, address=_fresh(r)))
     if code.aligned_copy:
         text = f"copy it to such an address: {code.aligned_copy}"
         yield Way(text, {}, _seen(r, shape, dense, address=_FRESH))
     for align_bytes in (INNER_BYTES, 2 * INNER_BYTES):
-        bits = r.view.dtype.itemsize_bits
+        bits = r.tensor.dtype.itemsize_bits
         yield from padded(r, math.lcm(align_bytes * 8, bits) // bits)
 
 
@@ -478,17 +468,17 @@ def channels_last_hint(r: Request) -> str:
 
 def channels_last(r: Request) -> Iterator[Way]:
     """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
-    if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
+    if r.is_driver_call or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
         return
-    shape, channels = r.view.shape, r.arguments.channels_per_pixel
+    shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
     if r.rank < 3 or not shape[-1] < channels <= shape[1]:
         return
     order = (0, *range(2, r.rank), 1)
     spatial = "D, H, W"[-3 * r.facts.spatial + 2 :]
     text = f"this looks like N, C, {spatial}, and im2col reads N, {spatial}, C: pass {{}}"
-    code = words_of(r.view)
+    code = words_of(r.tensor)
     permuted_code = code.permute.format(order=", ".join(map(str, order)))
-    shape = tuple(r.view.shape[d] for d in order)
+    shape = tuple(r.tensor.shape[d] for d in order)
     seen = _seen(r, shape, row_major_strides(shape), address=_fresh(r))
     yield Way(text.format(words.for_x(code.contiguous, permuted_code)), {}, seen)
 
@@ -497,13 +487,12 @@ def padded(r: Request, unit: int) -> Iterator[Way]:
     """Yield a copy whose rows take a multiple of `unit` elements each."""
     if not is_own(r) or not r.rank:
         return
-    assert r.view is not None
-    *outer, extent = r.view.shape
-    code = words_of(r.view).pad
+    *outer, extent = r.tensor.shape
+    code = words_of(r.tensor).pad
     grows = "{widths}" in code  # where rows cannot have gaps, the copy is wider
     shape = (*outer, -(-extent // unit) * unit)
     strides = row_major_strides(shape)
-    shape_seen = shape if grows else r.view.shape
+    shape_seen = shape if grows else r.tensor.shape
     yield Way(words.pad_fix(r, code, unit), {}, _seen(r, shape_seen, strides, address=_fresh(r)))
 
 
@@ -511,14 +500,12 @@ def widened(r: Request, unit: int) -> Iterator[Way]:
     """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
     if not is_own(r) or not r.rank:
         return
-    assert r.view is not None
-    *outer, extent = r.view.shape
+    *outer, extent = r.tensor.shape
     shape = (*outer, -(-extent // unit) * unit)
     seen = _seen(r, shape, row_major_strides(shape), address=_fresh(r))
-    yield Way(words.pad_fix(r, words_of(r.view).widen, unit), {}, seen)
+    yield Way(words.pad_fix(r, words_of(r.tensor).widen, unit), {}, seen)
 
 
 def _fresh(r: Request) -> int:
     """Return an address as a copy has it, aligned no better than its framework does."""
-    assert r.view is not None
-    return _FRESH + (NUMPY_ALIGNS if words_of(r.view).aligned_copy else 0)
+    return _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)

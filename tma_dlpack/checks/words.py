@@ -60,9 +60,9 @@ def argument(r: Request, name: str) -> str:
     name = _OF_KIND[r.kind].get(name, name)
     if r.is_driver_call:
         return OF_DRIVER.get(name, name)
-    if name == "tensor.dtype" and r.asked_type is not None:
+    if name == "tensor.dtype" and r.facts.asked_type >= 0:
         return "data_type"
-    if not r.is_own_layout and name in _OF_LAYOUT:
+    if name in _OF_LAYOUT and not r.is_own_layout:
         return _OF_LAYOUT[name]
     return name.partition(".")[0]
 
@@ -85,10 +85,10 @@ def extent_found(r: Request, i: int) -> str:
 def stride_found(r: Request, i: int) -> str:
     """Name the stride of dimension i and give its value, with units."""
     size = counted(r.arguments.global_strides[i - 1], "byte")
-    if r.view is None:
+    if r.is_driver_call:
         return f"global_strides[{i - 1}] is {size}"
     index = _index(r, i)
-    elements = counted(r.view.strides[index], "element")
+    elements = counted(r.tensor.strides[index], "element")
     return f"{layout(r, 'strides')}[{index}] is {elements}, {size}"
 
 
@@ -154,17 +154,15 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
 
 def nearest_offset(r: Request) -> int | None:
     """Return the nearest offset= before the one that was given whose address is aligned."""
-    assert r.view is not None
-    past, bits = r.address % r.facts.alignment_bytes, r.view.dtype.itemsize_bits
+    past, bits = r.address % r.facts.alignment_bytes, r.tensor.dtype.itemsize_bits
     if past * 8 % bits or bits % 8:
         return None
-    return int(r.view.offset_bytes * 8 // bits - past * 8 // bits)
+    return int(r.tensor.offset_bytes * 8 // bits - past * 8 // bits)
 
 
 def pad_fix(r: Request, code: str, unit: int) -> str:
     """Say how to make the last dimension a multiple of `unit` elements."""
-    assert r.view is not None
-    *outer, extent = r.view.shape
+    *outer, extent = r.tensor.shape
     padded = -(-extent // unit) * unit
     code = code.format(
         padded=padded,
@@ -182,17 +180,16 @@ def nesting_order(view: TensorView) -> list[int]:
 
 def strides_in_elements(r: Request) -> tuple[int, ...] | None:
     """Return `strides=` as elements if they may have been given in bytes."""
-    assert r.view is not None
-    step = r.view.dtype.itemsize_bits // 8
-    if r.is_own_layout or step < 2 or any(stride % step for stride in r.view.strides[:-1]):
+    step = r.tensor.dtype.itemsize_bits // 8
+    if r.is_own_layout or step < 2 or any(stride % step for stride in r.tensor.strides[:-1]):
         return None
-    inner = r.view.strides[-1]
-    return (*(stride // step for stride in r.view.strides[:-1]), inner // step or inner)
+    inner = r.tensor.strides[-1]
+    return (*(stride // step for stride in r.tensor.strides[:-1]), inner // step or inner)
 
 
 def parts_fix(r: Request, i: int) -> str:
     """Say how to split dimension i (innermost first) into parts that can be copied."""
-    if r.view is None or not r.is_own_layout:
+    if r.is_driver_call or not r.is_own_layout:
         return "split the tensor along this dimension, one map per part"
     colons = ":, " * (r.rank - 1 - i)
     return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"
