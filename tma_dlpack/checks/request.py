@@ -22,8 +22,8 @@ from tma_dlpack.public import lazy
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType
 from tma_dlpack.tables.enums import (
-    DLDataTypeCode,
     SWIZZLE_MEMBERS,
+    DLDataTypeCode,
     TensorMapDataType,
     TmaSwizzle,
 )
