@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from laws import slow_if
 
+from tma_dlpack import driver
+
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
 DYING = Path(__file__).parents[1] / "postmortem" / "dying.cu"
@@ -136,16 +138,29 @@ SLIPS = {
     ("triton_slips.py", "coordinate"): "COORDINATE_16B",
     ("jax_slips.py", "bytes"): "HANG_BYTES",
     ("jax_slips.py", "coordinate"): "COORDINATE_16B",
+    ("two_gpus_slips.py", "bytes"): "HANG_BYTES",
+    ("two_gpus_slips.py", "coordinate"): "COORDINATE_16B",
 }
 #: Framework that a program needs.
-NEEDS = {"gemm_slips.py": "torch", "triton_slips.py": "triton", "jax_slips.py": "jax"}
+NEEDS = {
+    "gemm_slips.py": "torch",
+    "triton_slips.py": "triton",
+    "jax_slips.py": "jax",
+    "two_gpus_slips.py": "torch",
+}
+
+
+def skip_without_what_it_needs(script: str) -> None:
+    pytest.importorskip(NEEDS[script])
+    if script == "two_gpus_slips.py" and len(driver.status().devices) < 2:
+        pytest.skip("there is one GPU")
 
 
 @pytest.mark.slow  # imports its framework each time
 @pytest.mark.parametrize("words", SLIPS, ids="-".join)
 def test_a_slip_in_a_python_process_is_explained(words):
     script, *rest = words
-    pytest.importorskip(NEEDS[script])
+    skip_without_what_it_needs(script)
     found = explained_at_ctrl_c(sys.executable, str(DYING.with_name(script)), *rest)
     assert found[0] == SLIPS[words]
 
@@ -153,7 +168,7 @@ def test_a_slip_in_a_python_process_is_explained(words):
 @pytest.mark.slow
 @pytest.mark.parametrize("script", NEEDS)
 def test_without_a_slip_nothing_is_found(script):
-    pytest.importorskip(NEEDS[script])
+    skip_without_what_it_needs(script)
     rest = ["grouped_gemm"] if script == "gemm_slips.py" else []
     done = postmortem("--", sys.executable, str(DYING.with_name(script)), "right", *rest)
     assert (done.stdout, done.returncode) == ("launched\nended\n", 0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import lzma
+from pathlib import Path
+
 import pytest
 
 import tma_dlpack as tma
 
+GOLDEN = Path(__file__).parent / "golden"
 FULL, EMPTY = 0x38800, 0x38820  # of the first of four stages of grouped_gemm.cu
 
 #: Slip -> of each barrier that is waited at, what is wrong before what follows from it: address,
@@ -146,3 +150,22 @@ def test_cutlass_waits_are_named_by_the_way_to_them_and_its_kernel_with_a_limit(
 def test_warps_that_went_past_a_wait_stand_at_the_wgmma(others, slip):
     standing = {row.what for row in tma.postmortem(others / f"{slip}.core").kernels[0].standing}
     assert "at a wgmma, which needs all four warps of its warpgroup" in standing
+
+
+@pytest.mark.parametrize("slip", ["bytes", "coordinate"])
+def test_kernels_of_two_gpus_are_told_apart(slip, tmp_path):
+    path = tmp_path / "two.core"
+    path.write_bytes(lzma.decompress((GOLDEN / f"two_gpus_{slip}.core.xz").read_bytes()))
+    found = tma.postmortem(path)
+    both = [(f"copy on GPU {gpu}", (gpu + 1, 1, 1), gpu + 1) for gpu in (0, 1)]
+    assert [(k.name, k.grid, k.blocks) for k in found.kernels] == both
+    assert [one.kernel for one in found.maps] == [name for name, *_ in both]
+    if slip == "bytes":
+        lacks = [(b.kernel, b.blocks, b.waiting, b.bytes, b.rule) for b in found.barriers]
+        assert lacks == [
+            ("copy on GPU 0", 1, 2, 64, "HANG_BYTES"),
+            ("copy on GPU 1", 2, 4, 128, "HANG_BYTES"),
+        ]
+    else:
+        faults = [(f.kernel, f.alike, f.map.kernel, f.rule) for f in found.faults]
+        assert faults == [(name, n, name, "COORDINATE_16B") for name, _, n in both]

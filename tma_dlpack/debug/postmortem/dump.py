@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.container import Elf, unreadable
 from tma_dlpack.debug.postmortem.lines import LineTable
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
@@ -130,6 +131,19 @@ class Function(NamedTuple):
             return None
         low, high = self.code[index]
         return int(low), int(high)
+
+
+class Kernel(NamedTuple):
+    """A kernel on a GPU."""
+
+    mangled: str
+    gpu: int | None  # its number, where the file has several
+
+    @property
+    def name(self) -> str:
+        """Its C++ name without arguments, and the GPU."""
+        short = short_name(self.mangled)
+        return short if self.gpu is None else f"{short} on GPU {self.gpu}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +320,18 @@ class Dump:
                 grid = Grid(row, device, parameters, bank + first if bank else 0)
                 found[device, int(row["id"])] = grid
         return found
+
+    def kernel(self, function: Function | None, grid: Grid | None) -> Kernel:
+        """Return the kernel of a function that runs as a grid."""
+        name = function.name if function is not None else "unknown code"
+        if grid is None or len(self.devices) == 1:
+            return Kernel(name, None)
+        return Kernel(name, int(self.devices[grid.device]["id"]))
+
+    def kernel_of(self, grid: Grid | None) -> Kernel:
+        """Return a grid's kernel."""
+        entry = int(grid.row["entry"]) if grid is not None else 0
+        return self.kernel(self.function_at(entry), grid)
 
     @cached_property
     def windows(self) -> Rows | None:

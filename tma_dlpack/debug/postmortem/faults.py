@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Function, Warp, three
 from tma_dlpack.debug.postmortem.flow import (
@@ -66,7 +65,7 @@ def exception_words(code: int) -> str:
 
 def _without_warp(dump: Dump, pc: int, exception: int) -> Fault:
     function = dump.function_at(pc)
-    name = short_name(function.name) if function else "unknown code"
+    name = dump.kernel(function, None).name
     lines = dump.lines_at(pc)
     words = function.at(pc) if function else None
     op = Instruction(*words, dump.major) if words else None
@@ -94,7 +93,7 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
     use = _use(warp, flow, pc, now, lane, exception)
     op = use.op
     return Fault(
-        kernel=short_name(function.name),
+        kernel=dump.kernel(function, warp.block.grid).name,
         lines=dump.lines_at(pc),
         block=index,
         thread=three(rows[lane], "thread"),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     DeadKernel,
@@ -266,7 +265,7 @@ def _barrier(state: State, died: bool) -> DeadBarrier:
     parities = {wait.parity for wait in state.waits}
     row = next(row for row in ROWS if row.holds(state)) if state.waits and not died else None
     return DeadBarrier(
-        kernel=short_name(state.kernel),
+        kernel=state.kernel.name,
         address=state.address,
         count=state.word.count,
         arrivals=state.word.arrivals,
@@ -284,17 +283,17 @@ def _barrier(state: State, died: bool) -> DeadBarrier:
 
 def kernels_of(survey: Survey) -> Iterator[DeadKernel]:
     """Return every kernel that was on the GPU."""
-    for mangled, blocks in survey.blocks.items():
+    for kernel, blocks in survey.blocks.items():
         grid = blocks[0].grid
         nothing = (0, 0, 0)
-        standing = survey.standing[mangled].most_common()
+        standing = survey.standing[kernel].most_common()
         yield DeadKernel(
-            name=short_name(mangled),
-            mangled=mangled,
+            name=kernel.name,
+            mangled=kernel.mangled,
             grid=grid.dims("grid") if grid else nothing,
             block=grid.dims("block") if grid else nothing,
             cluster=grid.dims("cluster") if grid else nothing,
             blocks=len(blocks),
-            warps=survey.warps[mangled],
+            warps=survey.warps[kernel],
             standing=tuple(Standing(what, lines, n) for (what, lines), n in standing),
         )

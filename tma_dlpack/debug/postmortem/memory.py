@@ -13,7 +13,6 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
 from tma_dlpack.tables.errors import TmaError
@@ -93,8 +92,7 @@ def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
 
 def maps_of(dump: Dump, grid: Grid) -> tuple[FoundMap, ...]:
     """Return the maps among a kernel's parameters."""
-    function = dump.function_at(int(grid.row["entry"]))
-    name = short_name(function.name) if function else "unknown code"
+    name = dump.kernel_of(grid).name
     return _maps(name, grid.parameters, int(grid.row["parameters"]), dump.target)
 
 

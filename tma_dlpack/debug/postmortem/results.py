@@ -48,7 +48,8 @@ class DeadKernel:
     Attributes
     ----------
     name : str
-        Its C++ name without arguments; `mangled` has all of it.
+        Its C++ name without arguments; `mangled` has all of it. Where the dump is of several GPUs,
+        here and in `kernel` of the others "on GPU 1" follows.
     grid, block, cluster : tuple of int
         Of the launch, x first; the cluster is (0, 0, 0) without one.
     blocks, warps : int
@@ -420,7 +421,7 @@ def kernel_lines(kernel: DeadKernel) -> list[str]:
     cluster = f", cluster {kernel.cluster}" if any(kernel.cluster) else ""
     there = f"{counted(kernel.blocks, 'block')} and {counted(kernel.warps, 'warp')} on the GPU"
     lines = [f"kernel {kernel.name}: grid {kernel.grid}, block {kernel.block}{cluster}; {there}"]
-    if kernel.name.endswith("<...>"):
+    if "<...>" in kernel.name:
         full = demangled([kernel.mangled])[kernel.mangled]
         cut = full if len(full) <= _MOST_FULL_NAME else f"{full[:_MOST_FULL_NAME]}..."
         lines.append(f"  {cut}")

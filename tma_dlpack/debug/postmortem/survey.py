@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.debug.postmortem.dump import Block, Dump, Warp, three
+from tma_dlpack.debug.postmortem.dump import Block, Dump, Kernel, Warp, three
 from tma_dlpack.debug.postmortem.flow import Flow, Registers, cluster_of, flow_of
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
 from tma_dlpack.debug.postmortem.results import FoundMap
@@ -54,7 +54,7 @@ class Code(NamedTuple):
 class State:
     """One barrier in one state, over all blocks in which it stands so."""
 
-    kernel: str
+    kernel: Kernel
     address: int
     word: Word
     code: Code
@@ -133,14 +133,14 @@ class Survey:
 
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
-        self.states: dict[tuple[str, int, Word], State] = {}
-        self.standing: dict[str, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
-        self.blocks: dict[str, list[Block]] = defaultdict(list)
-        self.warps: Counter[str] = Counter()
-        self._codes: dict[str, Code] = {}
-        clusters: dict[tuple[str, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
+        self.states: dict[tuple[Kernel, int, Word], State] = {}
+        self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
+        self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
+        self.warps: Counter[Kernel] = Counter()
+        self._codes: dict[Kernel, Code] = {}
+        clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
-            kernel = self.kernel_of(block)
+            kernel = dump.kernel_of(block.grid)
             self.blocks[kernel].append(block)
             place = id(block.grid), *cluster_of(block)
             clusters[kernel, place].append(self._read(kernel, block))
@@ -154,7 +154,7 @@ class Survey:
             for state in states:
                 state.is_first = is_first
 
-    def _read(self, kernel: str, block: Block) -> _Blocked:
+    def _read(self, kernel: Kernel, block: Block) -> _Blocked:
         """Note where the warps of a block stand, and what they wait at."""
         waits: dict[int, set[tuple[int, Wait]]] = defaultdict(set)  # address -> warp, wait
         at_wgmma: Counter[int] = Counter()  # warpgroup -> its warps there
@@ -179,7 +179,7 @@ class Survey:
                 one.waited[address] = _Waited(word, Counter(wait for _, wait in stuck), passed)
         return one
 
-    def _add(self, kernel: str, one: _Blocked, others: list[_Blocked]) -> None:
+    def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
@@ -194,19 +194,13 @@ class Survey:
         for key, state in states.items():
             state.here |= {other: found for other, found in states.items() if other[0] != key[0]}
 
-    def state(self, kernel: str, block: Block, address: int, word: Word) -> State:
+    def state(self, kernel: Kernel, block: Block, address: int, word: Word) -> State:
         """Return the state of a barrier, added if it is new."""
         key = kernel, address, word
         if key not in self.states:
             maps = maps_of(self.dump, block.grid) if block.grid is not None else ()
             self.states[key] = State(kernel, address, word, self._code(kernel, block), maps)
         return self.states[key]
-
-    def kernel_of(self, block: Block) -> str:
-        """Return the mangled name of a block's kernel."""
-        entry = int(block.grid.row["entry"]) if block.grid is not None else 0
-        function = self.dump.function_at(entry)
-        return function.name if function is not None else "unknown code"
 
     def _stand(self, warp: Warp, pc: int, lane: int) -> _Stands:
         """Return where threads stand, and the barrier that they wait at."""
@@ -232,7 +226,7 @@ class Survey:
         parity = None if token is None else token >> 31
         return _Stands(_WAIT, lines, parity, waits[0], offset_of(address))
 
-    def _code(self, kernel: str, block: Block) -> Code:
+    def _code(self, kernel: Kernel, block: Block) -> Code:
         if kernel not in self._codes:
             flow, computed = self._computed(block)
             code = flow.code if flow is not None else []
@@ -255,7 +249,7 @@ class Survey:
             return None, None
         return flow, Registers(warp, flow, None, 0)
 
-    def _add_quiet(self, kernel: str, blocks: list[Block]) -> None:
+    def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers that nobody waits at: neighbours, or at one place in several blocks."""
         known = {address for name, address, _ in self.states if name == kernel}
         found: dict[int, list[Block]] = defaultdict(list)
@@ -289,7 +283,7 @@ class Survey:
         found = (computed.barrier(place) for place in range(len(flow.code)))
         return {offset_of(address) for address in found if address is not None}
 
-    def _is_waited(self, kernel: str, address: int, word: Word) -> bool:
+    def _is_waited(self, kernel: Kernel, address: int, word: Word) -> bool:
         state = self.states.get((kernel, address, word))
         return state is not None and bool(state.waits)
 
