@@ -10,17 +10,20 @@ Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It 
 All are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
 predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
 subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
-``int32(x)``, which wraps as the driver's signed 32-bit sums do.
+``int32(x)``, which wraps as the driver's signed 32-bit sums do. The predicates and offsets of
+`consumer/` are functions of one expression, which are read in their modules.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -709,6 +712,73 @@ def js_fields() -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
 
+class OfOperand(InJavaScript):
+    """Print functions of one expression, with attributes and those that they call, of a module."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
+        self.given = {"o": "o"}  # how the arguments of the function that is printed are written
+
+    def row(self, call: ast.Call) -> tuple[str, str]:
+        """Return the id of a row, and its predicate as JavaScript."""
+        columns = {keyword.arg: keyword.value for keyword in call.keywords}
+        holds = columns["holds"]
+        body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
+        return columns["id"].value, self.visit(body)
+
+    def body(self, name: str) -> ast.expr:
+        found = ast.parse(inspect.getsource(self.names[name])).body[0]
+        return found.body[-1].value
+
+    def visit_Call(self, node: ast.Call) -> str:
+        if isinstance(node.func, ast.Attribute):  # startswith, of several words
+            (words,) = node.args
+            found = f"{json.dumps(ast.literal_eval(words))}.some((w) => {{}}.startsWith(w))"
+            return found.format(self.visit(node.func.value))
+        function = self.names[node.func.id]
+        before, values = self.given, [self.visit(argument) for argument in node.args]
+        self.given = dict(zip(inspect.signature(function).parameters, values, strict=True))
+        text = self.visit(self.body(node.func.id))
+        self.given = before
+        return text
+
+    def visit_Attribute(self, node: ast.Attribute) -> str:
+        if isinstance(node.value, ast.Name) and node.value.id not in self.given:
+            return str(int(getattr(self.names[node.value.id], node.attr)))
+        return f"{self.visit(node.value)}.{node.attr}"
+
+    def visit_Name(self, node: ast.Name) -> str:
+        if node.id in self.given:
+            return self.given[node.id]
+        value = self.names[node.id]
+        return json.dumps([*value] if isinstance(value, dict) else value)
+
+    def visit_Constant(self, node: ast.Constant) -> str:
+        return json.dumps(node.value)
+
+    def visit_Compare(self, node: ast.Compare) -> str:
+        if isinstance(node.ops[0], ast.In):
+            return f"{self.visit(node.comparators[0])}.includes({self.visit(node.left)})"
+        return super().visit_Compare(node)
+
+
+def js_operand_functions() -> list[str]:
+    """Return the predicates of the operand's rows, and the two offsets."""
+    rows, offsets = OfOperand(refusals), OfOperand(operand)
+    calls = [n for n in ast.walk(rows.tree) if isinstance(n, ast.Call)]
+    found = [rows.row(n) for n in calls if isinstance(n.func, ast.Name) and n.func.id == "_row"]
+    return [
+        "  // The predicates of an operand's rows, and its two offsets.",
+        "  OPERAND_HOLDS: {",
+        *(f"    {name}: (o) => {text}," for name, text in found),
+        "  },",
+        *(
+            f"  {name.upper()}: (o) => {offsets.visit(offsets.body(name))},"
+            for name in ("leading_bytes", "stride_bytes")
+        ),
+    ]
+
+
 def js_operand() -> dict[str, Any]:
     """Return what reads a tile through a matrix descriptor, and why it may not."""
     instructions = [
@@ -716,7 +786,8 @@ def js_operand() -> dict[str, Any]:
             "name": row.name,
             "capabilities": row.capabilities,
             "fields": [[field.name, field.first_bit, field.bits] for field in row.fields],
-            "layout_types": {swizzle.name: n for swizzle, n in row.layout_types.items()},
+            "layout_types": [*row.layout_types],
+            "layout_numbers": row.layout_types,
             "fixed": row.fixed,
             "mn_bits": row.mn_bits,
             "sure": row.sure,
@@ -727,7 +798,7 @@ def js_operand() -> dict[str, Any]:
         "K_STEP_BYTES": operand.K_STEP_BYTES,
         "UNITS": operand.UNITS,
         "SPAN_BYTES": operand.SPAN_BYTES,
-        "TYPES": [data_type.name for data_type in operand.OPERAND_TYPES],
+        "ATOM_ROWS": [operand.atom_rows(s) for s in TmaSwizzle],
         "INSTRUCTIONS": instructions,
         "RULES": [
             {"id": row.id, "must": row.asks or _static(row.must), "after": row.after}
@@ -793,6 +864,7 @@ def js_tables() -> str:
             "  COLUMNS: {",
             *columns,
             "  },",
+            *js_operand_functions(),
             *(f"  {name}: {_js_value(value)}," for name, value in tables.items()),
             "};",
             "})();",

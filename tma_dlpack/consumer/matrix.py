@@ -9,16 +9,14 @@ from tma_dlpack.consumer.descriptor import MatrixDescriptor
 from tma_dlpack.consumer.operand import (
     INSTRUCTIONS,
     K_STEP_BYTES,
-    SPAN_BYTES,
-    UNITS,
     Major,
     Operand,
-    atom_rows,
+    leading_bytes,
+    stride_bytes,
 )
 from tma_dlpack.consumer.refusals import ROWS, find_violations
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, text_of
-from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
@@ -110,14 +108,13 @@ def read_major(major: object, of: str) -> Major:
 
 def _descriptor(operand: Operand) -> MatrixDescriptor:
     is_k_major, tile = operand.major == "K", operand.tile
-    leading, stride = _offsets(operand)
     return MatrixDescriptor(
         operand.instruction.name,
         operand.major,
         operand.arguments.data_type,
         operand.swizzle,
-        leading,
-        stride,
+        leading_bytes(operand),
+        stride_bytes(operand),
         # Not the PTX ISA's (pattern start >> 7) & 7: with that, wgmma reads wrong bytes at an
         # address that is not a multiple of the pattern [measured, H200, driver 580.159.04,
         # 2026-11-21]. TMA and wgmma both swizzle by the absolute address, so the offset is 0.
@@ -125,25 +122,6 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
         tile.rows if is_k_major else tile.width,
         tuple(_k_major_starts(operand) if is_k_major else _mn_major_starts(operand)),
     )
-
-
-def _offsets(operand: Operand) -> tuple[int, int]:
-    """Return the leading and the stride byte offset.
-
-    ======  ============  ===================
-    major   swizzle none  others
-    ======  ============  ===================
-    K       column, 128   16 (not read), atom
-    MN      128, column   column, atom
-    ======  ============  ===================
-
-    where column is the bytes of all rows of one span, and atom 8 rows (4 of 32-byte atoms).
-    """
-    tile, swizzle, is_k_major = operand.tile, operand.swizzle, operand.major == "K"
-    atom = atom_rows(swizzle) * SPAN_BYTES[swizzle]
-    if swizzle is not TmaSwizzle.none:
-        return UNITS if is_k_major else tile.column_bytes, atom
-    return (tile.column_bytes, atom) if is_k_major else (atom, tile.column_bytes)
 
 
 def _k_major_starts(operand: Operand) -> Iterable[int]:

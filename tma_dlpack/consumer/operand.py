@@ -150,7 +150,7 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
 
 def atom_rows(swizzle: TmaSwizzle) -> int:
     """Return the rows of a swizzle atom."""
-    return 4 if swizzle is TmaSwizzle.bytes128_atom_32B else 8
+    return 4 if swizzle == TmaSwizzle.bytes128_atom_32B else 8
 
 
 def encoded(offset_bytes: int) -> int:
@@ -266,6 +266,35 @@ class Operand(NamedTuple):
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT
+
+
+# The byte offsets from one atom to the next, each one expression, which the page has too:
+#
+#   major   leading, stride; swizzle none   others
+#   K       column, atom                    16 (not read), atom
+#   MN      atom, column                    column, atom
+#
+# where column is the bytes of all rows of one span, and atom 8 rows (4 of 32-byte atoms).
+
+
+def leading_bytes(o: Operand) -> int:
+    """Return the leading byte offset."""
+    return (
+        (UNITS if o.major == "K" else o.tile.column_bytes)
+        if o.swizzle != TmaSwizzle.none
+        else (o.tile.column_bytes if o.major == "K" else _atom_bytes(o))
+    )
+
+
+def stride_bytes(o: Operand) -> int:
+    """Return the stride byte offset."""
+    return (
+        o.tile.column_bytes if o.swizzle == TmaSwizzle.none and o.major == "MN" else _atom_bytes(o)
+    )
+
+
+def _atom_bytes(o: Operand) -> int:
+    return atom_rows(o.swizzle) * SPAN_BYTES[o.swizzle]
 
 
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:

@@ -1,4 +1,7 @@
-"""Why an instruction cannot read a tile: one row per reason, with a call that works."""
+"""Why an instruction cannot read a tile: one row per reason, with a call that works.
+
+What a row `holds` is one expression, which `.packaging/generate.py` prints for the page too.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +55,10 @@ def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[
 
 
 def _has_instruction(o: Operand) -> bool:
-    target = o.tensor_map.target
-    if target.compute_capability[0] in o.instruction.capabilities:
-        return True
     # A host tensor without `target=` gets sm_90, but its tile is the same on every GPU.
-    return target.is_sm_9x and not o.tensor_map.launchable
+    return o.tensor_map.target.compute_capability[0] in o.instruction.capabilities or (
+        o.tensor_map.target.is_sm_9x and not o.tensor_map.launchable
+    )
 
 
 def _fix_target(o: Operand) -> str:
@@ -69,10 +71,11 @@ def _fix_target(o: Operand) -> str:
 
 
 def _is_operand_type(o: Operand) -> bool:
-    data_type = o.arguments.data_type
-    if data_type is not TensorMapDataType.UINT8:
-        return data_type in OPERAND_TYPES
-    return o.dtype in _FLOAT8 or not o.dtype.startswith(("float", "int4", "uint4"))
+    return o.arguments.data_type in OPERAND_TYPES and (
+        o.arguments.data_type != TensorMapDataType.UINT8
+        or o.dtype in _FLOAT8
+        or not o.dtype.startswith(("float", "int4", "uint4"))
+    )
 
 
 def _found_type(o: Operand) -> str:
@@ -99,17 +102,19 @@ def _fix_type(o: Operand) -> str:
     )
 
 
-def _swizzle_is_read(o: Operand) -> bool:
-    if o.swizzle not in o.instruction.layout_types:
-        return False
+def _is_turned(o: Operand) -> bool:
     # only MN-major operands of 32-bit types use atoms of 32 bytes, and they use nothing else
-    turned = o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
-    return turned is (o.swizzle is TmaSwizzle.bytes128_atom_32B)
+    return o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
+
+
+def _swizzle_is_read(o: Operand) -> bool:
+    return o.swizzle in o.instruction.layout_types and _is_turned(o) == (
+        o.swizzle == TmaSwizzle.bytes128_atom_32B
+    )
 
 
 def _fix_swizzle(o: Operand) -> str:
-    turned = o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
-    swizzle = "bytes128_atom_32B" if turned else "bytes128"
+    swizzle = "bytes128_atom_32B" if _is_turned(o) else "bytes128"
     return f"make the map with swizzle={swizzle!r} and a box row of 128 bytes"
 
 
@@ -131,12 +136,13 @@ def _fix_rank(o: Operand) -> str:
 
 
 def _width_is_read(o: Operand) -> bool:
-    tile, span = o.tile, SPAN_BYTES[o.swizzle]
-    if o.swizzle is TmaSwizzle.none:
-        return tile.row_bytes == span and (o.major == "MN" or tile.columns % 2 == 0)
-    if o.major == "K":
-        return tile.row_bytes % K_STEP_BYTES == 0
-    return tile.columns == 1 or tile.row_bytes == span
+    return (
+        o.tile.row_bytes == SPAN_BYTES[o.swizzle] and (o.major == "MN" or o.tile.columns % 2 == 0)
+        if o.swizzle == TmaSwizzle.none
+        else o.tile.row_bytes % K_STEP_BYTES == 0
+        if o.major == "K"
+        else o.tile.columns == 1 or o.tile.row_bytes == SPAN_BYTES[o.swizzle]
+    )
 
 
 def _found_width(o: Operand) -> str:
@@ -235,8 +241,9 @@ def _tile_of_tensor(tensor_map: TensorMap) -> tuple[tuple[int, ...], tuple[int, 
 
 
 def _address_is_read(o: Operand) -> bool:
-    last = ADDRESS_END - o.smem_bytes
-    return o.smem_address % o.address_step == 0 and 0 <= o.smem_address <= last
+    return o.smem_address % o.address_step == 0 and (
+        0 <= o.smem_address <= ADDRESS_END - o.smem_bytes
+    )
 
 
 def _must_address(o: Operand) -> str:
@@ -289,7 +296,7 @@ ROWS: tuple[Rule, ...] = (
     _row(
         id="MATRIX_INTERLEAVE",
         on="tensor_map",
-        holds=lambda o: o.arguments.interleave is TmaInterleaveLayout.none,
+        holds=lambda o: o.arguments.interleave == TmaInterleaveLayout.none,
         found=lambda o: f"interleave_layout is {o.arguments.interleave.name}",
         must="be none: an interleaved tile is not a matrix of rows",
         fix="make the map with interleave_layout='none' of a tensor in the order N, H, W, C",
@@ -297,7 +304,7 @@ ROWS: tuple[Rule, ...] = (
     _row(
         id="MATRIX_FILL",
         on="tensor_map",
-        holds=lambda o: o.arguments.oob_fill is not TmaOobFill.nan,
+        holds=lambda o: o.arguments.oob_fill != TmaOobFill.nan,
         found="oobfill is nan",
         must="be none: one out-of-bounds NaN makes whole rows of the product NaN",
         fix="make the map with oobfill='none', which fills with zeros",

@@ -268,8 +268,8 @@ const tmaGeometry = (() => {
 
   /** A tile as a matrix of columns of spans; null where it is none. */
   function matrixOf(a) {
-    const p = plan(a), elementBytes = Math.floor(a.row.element_bits / 8);
-    if (p.unitBytes || !elementBytes) return null;
+    const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 of packed types
+    if (p.unitBytes || !bytes) return null;
     let columns = 1;
     if (a.kind === "tiled") {
       const split = a.is_split ? a.rank - (a.ragged === null ? 1 : 3) : null; // steps from span to span
@@ -281,8 +281,11 @@ const tmaGeometry = (() => {
       }
       if (a.rank < 2 || axes.length > 1) return null;
     }
-    const width = (columns * p.lineBytes) / elementBytes;
-    return { ...p, columns, rows: p.lines / columns, elementBytes, width };
+    const rows = p.lines / columns, width = (columns * p.lineBytes) / bytes;
+    return {
+      columns, rows, row_bytes: p.lineBytes, pitch_bytes: p.pitchBytes, element_bytes: bytes, width,
+      column_bytes: rows * p.pitchBytes,
+    };
   }
 
   /** The shared addresses that the 32 lanes of a warp pass to ldmatrix; null outside the tile. */
@@ -290,15 +293,15 @@ const tmaGeometry = (() => {
     const m = matrixOf(a);
     const [rows, columns] = num === 4 ? [2, 2] : transpose ? [num, 1] : [1, num];
     const isInside = m && row >= 0 && row + rows * PHASE <= m.rows
-      && column >= 0 && column + (columns * CHUNK) / m.elementBytes <= m.width;
-    if (!isInside || (column * m.elementBytes) % CHUNK || (transpose && m.elementBytes !== 2))
+      && column >= 0 && column + (columns * CHUNK) / m.element_bytes <= m.width;
+    if (!isInside || (column * m.element_bytes) % CHUNK || (transpose && m.element_bytes !== 2))
       return null;
     return Array.from({ length: 32 }, (_, n) => {
       const lane = n % (PHASE * rows * columns), matrix = Math.floor(lane / PHASE);
       const atRow = row + (matrix % rows) * PHASE + (lane % PHASE);
-      const atByte = column * m.elementBytes + Math.floor(matrix / rows) * CHUNK;
-      const span = Math.floor(atByte / m.lineBytes), byte = modulo(atByte, m.lineBytes);
-      const start = smemAddress + (span * m.rows + atRow) * m.pitchBytes + byte;
+      const atByte = column * m.element_bytes + Math.floor(matrix / rows) * CHUNK;
+      const span = Math.floor(atByte / m.row_bytes), byte = modulo(atByte, m.row_bytes);
+      const start = smemAddress + span * m.column_bytes + atRow * m.pitch_bytes + byte;
       return swizzle(start, a.swizzle);
     });
   }

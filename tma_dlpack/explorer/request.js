@@ -37,7 +37,7 @@ const tmaRequest = (() => {
       const columns = Object.entries(T.COLUMNS);
       targets.set(name, Object.fromEntries(columns.map(([of, f]) => [of, f(major, minor)])));
     }
-    return { name, max_smem_bytes: known.max_smem_bytes, ...targets.get(name) };
+    return { name, ...known, ...targets.get(name) };
   }
 
   /** The tensor's dtype: its row of DTYPES; without a dtype, one that data_type is made of. */

@@ -124,6 +124,21 @@ return {
     has_model: (major, minor) => Number((major === 9) && (minor === 0)),
     has_derived_layout: (major, minor) => Number(((major === 10) && ((minor === 0) || (minor === 3) || (minor === 7))) || ((major === 11) && (minor === 0)) || ((major === 12) && (minor <= 1))),
   },
+  // The predicates of an operand's rows, and its two offsets.
+  OPERAND_HOLDS: {
+    MATRIX_TARGET: (o) => (o.instruction.capabilities.includes(o.tensor_map.target.compute_capability[0]) || (o.tensor_map.target.is_sm_9x && !o.tensor_map.launchable)),
+    MATRIX_TYPE: (o) => ([6, 9, 11, 12, 0].includes(o.arguments.data_type) && ((o.arguments.data_type !== 0) || ["float8_e4m3fn", "float8_e5m2"].includes(o.dtype) || !["float", "int4", "uint4"].some((w) => o.dtype.startsWith(w)))),
+    MATRIX_MAJOR: (o) => ((o.major === "K") || o.instruction.mn_bits.includes(o.bits)),
+    MATRIX_INTERLEAVE: (o) => (o.arguments.interleave === 0),
+    MATRIX_FILL: (o) => (o.arguments.oob_fill !== 1),
+    MATRIX_SWIZZLE: (o) => (o.instruction.layout_types.includes(o.swizzle) && (((o.instruction.name === "tcgen05") && (o.major === "MN") && (o.bits === 32)) === (o.swizzle === 4))),
+    MATRIX_RANK: (o) => (o.tile.rows > 0),
+    MATRIX_WIDTH: (o) => ((o.swizzle === 0) ? ((o.tile.row_bytes === [16, 32, 64, 128, 128, 128, 128][o.swizzle]) && ((o.major === "MN") || ((o.tile.columns % 2) === 0))) : ((o.major === "K") ? ((o.tile.row_bytes % 32) === 0) : ((o.tile.columns === 1) || (o.tile.row_bytes === [16, 32, 64, 128, 128, 128, 128][o.swizzle])))),
+    MATRIX_ROWS: (o) => ((o.tile.rows % o.rows_step) === 0),
+    MATRIX_ADDRESS: (o) => (((o.smem_address % o.address_step) === 0) && (0 <= o.smem_address && o.smem_address <= (262144 - o.smem_bytes))),
+  },
+  LEADING_BYTES: (o) => ((o.swizzle !== 0) ? ((o.major === "K") ? 16 : o.tile.column_bytes) : ((o.major === "K") ? o.tile.column_bytes : (((o.swizzle === 4) ? 4 : 8) * [16, 32, 64, 128, 128, 128, 128][o.swizzle]))),
+  STRIDE_BYTES: (o) => (((o.swizzle === 0) && (o.major === "MN")) ? o.tile.column_bytes : (((o.swizzle === 4) ? 4 : 8) * [16, 32, 64, 128, 128, 128, 128][o.swizzle])),
   KINDS: ["tiled", "im2col", "im2col_wide"],
   RULE_SETS: {
     "tiled": ["libcu++", "driver"],
@@ -268,8 +283,8 @@ return {
     "K_STEP_BYTES": 32,
     "UNITS": 16,
     "SPAN_BYTES": [16, 32, 64, 128, 128, 128, 128],
-    "TYPES": ["FLOAT16", "BFLOAT16", "TFLOAT32", "TFLOAT32_FTZ", "UINT8"],
-    "INSTRUCTIONS": [{"name": "wgmma", "capabilities": [9], "fields": [["start address", 0, 14], ["leading byte offset", 16, 14], ["stride byte offset", 32, 14], ["base offset", 49, 3], ["layout type", 62, 2]], "layout_types": {"none": 0, "bytes128": 1, "bytes64": 2, "bytes32": 3}, "fixed": 0, "mn_bits": [16], "sure": "measured (H200, driver 580.159.04, 2026-11-21)"}, {"name": "tcgen05", "capabilities": [10, 11], "fields": [["start address", 0, 14], ["leading byte offset", 16, 14], ["stride byte offset", 32, 14], ["fixed", 46, 3], ["base offset", 49, 3], ["leading dimension mode", 52, 1], ["layout type", 61, 3]], "layout_types": {"none": 0, "bytes128_atom_32B": 1, "bytes128": 2, "bytes64": 4, "bytes32": 6}, "fixed": 1, "mn_bits": [8, 16, 32], "sure": "documented, not measured"}],
+    "ATOM_ROWS": [8, 8, 8, 8, 4, 8, 8],
+    "INSTRUCTIONS": [{"name": "wgmma", "capabilities": [9], "fields": [["start address", 0, 14], ["leading byte offset", 16, 14], ["stride byte offset", 32, 14], ["base offset", 49, 3], ["layout type", 62, 2]], "layout_types": [0, 3, 2, 1], "layout_numbers": {"0": 0, "3": 1, "2": 2, "1": 3}, "fixed": 0, "mn_bits": [16], "sure": "measured (H200, driver 580.159.04, 2026-11-21)"}, {"name": "tcgen05", "capabilities": [10, 11], "fields": [["start address", 0, 14], ["leading byte offset", 16, 14], ["stride byte offset", 32, 14], ["fixed", 46, 3], ["base offset", 49, 3], ["leading dimension mode", 52, 1], ["layout type", 61, 3]], "layout_types": [0, 4, 3, 2, 1], "layout_numbers": {"0": 0, "4": 1, "3": 2, "2": 4, "1": 6}, "fixed": 1, "mn_bits": [8, 16, 32], "sure": "documented, not measured"}],
     "RULES": [{"id": "MATRIX_TARGET", "must": "be an instruction of the map's GPU", "after": []}, {"id": "MATRIX_TYPE", "must": "be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8", "after": []}, {"id": "MATRIX_MAJOR", "must": "be K: only 16-bit types have a wgmma that transposes", "after": ["MATRIX_TYPE"]}, {"id": "MATRIX_INTERLEAVE", "must": "be none: an interleaved tile is not a matrix of rows", "after": []}, {"id": "MATRIX_FILL", "must": "be none: one out-of-bounds NaN makes whole rows of the product NaN", "after": []}, {"id": "MATRIX_SWIZZLE", "must": "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, bytes64 or bytes128 for all others", "after": ["MATRIX_TYPE", "MATRIX_MAJOR"]}, {"id": "MATRIX_RANK", "must": "be a matrix: two extents over 1, or three in a map made with split_inner", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE"]}, {"id": "MATRIX_WIDTH", "must": "have rows that one descriptor reads: whole spans, or 16 bytes without swizzle", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK"]}, {"id": "MATRIX_ROWS", "must": "have whole atoms of rows, or rows that are the K of instructions", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK"]}, {"id": "MATRIX_ADDRESS", "must": "be aligned for the swizzle, with the tile within reach", "after": []}],
   },
   DATA_TYPES: [
