@@ -40,12 +40,12 @@ def check(wheel: Path, compiled: bool) -> None:
     present = set(files_of(wheel))
     info = next(name.split("/")[0] for name in present if ".dist-info/" in name)
     sources = {f"tma_dlpack/{path.relative_to(package)}" for path in package.rglob("*.py")}
-    pictures = {
+    data = {
         f"tma_dlpack/{path.relative_to(package)}"
-        for ending in ("js", "css", "cu", "cuh")
+        for ending in ("js", "css", "cu", "cuh", "txt")
         for path in package.rglob(f"*.{ending}")
     }
-    wanted = IN_EVERY_WHEEL | sources | pictures | (COMPILED if compiled else set())
+    wanted = IN_EVERY_WHEEL | sources | data | (COMPILED if compiled else set())
     extra = {name for name in present - wanted if not name.startswith(f"{info}/")}
     allowed = {name for name in extra if name.startswith("tma_dlpack/include/")}
     assert not wanted - present, f"{wheel.name} lacks {sorted(wanted - present)}"

@@ -12,47 +12,28 @@ from typing import Any
 
 from tma_dlpack.tables.arguments import ENUMS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.dtypes import DATA_TYPES, PACKED_TYPES
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.tables.fields import (
-    DERIVED_FIELDS,
-    FIELDS,
-    Field,
-    fields_of,
-)
+from tma_dlpack.tables.fields import DERIVED_FIELDS, FIELDS, Field, fields_of
 from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
 from tma_dlpack.tables.refusals import REFUSALS
 
 ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
 _SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
 
-#: The bits hold TFLOAT32 as FLOAT32 (7) and TFLOAT32_FTZ as FLOAT32_FTZ (8), and set `tf32`.
-_TF32_AS = {
-    TensorMapDataType.TFLOAT32: TensorMapDataType.FLOAT32,
-    TensorMapDataType.TFLOAT32_FTZ: TensorMapDataType.FLOAT32_FTZ,
-}
-#: What `element_type` and `tf32` hold, in the order of DATA_TYPES; no number for packed types.
-_BITS_OF_TYPE = {
-    r.data_type: (
-        DATA_TYPES[_TF32_AS.get(r.data_type, r.data_type)].ptx_elemtype,
-        r.data_type in _TF32_AS,
-    )
-    for r in DATA_TYPES
-    if not r.is_packed
+_T: type[TensorMapDataType] = TensorMapDataType
+#: What `element_type` and `tf32` hold: PTX's number of the type, but for these; packed types are
+#: only in the layout of sm_100 and later.
+_BITS_OF_TYPE: dict[TensorMapDataType, tuple[int, bool]] = {
+    **{row.data_type: (row.ptx_elemtype, False) for row in DATA_TYPES},
+    _T.TFLOAT32: (7, True),
+    _T.TFLOAT32_FTZ: (8, True),
+    _T["16U4_ALIGN8B"]: (11, False),
+    _T["16U4_ALIGN16B"]: (12, False),
+    _T["16U6_ALIGN16B"]: (13, False),
 }
 _TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
-#: Packed types, only in the layout of sm_100 and later.
-_DERIVED_BITS_OF_TYPE = {
-    TensorMapDataType["16U4_ALIGN8B"]: (11, False),
-    TensorMapDataType["16U4_ALIGN16B"]: (12, False),
-    TensorMapDataType["16U6_ALIGN16B"]: (13, False),
-}
-_DERIVED_TYPE_OF_BITS = {bits: data_type for data_type, bits in _DERIVED_BITS_OF_TYPE.items()}
 #: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
 #: Fields of one number, by name; the others are entries of arrays.
@@ -105,9 +86,7 @@ def _computed(a: EncodeArguments, address: int) -> tuple[Any, ...]:
 
 def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
     """Give what the fields `element_type` and `tf32` hold for a data type."""
-    if derived and data_type in _DERIVED_BITS_OF_TYPE:
-        return _DERIVED_BITS_OF_TYPE[data_type]
-    if data_type not in _BITS_OF_TYPE:
+    if data_type in PACKED_TYPES and not derived:
         raise OverflowError(f"no measured bits for {data_type.name}")
     return _BITS_OF_TYPE[data_type]
 
@@ -131,8 +110,11 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
     kind: MapKind = "im2col" if _BY_NAME["im2col"].read(data) else "tiled"
-    if derived:
-        _check_derived(int.from_bytes(data, "little"))
+    if derived and int.from_bytes(data, "little") & _SWIZZLE_96B:
+        raise TmaUnsupportedError(
+            "bit 86 says a swizzle of 96 bytes (sm_103 and sm_107), which CUtensorMapSwizzle does "
+            "not name; what it does to a tile is not known here"
+        )
     rank = _BY_NAME["rank"].read(data)
     lowest, a_map = (MIN_RANK_IM2COL, "an im2col map") if kind == "im2col" else (1, "a tiled map")
     if not lowest <= rank <= MAX_RANK:
@@ -169,15 +151,6 @@ def noted_bits(data: bytes) -> tuple[str, ...]:
     )
 
 
-def _check_derived(word: int) -> None:
-    """Refuse what nothing is known of on sm_100 and later."""
-    if word & _SWIZZLE_96B:
-        raise TmaUnsupportedError(
-            "bit 86 says a swizzle of 96 bytes (sm_103 and sm_107), which CUtensorMapSwizzle does "
-            "not name; what it does to a tile is not known here"
-        )
-
-
 def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
     """Refuse set bits that no field of this kind of map has."""
     stray = int.from_bytes(data[:ENGINE_BYTES], "little") & ~known_bits(kind, derived=derived)
@@ -194,17 +167,16 @@ def known_bits(kind: MapKind, *, derived: bool = False) -> int:
     word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):
-            for bit, width in field.pieces:
-                word |= ((1 << width) - 1) << bit
+            word |= field.mask
     return word
 
 
 def _data_type_of(element_type: int, tf32: bool, derived: bool) -> TensorMapDataType:
-    types = _TYPE_OF_BITS | _DERIVED_TYPE_OF_BITS if derived else _TYPE_OF_BITS
-    if (element_type, tf32) not in types:
+    data_type = _TYPE_OF_BITS.get((element_type, tf32))
+    if data_type is None or (data_type in PACKED_TYPES and not derived):
         found = f"bits 71..74 and 80 say element type {element_type}, tf32 {tf32}"
         raise _not_a_map(found, "name a data type")
-    return types[element_type, tf32]
+    return data_type
 
 
 def _check_values(values: dict[str, list[int]]) -> None:

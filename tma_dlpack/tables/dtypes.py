@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
 from tma_dlpack.tables.limits import PADDED_INNER_VALUES
 
@@ -101,10 +102,7 @@ class DataTypeRow:
         object.__setattr__(self, "element_bytes", self.element_bits // 8)
 
 
-_T = TensorMapDataType
-_PACKED = {
-    name: TensorMapDataType[name] for name in ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B")
-}
+_T: type[TensorMapDataType] = TensorMapDataType
 
 #: In the order of the enum: `DATA_TYPES[t]` is the row of `t`.
 #: PTX numbers of TFLOAT32 (11) and TFLOAT32_FTZ (12) are those of tensormap.replace; the encoded
@@ -123,10 +121,10 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_T.FLOAT32_FTZ, 32, "float32", 8, is_float=True),
     DataTypeRow(_T.TFLOAT32, 32, "float32", 11, is_float=True),
     DataTypeRow(_T.TFLOAT32_FTZ, 32, "float32", 12, is_float=True),
-    DataTypeRow(_PACKED["16U4_ALIGN8B"], 4, "uint8", 13, smem_chunk_bytes=8),
-    DataTypeRow(_PACKED["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16, swizzles=0b001_1001),
+    DataTypeRow(_T["16U4_ALIGN8B"], 4, "uint8", 13, smem_chunk_bytes=8),
+    DataTypeRow(_T["16U4_ALIGN16B"], 4, "uint8", 14, smem_chunk_bytes=16, swizzles=0b001_1001),
     DataTypeRow(
-        _PACKED["16U6_ALIGN16B"],
+        _T["16U6_ALIGN16B"],
         6,
         "uint8",
         15,
@@ -141,50 +139,57 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
 PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
-_C = DLDataTypeCode
+_C: type[DLDataTypeCode] = DLDataTypeCode
 
-#: (code, bits) of DLPack -> the map's type without `data_type=`. Lanes must be 1, except for 4-bit
-#: types, where they only say how many values share an element (torch 2, JAX 1, C++ 16).
+#: What DLPack exports: code | bits | the map's type without `data_type=` | names beside NumPy's, in
+#: C++, torch, PTX and CUTLASS. Lanes must be 1, except for 4-bit types, where they only say how
+#: many values share an element (torch 2, JAX 1, C++ 16).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
-FROM_DLPACK: dict[tuple[int, int], TensorMapDataType] = {
-    (_C.kDLInt, 32): _T.INT32,
-    (_C.kDLInt, 64): _T.INT64,
-    (_C.kDLUInt, 4): _PACKED["16U4_ALIGN8B"],
-    (_C.kDLUInt, 8): _T.UINT8,
-    (_C.kDLUInt, 16): _T.UINT16,
-    (_C.kDLUInt, 32): _T.UINT32,
-    (_C.kDLUInt, 64): _T.UINT64,
-    (_C.kDLFloat, 16): _T.FLOAT16,
-    (_C.kDLFloat, 32): _T.FLOAT32,
-    (_C.kDLFloat, 64): _T.FLOAT64,
-    (_C.kDLBfloat, 16): _T.BFLOAT16,
-    (_C.kDLBool, 8): _T.UINT8,
-    (_C.kDLFloat8_e3m4, 8): _T.UINT8,
-    (_C.kDLFloat8_e4m3, 8): _T.UINT8,
-    (_C.kDLFloat8_e4m3b11fnuz, 8): _T.UINT8,
-    (_C.kDLFloat8_e4m3fn, 8): _T.UINT8,
-    (_C.kDLFloat8_e4m3fnuz, 8): _T.UINT8,
-    (_C.kDLFloat8_e5m2, 8): _T.UINT8,
-    (_C.kDLFloat8_e5m2fnuz, 8): _T.UINT8,
-    (_C.kDLFloat8_e8m0fnu, 8): _T.UINT8,
-    (_C.kDLFloat4_e2m1fn, 4): _PACKED["16U4_ALIGN8B"],
-}
-
+_EXPORTED = tuple(
+    (DLDataType(_C[f"kDL{code}"], int(bits)), own, names)
+    for code, bits, own, names in rows("""
+Int | 32 | INT32 | s32 i32 int
+Int | 64 | INT64 | s64 i64
+UInt | 4 | 16U4_ALIGN8B |
+UInt | 8 | UINT8 | u8
+UInt | 16 | UINT16 | u16
+UInt | 32 | UINT32 | u32
+UInt | 64 | UINT64 | u64
+Float | 16 | FLOAT16 | fp16 f16 half
+Float | 32 | FLOAT32 | fp32 f32 float
+Float | 64 | FLOAT64 | fp64 f64 double
+Bfloat | 16 | BFLOAT16 | bf16 nv_bfloat16
+Bool | 8 | UINT8 |
+Float8_e3m4 | 8 | UINT8 | e3m4
+Float8_e4m3 | 8 | UINT8 |
+Float8_e4m3b11fnuz | 8 | UINT8 | e4m3b11fnuz
+Float8_e4m3fn | 8 | UINT8 | e4m3 e4m3fn fp8_e4m3 fp8e4m3fn f8e4m3fn float_e4m3 nv_fp8_e4m3
+Float8_e4m3fnuz | 8 | UINT8 | e4m3fnuz
+Float8_e5m2 | 8 | UINT8 | e5m2 fp8_e5m2 f8e5m2 float_e5m2 nv_fp8_e5m2
+Float8_e5m2fnuz | 8 | UINT8 | e5m2fnuz
+Float8_e8m0fnu | 8 | UINT8 | e8m0 ue8m0 e8m0fnu float_ue8m0 nv_fp8_e8m0
+Float4_e2m1fn | 4 | 16U4_ALIGN8B |
+Int | 8 | | s8 i8
+Int | 16 | | s16 i16
+""")
+)
+#: (code, bits) -> the map's type without `data_type=`.
+FROM_DLPACK = {(t.code, t.bits): TensorMapDataType[own] for t, own, _ in _EXPORTED if own}
 LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
-
 
 #: The types of DLPack by their names in NumPy, torch and JAX.
 NAMED_DTYPES: dict[str, DLDataType] = {
     str(t): t
     for t in (
-        *(DLDataType(code, bits) for code, bits in FROM_DLPACK if (code, bits) != (_C.kDLUInt, 4)),
-        *(DLDataType(_C.kDLInt, bits) for bits in (8, 16)),
+        *(t for t, _, _ in _EXPORTED if (t.code, t.bits) != (_C.kDLUInt, 4)),
         *(DLDataType(_C.kDLComplex, bits) for bits in (32, 64, 128)),
         *(DLDataType(_C.kDLUInt, 4, lanes) for lanes in LANES_OF_4_BITS[_C.kDLUInt]),
         *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
     )
 }
 NAMED_DTYPES["float4_e2m1fn_x2"] = NAMED_DTYPES["float4_e2m1fnx2"]  # as torch spells it
+#: NumPy's name of a type of whole bytes -> the other names in a text.
+NAMES_OF_DTYPES = {str(t): names for t, _, names in _EXPORTED if t.bits >= 8}
 
 
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:

@@ -12,7 +12,7 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, MapKind
-from tma_dlpack.tables.coerce import integer_of, shown
+from tma_dlpack.tables.coerce import integer_of, rows, shown
 
 COLUMNS = 100  # of text
 T = TypeVar("T")
@@ -386,6 +386,15 @@ class Rule:
     ) -> NoReturn:
         """Raise that error."""
         raise self.error(argument, found, fix=fix or "") from cause
+
+
+def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
+    """Return the rules of a table in text, whose first line names fields of `Rule`."""
+    fields, *cells = rows(table)
+    named: list[dict[str, Any]] = [
+        {"on": on, **dict(zip(fields, row, strict=True))} for row in cells
+    ]
+    return tuple(Rule(group=group, **row) for row in named)
 
 
 #: What is refused where an argument is read.

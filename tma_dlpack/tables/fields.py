@@ -92,6 +92,11 @@ class Field:
         object.__setattr__(self, "plain_end", raw.stop if is_plain else 0)
 
     @property
+    def mask(self) -> int:
+        """A word with all its bits set."""
+        return sum(((1 << width) - 1) << bit for bit, width in self.pieces)
+
+    @property
     def label(self) -> str:
         """Name and index, such as ``global_dim[1]``."""
         return self.name if self.index is None else f"{self.name}[{self.index}]"
@@ -131,9 +136,7 @@ class Field:
 
     def write(self, data: bytes, value: int) -> bytes:
         """Return 128 bytes in which this field has another value; `OverflowError` as `place`."""
-        word = int.from_bytes(data, "little")
-        for bit, width in self.pieces:
-            word &= ~(((1 << width) - 1) << bit)
+        word = int.from_bytes(data, "little") & ~self.mask
         return (word | self.place(value)).to_bytes(len(data), "little")
 
 

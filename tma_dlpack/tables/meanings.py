@@ -14,7 +14,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
-from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType, data_type_of, overrides_of
+from tma_dlpack.tables.dtypes import (
+    NAMED_DTYPES,
+    NAMES_OF_DTYPES,
+    DLDataType,
+    data_type_of,
+    overrides_of,
+)
 from tma_dlpack.tables.enums import (
     NAMES,
     TensorMapDataType,
@@ -31,32 +37,14 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
 NEAR = 0.75  # difflib's ratio: 'byte128' is near 'bytes128', 'tiled' is near no name
 
-#: NumPy's name of a dtype, the map type that carries it, and its names in C++, torch, PTX, CUTLASS.
-DTYPES: tuple[tuple[str, str, str], ...] = (
-    ("bool", "UINT8", ""),
-    ("uint8", "UINT8", "u8"),
-    ("uint16", "UINT16", "u16"),
-    ("uint32", "UINT32", "u32"),
-    ("uint64", "UINT64", "u64"),
-    ("int8", "UINT8", "s8 i8"),
-    ("int16", "UINT16", "s16 i16"),
-    ("int32", "INT32", "s32 i32 int"),
-    ("int64", "INT64", "s64 i64"),
-    ("float16", "FLOAT16", "fp16 f16 half"),
-    ("bfloat16", "BFLOAT16", "bf16 nv_bfloat16"),
-    ("float32", "FLOAT32", "fp32 f32 float"),
-    ("float64", "FLOAT64", "fp64 f64 double"),
-    ("float8_e3m4", "UINT8", "e3m4"),
-    ("float8_e4m3", "UINT8", ""),
-    ("float8_e4m3b11fnuz", "UINT8", "e4m3b11fnuz"),
-    ("float8_e4m3fn", "UINT8", "e4m3 e4m3fn fp8_e4m3 fp8e4m3fn f8e4m3fn float_e4m3 nv_fp8_e4m3"),
-    ("float8_e4m3fnuz", "UINT8", "e4m3fnuz"),
-    ("float8_e5m2", "UINT8", "e5m2 fp8_e5m2 f8e5m2 float_e5m2 nv_fp8_e5m2"),
-    ("float8_e5m2fnuz", "UINT8", "e5m2fnuz"),
-    ("float8_e8m0fnu", "UINT8", "e8m0 ue8m0 e8m0fnu float_ue8m0 nv_fp8_e8m0"),
-)
-#: What may stand before any of these names: the modules and namespaces of dtypes.
+#: What may stand before the name of a dtype: the modules and namespaces of dtypes.
 _SCOPES = "torch numpy np jax jnp cupy mldtypes mlx core tl cutlass cute cuda std at c10 k"
+
+
+def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
+    """Return the map's type of a DLPack type, else the types of its size."""
+    own = data_type_of(dtype)
+    return [own] if own is not None else list(overrides_of(dtype))
 
 
 class _Spelling(NamedTuple):
@@ -102,7 +90,10 @@ _SPELLINGS: dict[type[IntEnum], _Spelling] = {
         f"cutensormap tensormap enum data type {_SCOPES}",
         "",
         (
-            *((carrier, f"{name} {words}") for name, carrier, words in DTYPES),
+            *(
+                (_carriers(NAMED_DTYPES[name])[0].name, f"{name} {names}")
+                for name, names in NAMES_OF_DTYPES.items()
+            ),
             ("FLOAT32_FTZ", "f32.ftz"),
             ("TFLOAT32", "tf32"),
             ("TFLOAT32_FTZ", "tf32.ftz"),
@@ -173,12 +164,6 @@ def packed_needs(word: str) -> str:
                 f"{name!r}, on sm_100 or later (target='sm_100')"
             )
     return ""
-
-
-def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the map's type of a DLPack type, else the types of its size."""
-    own = data_type_of(dtype)
-    return [own] if own is not None else list(overrides_of(dtype))
 
 
 def dlpack_type_of(value: object) -> DLDataType | None:
@@ -260,8 +245,8 @@ def dtype_called(word: str) -> str | None:
 def _dtype_words() -> dict[str, str]:
     return {
         _plain(TensorMapDataType, word): name
-        for name, _, words in DTYPES
-        for word in (name, *words.split())
+        for name, names in NAMES_OF_DTYPES.items()
+        for word in (name, *names.split())
     }
 
 

@@ -290,8 +290,7 @@ class FieldStatistics:
             self.seen[field.label] += 1
             agree = field.read(made_by_driver) == field.read(modelled)
             self.same[field.label] += agree
-            for bit, width in field.pieces:
-                word &= ~(((1 << width) - 1) << bit)
+            word &= ~field.mask
         self.stray |= word
 
     def __str__(self) -> str:
