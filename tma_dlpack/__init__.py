@@ -4,7 +4,6 @@ import importlib
 import os
 import sys
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.include import get_include
@@ -205,13 +204,7 @@ _HTML = {
 }
 
 
-def _html(function: str, drawn: object) -> str:
-    """Give an object's HTML; `draw` is imported when the first picture is shown."""
-    html: str = getattr(importlib.import_module("tma_dlpack.draw"), function)(drawn)
-    return html
-
-
-PICTURES.update({name: partial(_html, function) for name, function in _HTML.items()})
+PICTURES.update({name: ("tma_dlpack.draw", function) for name, function in _HTML.items()})
 
 
 def _render_traceback_(error: TmaError) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import xml.etree.ElementTree as ET
 from itertools import permutations
 
@@ -327,6 +328,17 @@ def test_no_word_is_cut(figure):
     for item in figure.scenes()[0].items:
         if item.text and item.style not in WORDS:
             assert fitted(item.text, item.columns - 1, item.rows) == item.text.split("\n")
+
+
+@every_figure
+def test_each_link_of_its_sentence_has_something_to_light(figure):
+    """The page switches between these pictures above one sentence."""
+    cells = [cell for cell in figure.scenes()[0].items if cell.key or cell.to]
+    links = set(re.findall(r"\]\((.+?)\)", figure.sentence))
+    assert len(links) == 2
+    assert links <= {link for c in cells for link in (*c.to, f"is-{c.style}")}
+    alike = ALL if isinstance(figure, draw.BarrierPlay) else BITS
+    assert {other.sentence for other in alike.values()} == {figure.sentence}
 
 
 @every_figure

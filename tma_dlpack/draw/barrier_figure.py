@@ -99,6 +99,14 @@ class BarrierPlay(Figure):
         """What the kernel does wrong."""
         return self.setup.mistake
 
+    @property
+    def sentence(self) -> str:
+        """What to see, right or wrong: what a wait depends on."""
+        return (
+            "wait(barrier, parity) [waits](is-wait) while the [phase](is-phase) of the barrier has "
+            "that parity: even phases have parity 0, odd ones parity 1."
+        )
+
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
         return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
@@ -248,7 +256,8 @@ class _Timeline:
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
                 cell = self._cell(row, top, (bar.begin, bar.end), style, texts)
-                cells.append(replace(cell, hatched=bar.end is None and bool(wrong)))
+                to = ("is-wait",) * (isinstance(act, Wait) and act.barrier != SYNC)
+                cells.append(replace(cell, hatched=bar.end is None and bool(wrong), to=to))
         return cells
 
     def _cell(self, row: Row, top: float, span: Span, style: str, texts: list[str]) -> Cell:
@@ -285,7 +294,8 @@ class _Timeline:
             is_pending = row.kind == "strip" if name == "phase" else n != 0
             wrong = stuck and until is None and is_pending
             style = "conflict" if wrong else style
-            cells.append(self._cell(row, top, (at, until), style, texts))
+            cell = self._cell(row, top, (at, until), style, texts)
+            cells.append(replace(cell, to=("is-phase",) * (name == "phase")))
             if row.kind == "bytes" and n:
                 style = "conflict" if wrong else "taken" if n > 0 else "filled"
                 y, height = zero - max(0, scale * n), abs(scale * n)

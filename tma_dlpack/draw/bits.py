@@ -110,6 +110,14 @@ class SwizzleBits(Figure):
             f"{COUNT} chunks in the wrong place"
         )
 
+    @property
+    def sentence(self) -> str:
+        """What to see, with every swizzle: which chunks are read at once."""
+        return (
+            "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
+            "fewer of them the swizzle leaves one below the other, the faster."
+        )
+
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: bits above, chunks before and after below."""
         return (self._scene(with_facts=True),)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.checks.report import Report
-from tma_dlpack.copies.rule_list import RuleList, as_rows
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, fragment, require
@@ -24,6 +23,10 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, TmaPreconditionError
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.text import map_rows, tile_line
+
+if TYPE_CHECKING:
+    from tma_dlpack.checks.report import Report
+    from tma_dlpack.copies.rule_list import RuleList
 
 MOST_VALUES = 8  # of a tile, shown along one axis
 MOST_BYTES = 400_000  # of a card, before its figures are cut short
@@ -155,6 +158,8 @@ def rules_html(rules: RuleList) -> str:
     >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.rules("rule"))
     True
     """
+    from tma_dlpack.copies.rule_list import RuleList, as_rows
+
     require("rules", rules, (RuleList,), "pass tma.rules()")
     heads, *rows = as_rows(rules)
     return fragment([table_html(heads, rows)])
@@ -162,6 +167,8 @@ def rules_html(rules: RuleList) -> str:
 
 def report_parts(report: Report) -> list[str]:
     """Return the pieces of `report_html`, to join with others in a page."""
+    from tma_dlpack.checks.report import Report
+
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
     refused = f"✗ refused: {counted(len(report.violations), 'violation')}"
     parts = [bold("✓ accepted" if report.ok else refused)]

@@ -54,32 +54,22 @@ TEXT_COLUMNS = 100
 ALIKE = 2.5  # times as high as another, a panel may stand beside it
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
-#: Tables and findings take the colours of the page around them; the two reds and greys here are
-#: legible on white and on black.
-CSS = (
-    f".tma pre{{font:12px/1.4 {MONO};white-space:pre;overflow-x:auto}}"
-    ".tma .tma-title{margin-top:10px}.tma .tma-prose{margin:2px 0 10px;max-width:62em}"
-    ".tma .tma-word{font-weight:bold;border-bottom:2px dotted #d29922;cursor:help}"
-    ".tma-word.lit,.tma-word.near{background:#d2992266}"
-    ".tma,.tma code{overflow-wrap:anywhere}"
-    ".tma table.tma-table{border-collapse:collapse;margin:6px 0;font-size:12px}"
-    ".tma-table td,.tma-table th{text-align:left;padding:2px 10px 2px 0;vertical-align:top}"
-    ".tma-finding{border-left:3px solid #8c959f;padding:2px 0 2px 10px;margin:6px 0;"
-    "font-size:13px}"
-    ".tma-violation{border-left:5px double #d1242f}"
-)
-PLAY_CSS = (
-    ".tma-switches,.tma-seek,.tma-states{display:flex;flex-wrap:wrap;gap:4px 16px;margin:6px 0;"
-    "align-items:center}.tma-switches label{cursor:pointer;white-space:nowrap}"
-    ".tma-seek input{flex:1 1 300px;max-width:760px}.tma-event{min-height:2.8em;line-height:1.4}"
-    ".tma-states{min-height:1.6em}.tma .tma-code{margin:0;line-height:1.55}"
-    ".tma-code span{display:inline-block;min-width:100%}"
-    ".tma-code .tma-wrong{background:#d1242f40;font-weight:bold}"
-    ".tma-code .tma-now{background:#d2992240;outline:1px solid #d29922}"
-)
 ENLARGED = 1.35  # times its size, at most, where the page is wide
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
+
+
+@cache
+def script_source(*names: str | Path) -> str:
+    """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
+    texts = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
+    lines = (re.sub(r"^\s*(//.*)?", "", line) for text in texts for line in text.splitlines())
+    return "\n".join(filter(None, lines))
+
+
+#: Tables and findings take the colours of the page around them; the two reds and greys of it are
+#: legible on white and on black.
+CSS = f".tma pre{{font-family:{MONO}}}{script_source('figure.css')}"
 
 
 class Figure(ABC):
@@ -215,20 +205,13 @@ def played(
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return (
-        f'<div class="tma-play" data-{kind}="{packed}"><style>{PLAY_CSS}</style>'
+        f'<div class="tma-play" data-{kind}="{packed}">'
+        f"<style>{script_source('play.css')}</style>"
         f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
         '<div class="tma-controls" hidden></div>'
         f'<div style="{_ROW}">{_still(still or figure.scenes()[0])}{beside}</div>'
         f"{prose(figure.sentence)}</div>"
     )
-
-
-@cache
-def script_source(*names: str | Path) -> str:
-    """Return JavaScript files, of this folder or a path, as one without comments."""
-    texts = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
-    lines = (re.sub(r"^\s*(//.*)?", "", line) for text in texts for line in text.splitlines())
-    return "\n".join(filter(None, lines))
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:

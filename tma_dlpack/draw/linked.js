@@ -57,14 +57,15 @@ const isDark = (node) => {
 const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
 
 class Linked {
-  // svgs(): the pictures that belong together; say(text): where what is lit is described; told():
-  // words of sentences that speak of parts of the pictures.
-  constructor(svgs, say, told = () => []) {
-    Object.assign(this, { svgs, say, told, pinned: "" });
+  // svgs(): the pictures that belong together; say(text): where what is lit is described; words: those
+  // of sentences that speak of parts of the pictures.
+  constructor(svgs, say, words = []) {
+    Object.assign(this, { svgs, say, words, pinned: "" });
+    for (const word of words) this.listen(word);
   }
   parts() {
     const marks = this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
-    return [...marks, ...this.told()];
+    return [...marks, ...this.words];
   }
   // What a word speaks of lights up while it is pointed at or has the focus; the rest recedes.
   listen(word) {
@@ -84,13 +85,13 @@ class Linked {
   show(key) {
     const parts = this.parts();
     const kinds = (p) => [...p.classList].map((name) => name.replace("t-", "is-"));  // t-taken: is-taken
-    const words = (p) => [...(p.dataset.to || "").split(" "), ...kinds(p)];
-    const to = new Set(key ? parts.filter((p) => p.dataset.k === key).flatMap(words) : []);
+    const links = (p) => [...(p.dataset.to || "").split(" "), ...kinds(p)];
+    const to = new Set(key ? parts.filter((p) => p.dataset.k === key).flatMap(links) : []);
     for (const p of parts) {
       const same = Boolean(key) && p.dataset.k === key;
       p.classList.toggle("lit", same);
       p.classList.toggle("near", !same && Boolean(key) &&
-        (to.has(p.dataset.k) || words(p).includes(key)));
+        (to.has(p.dataset.k) || links(p).includes(key)));
     }
     this.say(key ? this.about(key) : "");
   }

@@ -14,12 +14,10 @@ const linkedOf = (card) => {
   card.append(said);
   const svgs = () => [...card.querySelectorAll(".tma-live")].map((h) =>
     h.shadowRoot.querySelector("svg"));
-  const told = [...card.querySelectorAll(".tma-word")];
   card.tmaLinked = new Linked(svgs, (text) => {
     said.textContent = text;
     said.hidden = !text;
-  }, () => told);
-  for (const word of told) card.tmaLinked.listen(word);
+  }, card.querySelectorAll(".tma-word"));
   return card.tmaLinked;
 };
 

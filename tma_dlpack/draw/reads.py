@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.checks.report import find_violations
-from tma_dlpack.checks.request import Request
 from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, LINE_BYTES
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
@@ -252,6 +250,9 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
     ['bytes64', 'bytes128']
     """
+    from tma_dlpack.checks.report import find_violations  # many modules, for few pictures
+    from tma_dlpack.checks.request import Request
+
     target = tensor_map.target
     rules = "measured" if target.has_model else "documented"
     options: dict[str, Any] = {"rules": rules, "target": target, "is_driver_call": True}

@@ -6,6 +6,7 @@ Classes that users see get `@public`, so that tracebacks and `help()` say `tma_d
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection
@@ -17,9 +18,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-#: Class name -> function that gives its HTML. The package's `__init__` fills it, so that this room
-#: need not import `draw`.
-PICTURES: dict[str, Callable[[Any], str]] = {}
+#: Class name -> module and function that give its HTML, imported when the first picture is shown.
+#: Rooms above fill it, so that this one need not know them.
+PICTURES: dict[str, tuple[str, str]] = {}
 
 
 def public(kind: C) -> C:
@@ -35,7 +36,9 @@ class Drawn:
 
     def _repr_html_(self) -> str:
         drawn = (kind.__name__ for kind in type(self).__mro__)  # a subclass is drawn as its base
-        return next(PICTURES[name] for name in drawn if name in PICTURES)(self)
+        module, function = next(PICTURES[name] for name in drawn if name in PICTURES)
+        html: str = getattr(importlib.import_module(module), function)(self)
+        return html
 
 
 class lazy(Generic[T]):  # noqa: N801 # a decorator

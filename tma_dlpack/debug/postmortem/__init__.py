@@ -120,11 +120,4 @@ def _running(dump: Dump) -> list[Grid]:
     return [*seen.values()]
 
 
-def _html(found: PostMortem) -> str:
-    # imported when the first picture is shown
-    from tma_dlpack.debug.postmortem.pictures import html_of
-
-    return html_of(found)
-
-
-PICTURES["PostMortem"] = _html
+PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"
