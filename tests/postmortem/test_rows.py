@@ -21,6 +21,7 @@ from tma_dlpack.debug.postmortem.survey import Code, State, Wait
 LOAD_2D = Instruction(0x00000004080075B4, 0x0001D80008008000, 9)
 LOAD_MULTICAST = Instruction(0x00000008060073B4, 0x0001D80008008804, 9)
 STORE_IM2COL_4D = Instruction(0x000000080E0073B5, 0x0001E40008058000, 9)
+BULK_STORE = Instruction(0x00000006050073BA, 0x0001E40008000404, 9)
 ARRIVE_EXPECT = Instruction(0x00000000FFFF79A7, 0x001FE20008000004, 9)
 ARRIVE_COUNT = Instruction(0x00000000FFFF79A7, 0x001FE20008500004, 9)
 PLAIN = tma.make_tma_descriptor(np.zeros((64, 64), np.uint16), (64, 64))
@@ -112,6 +113,12 @@ def test_a_cause_that_ends_in_another_error_comes_last_and_says_so(warp):
         ("SMEM_ALIGNED", True),
         ("COORDINATE_16B", False),
     ]
+
+
+def test_what_a_bulk_store_reads_in_shared_memory_is_its_source(warp):
+    (cause,) = causes_of(_use(warp, BULK_STORE, 6, {"shared_address": 0x408}))
+    assert cause.message == "the source 0x408 is 8 bytes past a multiple of 16"
+    assert BULK_STORE.name == "UBLKCP.G.S"
 
 
 def test_of_what_is_not_known_nothing_is_concluded(warp):

@@ -95,12 +95,13 @@ def _is_path(word: str) -> bool:
     runs_program=True,
 )
 def _trace(options: argparse.Namespace) -> int:
+    from tma_dlpack.debug.programs import NOT_FOUND
     from tma_dlpack.debug.trace import program
 
     words = _program_of(options, "trace")
     if shutil.which(words[0]) is None:
         output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
-        return program.NOT_FOUND
+        return NOT_FOUND
     status, trace = program.run(words, talks=options.out is not None or not options.json)
     report = trace.to_json() if options.json else str(trace)
     output.write(options.out or sys.stderr, f"{report}\n")

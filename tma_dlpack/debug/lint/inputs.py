@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tma_dlpack.debug import programs
 from tma_dlpack.include import get_include
 from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error
 from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
@@ -70,29 +69,23 @@ def _check_size(size_bytes: int, name: str) -> None:
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     """Compile to PTX with line numbers; our header is found, after the folders of the flags."""
-    nvcc = _tool(
-        "nvcc", "install the CUDA toolkit, or lint its PTX (nvcc -ptx -lineinfo) made elsewhere"
-    )
     has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
     arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
-        words = [nvcc, "-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}"]
-        done = _run([*words, "-o", str(out), str(path.resolve())])
-        if done.returncode or not out.is_file():
-            raise TmaUnsupportedError(f"nvcc failed: {_last_lines(done.stderr or done.stdout)}")
+        words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}", "-o", str(out)]
+        _answer(
+            "nvcc", [*words, str(path.resolve())], "its PTX (nvcc -ptx -lineinfo) made elsewhere"
+        )
+        if not out.is_file():
+            raise TmaUnsupportedError(f"nvcc wrote no PTX; its flags were {' '.join(flags)}")
         return out.read_bytes()
 
 
 def _by_cuobjdump(path: Path) -> bytes:
     """Return the PTX that a binary holds."""
-    tool = _tool(
-        "cuobjdump", "install the CUDA toolkit, or lint the PTX itself (nvcc -ptx -lineinfo)"
-    )
-    done = _run([tool, "--dump-ptx", str(path)])
-    if done.returncode:
-        raise TmaUnsupportedError(f"cuobjdump failed: {_last_lines(done.stderr or done.stdout)}")
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    said = _answer("cuobjdump", ["--dump-ptx", str(path)], "the PTX itself (nvcc -ptx -lineinfo)")
+    lines = said.splitlines()
     at = next((n for n, line in enumerate(lines) if line.lstrip().startswith(".version")), None)
     if at is None:
         fix = "build it with -gencode arch=compute_90a,code=compute_90a, or lint the PTX itself"
@@ -100,23 +93,14 @@ def _by_cuobjdump(path: Path) -> bytes:
     return "\n".join(lines[at:]).encode()
 
 
-def _tool(name: str, fix: str) -> str:
-    places = os.pathsep.join([os.environ.get("PATH", ""), *_TOOLKIT])
-    found = shutil.which(name, path=places)
-    if found is None:
+def _answer(name: str, words: Sequence[str], instead: str) -> str:
+    """Return what a tool of CUDA prints."""
+    tool = programs.tool(name)
+    if tool is None:
+        fix = f"install the CUDA toolkit, or lint {instead}"
         raise TmaUnsupportedError(f"{name} was not found: {fix}")
-    return found
-
-
-_TOOLKIT = (f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin", "/usr/local/cuda/bin")
-
-
-def _run(words: list[str]) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(words, capture_output=True, timeout=_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise TmaUnsupportedError(f"{words[0]} took more than {_TIMEOUT_S} s") from None
-
-
-def _last_lines(output: bytes) -> str:
-    return " | ".join(output.decode("utf-8", "replace").strip().splitlines()[-4:]) or "no message"
+    done = programs.answer([tool, *words], _TIMEOUT_S)
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()[-4:]
+        raise TmaUnsupportedError(f"{name} failed: {' | '.join(lines) or 'no message'}")
+    return done.stdout

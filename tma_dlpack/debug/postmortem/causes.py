@@ -1,6 +1,6 @@
 """Causes of faults, as rows: what is wrong with an instruction's operands, and what to change.
 
-What a row of `CAUSES` asks for and the file does not hold is None, and the row is then not asked:
+A row of `CAUSES` names what it has to know; where the file does not hold that, it is not asked, and
 nothing is guessed. A row whose error the hardware reported comes first.
 
 Source of what ends in which error: measured on an H100, driver 580.159.04, 2026-11-22.
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Warp
 from tma_dlpack.debug.postmortem.memory import MOST, Word, offset_of
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Cause, FoundMap
-from tma_dlpack.debug.postmortem.sass import Instruction
+from tma_dlpack.debug.postmortem.sass import STORES, Instruction
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -51,323 +51,269 @@ class Use:
     @property
     def is_store(self) -> bool:
         """Whether it copies from shared memory."""
-        return self.op.coding is not None and self.op.coding.first[0] in ("source",)
-
-    @property
-    def inner_bytes(self) -> int | None:
-        """The innermost coordinate in bytes, where it has to be a multiple of 16."""
-        if self.map is None or not self.coordinates or self.map.interleave:
-            return None
-        bits = self.coordinates[0] * self.map.arguments.type_row.element_bits
-        return bits // 8 if self.map.kind == "tiled" else None
+        return self.op.name.startswith(STORES)
 
 
 class Row(NamedTuple):
-    """A cause: the errors in which it ends, and its words where it holds."""
+    """A cause: the errors in which it ends, what has to be known of the use, and its words."""
 
     rule: str
     exceptions: tuple[int, ...]
-    found: Callable[[Use], str]  # "" where it does not hold
+    needs: str
+    found: Callable[[Any], object]  # of a `Use` that has these; false where it does not hold
     fix: str
 
 
-def _map_in(space: str) -> Callable[[Use], str]:
-    def found(use: Use) -> str:
-        if use.map_space != space or use.map_address is None:
-            return ""
-        return (
-            f"the map is at {use.map_address:#x}, which is the thread's own {space} memory: TMA "
-            "reads maps from parameters, constant and global memory alone"
-            if space == "local"
-            else f"the map is at {use.map_address:#x}, which is shared memory: TMA reads maps from "
-            "parameters, constant and global memory alone"
-        )
-
-    return found
-
-
-def _map_kind(use: Use) -> str:
-    if use.map is None or not use.op.has_map:
+def _map_kind(use: Any) -> str:
+    is_tile = use.op.mode in ("", ".GATHER4", ".SCATTER4")
+    if not use.op.has_map or (use.map.kind == "tiled") == is_tile:
         return ""
-    wanted = "tiled" if use.op.mode in ("", ".GATHER4", ".SCATTER4") else "im2col"
-    if (use.map.kind == "tiled") == (wanted == "tiled"):
+    asked, is_map = ("tiled", f"an {use.map.kind}") if is_tile else ("im2col", "a tiled")
+    return f"{use.op.name} copies by {asked} maps, and this is {is_map} map"
+
+
+def _inner(use: Any) -> str:
+    first, m = use.coordinates[0], use.map
+    inner_bytes = first * m.arguments.type_row.element_bits // 8
+    if m.kind != "tiled" or m.interleave or inner_bytes % BULK_ALIGNMENT == 0:
         return ""
-    article = "an" if use.map.kind[0] == "i" else "a"
-    return f"{use.op.name} copies by {wanted} maps, and this is {article} {use.map.kind} map"
+    must = f"it must be a multiple of {BULK_ALIGNMENT} bytes, out of bounds too"
+    return f"the innermost coordinate is {first}, {inner_bytes} bytes; {must}"
 
 
-def _map_rank(use: Use) -> str:
-    if use.map is None or use.op.mode in (".GATHER4", ".SCATTER4") or use.op.rank == use.map.rank:
-        return ""
-    return f"{use.op.name} has {use.op.rank} coordinates, and the map's rank is {use.map.rank}"
-
-
-def _inner(use: Use) -> str:
-    if use.inner_bytes is None or use.inner_bytes % BULK_ALIGNMENT == 0:
-        return ""
-    assert use.coordinates is not None
-    return (
-        f"the innermost coordinate is {use.coordinates[0]}, {use.inner_bytes} bytes; it must be a "
-        f"multiple of {BULK_ALIGNMENT} bytes, out of bounds too"
-    )
-
-
-def _negative_store(use: Use) -> str:
-    if use.op.coding is None or not use.is_store or use.map is None or use.map.kind != "tiled":
-        return ""
-    negative = any(place < 0 for place in use.coordinates or ())
-    return f"a store at {use.coordinates}: no coordinate may be negative" if negative else ""
-
-
-def _im2col_start(use: Use) -> str:
+def _im2col_start(use: Any) -> str:
     m = use.map
-    if m is None or m.kind == "tiled" or m.interleave or use.op.mode != ".IM2COL":
+    if m.kind == "tiled" or m.interleave or use.op.mode != ".IM2COL" or use.op.rank != m.rank:
         return ""
-    if use.coordinates is None or use.op.rank != m.rank:
-        return ""
-    lower, upper = m.pixel_box_lower_corner, m.pixel_box_upper_corner
-    for place, size, low, high in zip(
-        use.coordinates[1:-1], m.global_dim[1:-1], lower, upper, strict=False
-    ):
-        if not low <= place <= size - 1 + high:
-            inside = f"{low}..{size - 1 + high}"
-            return f"the walk starts at {place}, outside of the corners' range {inside}"
+    spatial = use.coordinates[1:-1], m.global_dim[1:-1]
+    corners = m.pixel_box_lower_corner, m.pixel_box_upper_corner
+    for place, size, low, high in zip(*spatial, *corners, strict=False):
+        last = size - 1 + high
+        if not low <= place <= last:
+            return f"the walk starts at {place}, outside of the corners' range {low}..{last}"
     return ""
 
 
-def _im2col_store(use: Use) -> str:
-    m = use.map
-    if m is None or m.kind == "tiled" or not use.is_store:
-        return ""
-    lower, upper = m.pixel_box_lower_corner or (), m.pixel_box_upper_corner or ()
-    if all(n >= 0 for n in lower) and all(n <= 0 for n in upper):
+def _im2col_store(use: Any) -> str:
+    lower, upper = use.map.pixel_box_lower_corner or (), use.map.pixel_box_upper_corner or ()
+    if not use.is_store or (min(lower, default=0) >= 0 and max(upper, default=0) <= 0):
         return ""
     return f"a store by a map with corners {lower} and {upper}, outside of the tensor"
 
 
-def _reduction(use: Use) -> str:
-    if not use.op.reduction or use.map is None:
+def _reduction(use: Any) -> str:
+    has, asked = REDUCTIONS.get(use.map.data_type, ()), use.op.reduction.lower()
+    if not asked or asked in has:
         return ""
-    has = REDUCTIONS.get(use.map.data_type, ())
-    if use.op.reduction.lower() in has:
-        return ""
-    words = ", ".join(has) or "none"
-    return f"no {use.op.reduction.lower()} for {use.map.data_type.name}: the hardware has {words}"
+    return f"no {asked} for {use.map.data_type.name}: the hardware has {', '.join(has) or 'none'}"
 
 
-def _multicast(use: Use) -> str:
-    if use.blocks_mask is None or not use.op.is_multicast:
-        return ""
+def _multicast(use: Any) -> str:
     absent = [n for n in range(16) if use.blocks_mask >> n & 1 and n >= use.cluster_blocks]
-    if not absent:
+    if not use.op.is_multicast or not absent:
         return ""
-    return (
-        f"multicast to the blocks {use.blocks_mask:#b} (a bit each); the cluster has "
-        f"{use.cluster_blocks}, so block {absent[0]} is not there"
-    )
+    cluster = f"the cluster has {use.cluster_blocks}, so block {absent[0]} is not there"
+    return f"multicast to the blocks {use.blocks_mask:#b} (a bit each); {cluster}"
 
 
-def _tile_aligned(use: Use) -> str:
-    if use.shared_address is None:
-        return ""
+def _tile_aligned(use: Any) -> object:
     must = SMEM_ALIGNMENT if use.op.has_map else BULK_ALIGNMENT
-    rest = use.shared_address % must
-    what = "source" if use.is_store else "destination"
-    if not rest:
-        return ""
-    return f"the {what} {use.shared_address:#x} is {rest} bytes past a multiple of {must}"
+    rest, what = use.shared_address % must, "source" if use.is_store else "destination"
+    return rest and f"the {what} {use.shared_address:#x} is {rest} bytes past a multiple of {must}"
 
 
-def _tile_inside(use: Use) -> str:
-    if use.shared_address is None or use.map is None or not use.shared_bytes:
-        return ""
-    start = offset_of(use.shared_address)
-    end = start + use.map.smem_bytes
-    if end <= use.shared_bytes:
-        return ""
-    return (
-        f"the tile takes shared memory {start:#x}..{end:#x} ({use.map.smem_bytes:,} bytes); the "
+def _tile_inside(use: Any) -> object:
+    start, size = offset_of(use.shared_address), use.map.smem_bytes
+    return 0 < use.shared_bytes < start + size and (
+        f"the tile takes shared memory {start:#x}..{start + size:#x} ({size:,} bytes); the "
         f"block has {use.shared_bytes:#x} ({use.shared_bytes:,} bytes)"
     )
 
 
-def _barrier_aligned(use: Use) -> str:
-    if use.barrier is None or use.barrier % BARRIER_BYTES == 0:
-        return ""
-    return f"the barrier {use.barrier:#x} is not at a multiple of {BARRIER_BYTES} bytes"
-
-
-def _barrier_inside(use: Use) -> str:
-    if use.barrier is None or not use.shared_bytes or use.barrier >> BLOCK_SHIFT >= 64:
-        return ""
+def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    if offset + BARRIER_BYTES <= use.shared_bytes:
-        return ""
-    return f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
-
-
-def _barrier_fresh(use: Use) -> str:
-    if use.word is None or not use.op.is_arrival or use.word.is_initialised:
-        return ""
-    return f"the barrier {use.barrier:#x} was never initialised: its count is 0"
-
-
-def _barrier_late(use: Use) -> str:
-    word = use.word
-    if word is None or not use.op.is_arrival or not word.is_initialised:
-        return ""
-    is_new = word.arrivals == word.count and not word.bytes and not word.phase
-    if not is_new or use.operand is None or _arrivals(use) or _bytes(use):
-        return ""
+    is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
-        f"the barrier {use.barrier:#x} is as initialised ({counted(word.count, 'arrival')}), and "
-        "this arrival failed: it came before the initialisation"
+        is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
     )
 
 
-def _arrivals(use: Use) -> str:
-    if use.word is None or not use.op.is_arrival or not use.word.is_initialised:
+def _barrier_late(use: Any) -> str:
+    word = use.word
+    is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
+    if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):
         return ""
-    count = {"": 1, ".A1T0": 1, ".ART0": use.operand}.get(use.op.arrival)
-    if count is None or count <= use.word.arrivals:
+    late = "and this arrival failed: it came before the initialisation"
+    return (
+        f"the barrier {use.barrier:#x} is as initialised ({counted(word.count, 'arrival')}), {late}"
+    )
+
+
+def _arrivals(use: Any) -> str:
+    count = {"": 1, ".A1T0": 1, ".ART0": use.operand}.get(use.op.arrival) or 0
+    word = use.word
+    if not use.op.is_arrival or not word.is_initialised or count <= word.arrivals:
         return ""
     return (
         f"{counted(count, 'arrival')} at the barrier {use.barrier:#x}, which waits for "
-        f"{use.word.arrivals} more in this phase (it was initialised with {use.word.count})"
+        f"{word.arrivals} more in this phase (it was initialised with {word.count})"
     )
 
 
-def _bytes(use: Use) -> str:
-    if use.operand is None or use.op.arrival not in ("", ".A0TR") or not use.op.is_arrival:
-        return ""
+def _bytes(use: Any) -> str:
     announced = use.operand + (use.word.bytes if use.word is not None else 0)
-    if announced <= MOST:
+    if not use.op.is_arrival or use.op.arrival not in ("", ".A0TR") or announced <= MOST:
         return ""
     return f"{announced:,} bytes are announced; a barrier counts {MOST:,} at most"
 
 
-def _no_memory(use: Use) -> str:
-    if use.map is None or use.exception not in NO_MEMORY:
-        return ""
-    first = use.map.global_address
-    where = f"the tensor of the map is at {first:#x}, "
-    dump = use.warp.dump
-    if dump.has_global_memory and dump.global_memory(first, 1) is None:
-        return where + "in no allocation of the dump"
-    return (
-        where + "or at the coordinates reaches, where the GPU has no memory that it may use: an "
+def _no_memory(use: Any) -> object:
+    dump, first = use.warp.dump, use.map.global_address
+    where = (
+        "in no allocation of the dump"
+        if dump.has_global_memory and dump.global_memory(first, 1) is None
+        else "or at the coordinates reaches, where the GPU has no memory that it may use: an "
         "address of the host, memory that was freed, or dims and strides beyond the allocation"
     )
+    return use.exception in NO_MEMORY and f"the tensor of the map is at {first:#x}, {where}"
 
 
 _GRID_CONSTANT = (
     "declare the parameter `const __grid_constant__ CUtensorMap map`: without __grid_constant__ "
     "the kernel works with a copy of its own"
 )
+_READS = "TMA reads maps from parameters, constant and global memory alone"
 #: Every cause; the order is that of the text among those that are equally sure.
 CAUSES: Final = (
-    Row("MAP_IN_LOCAL_MEMORY", (ILLEGAL, *NO_MEMORY), _map_in("local"), _GRID_CONSTANT),
     Row(
-        "MAP_IN_SHARED_MEMORY", (ILLEGAL, *NO_MEMORY), _map_in("shared"),
+        "MAP_IN_LOCAL_MEMORY", (ILLEGAL, *NO_MEMORY), "map_address",
+        lambda use: use.map_space == "local" and (
+            f"the map is at {use.map_address:#x}, which is the thread's own local memory: {_READS}"
+        ),
+        _GRID_CONSTANT,
+    ),
+    Row(
+        "MAP_IN_SHARED_MEMORY", (ILLEGAL, *NO_MEMORY), "map_address",
+        lambda use: use.map_space == "shared"
+        and f"the map is at {use.map_address:#x}, which is shared memory: {_READS}",
         "pass the map as a __grid_constant__ parameter, or copy it to global memory",
     ),
     Row(
-        "MAP_ALIGNED", MISALIGNED,
-        lambda use: ""
-        if use.map_address is None or use.map_address % MAP_ALIGNMENT == 0
-        else f"the map is at {use.map_address:#x}, not at a multiple of {MAP_ALIGNMENT} bytes",
+        "MAP_ALIGNED", MISALIGNED, "map_address",
+        lambda use: use.map_address % MAP_ALIGNMENT
+        and f"the map is at {use.map_address:#x}, not at a multiple of {MAP_ALIGNMENT} bytes",
         "align it: alignas(64), in CUDA 13 alignas(128); CUtensorMap is, a byte array is not",
     ),
     Row(
-        "MAP_OF_ZEROS", (ILLEGAL,),
-        lambda use: ""
-        if use.map_bytes is None or any(use.map_bytes)
-        else "the map's 128 bytes are zero: it was never encoded, or its encode failed",
+        "MAP_OF_ZEROS", (ILLEGAL,), "map_bytes",
+        lambda use: not any(use.map_bytes)
+        and "the map's 128 bytes are zero: it was never encoded, or its encode failed",
         "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads its output",
     ),
     Row(
-        "MAP_BYTES", (ILLEGAL,),
-        lambda use: f"the 128 bytes at {use.map_address:#x} are no tensor map: {use.why_no_map}"
-        if use.why_no_map else "",
+        "MAP_BYTES", (ILLEGAL,), "map_address",
+        lambda use: use.why_no_map
+        and f"the 128 bytes at {use.map_address:#x} are no tensor map: {use.why_no_map}",
         "pass the map itself, by value, not what points to it",
     ),
     Row(
-        "MAP_KIND", (ILLEGAL,), _map_kind,
+        "MAP_KIND", (ILLEGAL,), "map", _map_kind,
         "encode the map as the instruction needs it, or use the other form of the instruction",
     ),
     Row(
-        "MAP_RANK", (ILLEGAL,), _map_rank,
+        "MAP_RANK", (ILLEGAL,), "map",
+        lambda use: use.op.mode not in (".GATHER4", ".SCATTER4") and use.op.rank != use.map.rank
+        and f"{use.op.name} has {use.op.rank} coordinates, and the map's rank is {use.map.rank}",
         "use the instruction of the map's rank, or encode the map with the instruction's",
     ),
     Row(
-        "COORDINATE_16B", (ILLEGAL,), _inner,
+        "COORDINATE_16B", (ILLEGAL,), "map coordinates", _inner,
         "step the innermost coordinate by whole 16 bytes, or move the map's address",
     ),
     Row(
-        "STORE_NEGATIVE", (ILLEGAL,), _negative_store,
+        "STORE_NEGATIVE", (ILLEGAL,), "map coordinates",
+        lambda use: use.is_store and use.map.kind == "tiled" and min(use.coordinates) < 0
+        and f"a store at {use.coordinates}: no coordinate may be negative",
         "skip such tiles, or store what is inside by a map that begins there",
     ),
     Row(
-        "IM2COL_START", (ILLEGAL,), _im2col_start,
+        "IM2COL_START", (ILLEGAL,), "map coordinates", _im2col_start,
         "start within the corners; the offsets move the filter's tap, not the start",
     ),
-    Row("IM2COL_STORE_CORNERS", (ILLEGAL,), _im2col_store, "store by a map with corners of 0"),
-    Row("REDUCTION_TYPE", (ILLEGAL,), _reduction, "reduce in another type, or with atomics"),
     Row(
-        "MULTICAST_BLOCK", (ILLEGAL, 18), _multicast,
+        "IM2COL_STORE_CORNERS", (ILLEGAL,), "map", _im2col_store,
+        "store by a map with corners of 0",
+    ),
+    Row(
+        "REDUCTION_TYPE", (ILLEGAL,), "map", _reduction,
+        "reduce in another type, or with atomics",
+    ),
+    Row(
+        "MULTICAST_BLOCK", (ILLEGAL, 18), "blocks_mask", _multicast,
         "launch with a cluster that has the blocks, or clear their bits",
     ),
     Row(
-        "SMEM_ALIGNED", MISALIGNED, _tile_aligned,
+        "SMEM_ALIGNED", MISALIGNED, "shared_address", _tile_aligned,
         "align the tile: extern __shared__ __align__(1024), and stages by whole multiples",
     ),
     Row(
-        "SMEM_RANGE", (*RANGE, *NO_MEMORY), _tile_inside,
+        "SMEM_RANGE", (*RANGE, *NO_MEMORY), "shared_address map", _tile_inside,
         "launch with as much dynamic shared memory as the tiles take "
         "(cudaFuncAttributeMaxDynamicSharedMemorySize above 48 KB), or place it lower",
     ),
-    Row("BARRIER_ALIGNED", MISALIGNED, _barrier_aligned, "declare it alignas(8) uint64_t"),
-    Row("BARRIER_RANGE", RANGE, _barrier_inside, "place it in the block's shared memory"),
     Row(
-        "BULK_ALIGNED", MISALIGNED,
-        lambda use: ""
-        if not (use.global_address or 0) % BULK_ALIGNMENT
-        else f"the global address {use.global_address:#x} is not at a multiple of 16 bytes",
+        "BARRIER_ALIGNED", MISALIGNED, "barrier",
+        lambda use: use.barrier % BARRIER_BYTES
+        and f"the barrier {use.barrier:#x} is not at a multiple of {BARRIER_BYTES} bytes",
+        "declare it alignas(8) uint64_t",
+    ),
+    Row(
+        "BARRIER_RANGE", RANGE, "barrier", _barrier_inside,
+        "place it in the block's shared memory",
+    ),
+    Row(
+        "BULK_ALIGNED", MISALIGNED, "global_address",
+        lambda use: use.global_address % BULK_ALIGNMENT
+        and f"the global address {use.global_address:#x} is not at a multiple of 16 bytes",
         "copy from and to whole 16 bytes",
     ),
     Row(
-        "BARRIER_INIT", (ILLEGAL,), _barrier_fresh,
+        "BARRIER_INIT", (ILLEGAL,), "word barrier",
+        lambda use: use.op.is_arrival and not use.word.is_initialised
+        and f"the barrier {use.barrier:#x} was never initialised: its count is 0",
         "initialise it in one thread before, then fence.mbarrier_init and a barrier of the block",
     ),
     Row(
-        "BARRIER_INIT_LATE", (ILLEGAL,), _barrier_late,
+        "BARRIER_INIT_LATE", (ILLEGAL,), "word barrier operand", _barrier_late,
         "let every thread wait at a barrier of the block, or of the cluster, after the "
         "initialisation and its fence.mbarrier_init",
     ),
     Row(
-        "BARRIER_ARRIVALS", (ILLEGAL,), _arrivals,
+        "BARRIER_ARRIVALS", (ILLEGAL,), "word barrier", _arrivals,
         "initialise it with the number of arrivals of a phase (arrive.expect_tx is one, too); or a "
         "wait passed too early, by its parity or its stage, and a thread arrives a phase too soon",
     ),
-    Row("BARRIER_BYTES", (ILLEGAL,), _bytes, "announce in several phases, or in several barriers"),
+    Row(
+        "BARRIER_BYTES", (ILLEGAL,), "operand", _bytes,
+        "announce in several phases, or in several barriers",
+    ),
 )  # fmt: skip
 _LAST: Final = Row(
-    "TENSOR_ADDRESS", NO_MEMORY, _no_memory,
+    "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",
 )  # fmt: skip
 
 
 def causes_of(use: Use) -> tuple[Cause, ...]:
     """Return every cause that holds, the surest first."""
-    held = [(row, row.found(use)) for row in CAUSES]
-    found = [
-        Cause(row.rule, text, row.fix, _ends_in(row, use.exception)) for row, text in held if text
-    ]
+    found = [cause for row in CAUSES for cause in _cause(row, use)]
     if not any(cause.is_sure for cause in found):
-        text = _LAST.found(use)
-        found += [Cause(_LAST.rule, text, _LAST.fix, True)] if text else []
+        found += _cause(_LAST, use)
     return tuple(sorted(found, key=lambda cause: not cause.is_sure))
 
 
-def _ends_in(row: Row, exception: int) -> bool:
-    return exception in row.exceptions or exception not in EXCEPTIONS
+def _cause(row: Row, use: Use) -> list[Cause]:
+    is_known = all(getattr(use, name) is not None for name in row.needs.split())
+    text = is_known and row.found(use)
+    is_sure = use.exception in row.exceptions or use.exception not in EXCEPTIONS
+    return [Cause(row.rule, str(text), row.fix, is_sure)] if text else []

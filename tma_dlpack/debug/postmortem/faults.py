@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
-from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Function, Warp, three
+from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
 from tma_dlpack.debug.postmortem.flow import (
     Flow,
     Registers,
@@ -24,7 +21,9 @@ from tma_dlpack.debug.postmortem.flow import (
 )
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
-from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction
+from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
+from tma_dlpack.debug.programs import answer, tool
+from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.limits import MAP_BYTES
 
 _BEFORE, _AFTER = 4, 2  # instructions
@@ -43,19 +42,16 @@ def faults_of(dump: Dump) -> list[Fault]:
                 seen.add(warp.error_pc)
                 fault = _fault(dump, warp, warp.error_pc)
                 kinds.setdefault(fault.kind, (fault, warp.error_pc, []))[2].append(warp)
-    faults = [_counted(dump, *group) for group in kinds.values()]
+    faults = [
+        dataclasses.replace(fault, alike=len(warps), listing=listing(dump, pc))
+        for fault, pc, warps in kinds.values()
+    ]
     for sm in dump.sms:  # a warp may have ended before the exception was reported
         pc = int(sm["error_pc"])
         if sm["has_error_pc"] and pc not in seen:
             seen.add(pc)
             faults.append(_without_warp(dump, pc, int(sm["exception"])))
     return faults
-
-
-def _counted(dump: Dump, fault: Fault, pc: int, warps: list[Warp]) -> Fault:
-    function = dump.function_at(pc)
-    code = listing(function, pc, dump.target) if function is not None else ()
-    return dataclasses.replace(fault, alike=len(warps), listing=code)
 
 
 def exception_words(code: int) -> str:
@@ -65,40 +61,35 @@ def exception_words(code: int) -> str:
 
 def _without_warp(dump: Dump, pc: int, exception: int) -> Fault:
     function = dump.function_at(pc)
-    name = dump.kernel(function, None).name
-    lines = dump.lines_at(pc)
     words = function.at(pc) if function else None
-    op = Instruction(*words, dump.major) if words else None
-    note = "the warp had ended when it was reported: its operands are not in the file"
     return Fault(
-        name, lines, None, None, 1, exception_words(exception), op.name if op else "", None, None,
-        None, None, (), (note,),
-    )  # fmt: skip
+        kernel=dump.kernel(function, None).name,
+        lines=dump.lines_at(pc),
+        exception=exception_words(exception),
+        instruction=Instruction(*words, dump.major).name if words else "",
+        notes=("the warp had ended when it was reported: its operands are not in the file",),
+    )
 
 
 def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
     function = dump.function_at(pc)
     rows = warp.lanes
-    exception = next((int(e) for e in rows["exception"] if e), int(warp.block.sm["exception"]))
+    code = next((int(e) for e in rows["exception"] if e), int(warp.block.sm["exception"]))
+    what, index = exception_words(code), warp.block.index
     thread = _thread(warp)
-    index = warp.block.index
     flow = flow_of(dump, function) if function is not None else None
     if function is None or flow is None or thread is None:
-        note = "its machine code is not in the file"
-        return Fault(
-            "unknown code", (), index, None, 1, exception_words(exception), "", None, None, None,
-            None, (), (note,),
-        )  # fmt: skip
+        notes = ("its machine code is not in the file",)
+        return Fault("unknown code", block=index, exception=what, notes=notes)
     lane, now = thread
-    use = _use(warp, flow, pc, now, lane, exception)
+    use = _use(warp, flow, pc, now, lane, code)
     op = use.op
     return Fault(
         kernel=dump.kernel(function, warp.block.grid).name,
         lines=dump.lines_at(pc),
         block=index,
         thread=three(rows[lane], "thread"),
-        alike=1,
-        exception=exception_words(exception),
+        exception=what,
         instruction=op.name or f"an instruction that is not TMA's (opcode {op.opcode:#x})",
         destination=use.shared_address,
         barrier=use.barrier,
@@ -153,33 +144,21 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
     assert op.coding is not None
     for names, number in ((op.coding.first, op.first), (op.coding.second, op.second)):
         for name in names:
-            if name in ("map", "global"):
-                address = registers.pair(number, place)
-                if name == "map":
-                    use.map_address = address
-                else:
-                    use.global_address = address
-                number += 2
-            elif name == "coordinates":
+            if name == "coordinates":
                 found = [registers.uniform(number + k, place) for k in range(op.coordinates)]
                 if None not in found:
-                    use.coordinates = tuple(_signed(n) for n in found if n is not None)
+                    use.coordinates = tuple(signed(n, 32) for n in found if n is not None)
+            elif name in ("map_address", "global_address"):
+                setattr(use, name, registers.pair(number, place))
+                number += 2
             else:
-                value = registers.uniform(number, place)
-                if name == "barrier":
-                    use.barrier = value
-                else:
-                    use.shared_address = value
+                setattr(use, name, registers.uniform(number, place))
                 number += 1
     if op.is_multicast:
         packed = registers.uniform(op.third, place)
         use.blocks_mask = None if packed is None else packed >> 16
     if op.has_map and use.map_address is not None:
         _read_map(use, use.map_address)
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 32) if word >> 31 else word
 
 
 def _read_map(use: Use, address: int) -> None:
@@ -229,30 +208,22 @@ def _notes(use: Use) -> Iterator[str]:
 # -- machine code around the instruction, where nvdisasm is installed ------------------------------
 
 
-@cache
-def disassembler() -> str | None:
-    """Return the path of nvdisasm: of the path, or of the toolkit."""
-    return shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
-
-
-def listing(function: Function, pc: int, target: str) -> tuple[str, ...]:
+def listing(dump: Dump, pc: int) -> tuple[str, ...]:
     """Return the instructions around an address, that one marked; empty without nvdisasm."""
-    program = disassembler()
-    if program is None:
+    program, function = tool("nvdisasm"), dump.function_at(pc)
+    if program is None or function is None:
         return ()
-    place = (pc - function.start) // INSTRUCTION_BYTES
+    here = pc - function.start
+    place = here // INSTRUCTION_BYTES
     first = max(0, place - _BEFORE)
-    code = function.code[first : place + 1 + _AFTER].tobytes()
-    base = hex(first * INSTRUCTION_BYTES)
-    name = target.upper().replace("_", "")
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_") as folder:
         path = Path(folder) / "code"
-        path.write_bytes(code)
-        words = [program, "--binary", f"{name}a", "--base-address", base, str(path)]
+        path.write_bytes(function.code[first : place + 1 + _AFTER].tobytes())
+        target, base = f"{dump.target.upper().replace('_', '')}a", hex(first * INSTRUCTION_BYTES)
+        words = [program, "--binary", target, "--base-address", base, str(path)]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=_SECONDS)
-        except (OSError, subprocess.TimeoutExpired):
+            done = answer(words, _SECONDS)
+        except (OSError, TmaUnsupportedError):
             return ()
     found = [(int(at, 16), text) for at, text in _LINE.findall(done.stdout)]
-    here = place * INSTRUCTION_BYTES
     return tuple(f"{'>' if at == here else ' '} {at:#06x}  {text}" for at, text in found)

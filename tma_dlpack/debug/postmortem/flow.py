@@ -9,16 +9,22 @@ else None. Nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 from tma_dlpack.debug.postmortem.dump import Block, Dump, Function, Warp, three
-from tma_dlpack.debug.postmortem.sass import ALWAYS, BSSY, BSYNC, INSTRUCTION_BYTES, Instruction
+from tma_dlpack.debug.postmortem.sass import (
+    ALWAYS,
+    BSSY,
+    BSYNC,
+    INSTRUCTION_BYTES,
+    ZERO_REGISTER,
+    Instruction,
+)
 
 _MOST_INSTRUCTIONS = 1 << 17
 _MOST_STEPS = 4096  # instructions that one search visits
 _DEEPEST = 12  # instructions whose results an operand is computed from
-_ZERO_REGISTER = 255
 _WORD = (1 << 32) - 1
 #: Where the constant bank holds the generic address of the kernel's parameters: measured for sm_90;
 #: for the others it is what ptxas 13.0's code adds a map's offset to.
@@ -32,10 +38,9 @@ class Flow:
     def __init__(self, function: Function, major: int) -> None:
         self.function, self.major = function, major
         self.code = [Instruction(int(a), int(b), major) for a, b in function.code]
-        self.announced: set[int | None] | None = None  # bytes, once they were looked for
-        self._between: dict[tuple[int, int], set[int] | None] = {}
-        self._waits: dict[int, tuple[int, ...]] = {}
-        self._writers: dict[tuple[str, int, int], int | None] = {}
+        self.between = cache(self._between)
+        self.waits_of = cache(self._waits_of)
+        self.writer = cache(self._writer)
 
     def __getitem__(self, place: int) -> Instruction:
         return self.code[place]
@@ -49,8 +54,8 @@ class Flow:
         """Which instructions can follow each."""
         joins: dict[int, list[int]] = {}
         for place, instruction in enumerate(self.code):
-            if instruction.opcode == BSSY and instruction.rejoins is not None:
-                to = place + 1 + instruction.rejoins // INSTRUCTION_BYTES
+            if instruction.opcode == BSSY:
+                to = place + 1 + instruction.constant // INSTRUCTION_BYTES
                 joins.setdefault(instruction.convergence, []).append(to)
         found = []
         for place, instruction in enumerate(self.code):
@@ -93,14 +98,8 @@ class Flow:
                 ahead += edges[place]
         return seen
 
-    def between(self, start: int, end: int) -> set[int] | None:
+    def _between(self, start: int, end: int) -> set[int] | None:
         """Return the instructions that may run after one and before another; None: no way."""
-        key = start, end
-        if key not in self._between:
-            self._between[key] = self._find_between(start, end)
-        return self._between[key]
-
-    def _find_between(self, start: int, end: int) -> set[int] | None:
         if start == end:
             return set()
         after = self.reach(start, stop=lambda place: place in (start, end))
@@ -109,16 +108,11 @@ class Flow:
             return None
         return (after & before) - {start, end}
 
-    def waits_of(self, place: int) -> tuple[int, ...]:
+    def _waits_of(self, place: int) -> tuple[int, ...]:
         """Return the waits in whose loop an instruction is; empty if there are none.
 
         The loop does nothing else: no copy, arrival, barrier of the block, store or matrix.
         """
-        if place not in self._waits:
-            self._waits[place] = self._find_waits(place)
-        return self._waits[place]
-
-    def _find_waits(self, place: int) -> tuple[int, ...]:
         if self[place].is_wait:
             return (place,)
         if self[place].name == "WARPSYNC":  # a loop around it is not the reason
@@ -147,17 +141,12 @@ class Flow:
     def _works(self, place: int) -> bool:
         return self[place].does_work
 
-    def writer(self, kind: str, number: int, place: int) -> int | None:
+    def _writer(self, kind: str, number: int, place: int) -> int | None:
         """Return the only instruction whose result a register holds at a place; None if several.
 
         `kind`: "uniform" or "register".
         """
-        key = kind, number, place
-        if key not in self._writers:
-            self._writers[key] = self._find_writer(kind, number, place)
-        return self._writers[key]
 
-    def _find_writer(self, kind: str, number: int, place: int) -> int | None:
         def writes(i: int) -> bool:
             return number in written(kind, self[i])
 
@@ -196,7 +185,7 @@ class Registers:
 
     @cached_property
     def _registers(self) -> list[int]:
-        return [int(word) for word in self.warp.registers(self.lane)[:_ZERO_REGISTER]]
+        return [int(word) for word in self.warp.registers(self.lane)[:ZERO_REGISTER]]
 
     def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
         """Return a uniform register before an instruction runs; None if it cannot be told."""
@@ -206,7 +195,7 @@ class Registers:
 
     def register(self, number: int, place: int, depth: int = 0) -> int | None:
         """Return a register before an instruction runs; None if it cannot be told."""
-        if number == _ZERO_REGISTER:
+        if number == ZERO_REGISTER:
             return 0
         return self._value("register", number, place, depth)
 
@@ -252,8 +241,7 @@ class Registers:
         """Return what an instruction writes into a register."""
         i = self.flow[place]
         depth += 1
-        a, b = i.low >> 24 & 0xFF, i.low >> 32
-        is_high = number != (i.low >> 16 & 0xFF)
+        a, b = i.second, i.constant
 
         def uniform(*numbers: int) -> list[int]:
             values = [self.uniform(n & 0xFF, place, depth) for n in numbers]
@@ -269,7 +257,7 @@ class Registers:
                 return next(iter(uniform(b)), None)
             case 0x202:  # MOV
                 return register(b)
-            case 0x224 if a == b & 0xFF == _ZERO_REGISTER and not i.high >> 8 & 0xFF:  # IMAD.MOV
+            case 0x224 if a == b & 0xFF == ZERO_REGISTER and not i.high >> 8 & 0xFF:  # IMAD.MOV
                 return register(i.high)
             case 0x2CA:  # R2UR
                 return register(a)
@@ -281,7 +269,7 @@ class Registers:
                 return int(self.warp.dump.windows["shared"]) >> 32
             case 0xAB9 | 0x7AC:  # ULDC, LDCU
                 offset = b >> 6 if i.opcode == 0xAB9 else b >> 5
-                return self._constant(offset + 4 * is_high)
+                return self._constant(offset + 4 * (number != i.target))
             case 0x291 if i.high >> 16 & 0xFFF == 0xF8E:  # ULEA
                 values = uniform(a, b)
                 shift = i.high >> 11 & 31
@@ -301,16 +289,12 @@ class Registers:
         """Return the sum of a UIADD3, carry included."""
         if i.high >> 8 & 1 or (i.opcode == 0x290 and i.low >> 63):
             return None  # a difference
-        operands = [i.low >> 24 & 0xFF, i.third]
-        if i.opcode == 0x290:
-            operands.append(i.low >> 32 & 0xFF)
+        operands = [i.second, i.third, *([i.first] if i.opcode == 0x290 else [])]
         values = [self.uniform(n, place, depth) for n in operands]
-        total = i.low >> 32 if i.opcode == 0x890 else 0
+        total = i.constant if i.opcode == 0x890 else 0
         if i.high >> 10 & 1:  # .X: the carry of the UIADD3 before it
-            before = next(
-                (p for p in range(place - 1, max(place - 32, -1), -1) if _carries(self.flow[p])),
-                None,
-            )
+            near = range(place - 1, max(place - 32, -1), -1)
+            before = next((p for p in near if _carries(self.flow[p])), None)
             low = None if before is None else self._sum(self.flow[before], before, depth)
             if low is None:
                 return None
@@ -358,9 +342,4 @@ def _carries(i: Instruction) -> bool:
 
 def written(kind: str, i: Instruction) -> Iterable[int]:
     """Return the registers, or uniform registers, that an instruction may write."""
-    if kind == "uniform":
-        return i.writes_uniform
-    first = i.may_write
-    if first == _ZERO_REGISTER or i.writes_uniform or i.coding is not None or i.is_wait:
-        return ()
-    return range(first, first + i.registers_written)
+    return i.writes_uniform if kind == "uniform" else i.writes

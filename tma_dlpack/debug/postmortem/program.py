@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tma_dlpack.debug import programs
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
+from tma_dlpack.debug.programs import status_of
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
 #: What a dump leaves out. The reader needs no constant banks (parameters stand apart), and with
@@ -24,8 +26,6 @@ from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 #: small, and holds nobody's data.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-_OTHER_TOOL: Final = "CUDA_INJECTION64_PATH"
-_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
 #: Without growth, a dump is given up after so long: of a live process, and of one that has ended.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
@@ -89,28 +89,21 @@ def run(
     with_global : bool
         Whether the dump holds global memory, and the maps in it.
     """
-    other = os.environ.get(_OTHER_TOOL)
-    if other:
-        raise TmaUnsupportedError(
-            f"{_OTHER_TOOL} is {other}: the driver makes no dump beside another developer tool "
-            "(trace, nsys, ncu, compute-sanitizer); unset it, or run without that tool"
-        )
+    programs.refuse_another_tool(
+        "the driver makes no dump beside another developer tool (trace, nsys, ncu, "
+        "compute-sanitizer)"
+    )
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         interrupted: list[int] = []
         with _interrupts(interrupted):
-            try:
-                dumping = environment(folder, with_global)
-                child = subprocess.Popen(words, env={**os.environ, **dumping})
-            except OSError as error:
-                missing = isinstance(error, FileNotFoundError)
-                status = _NOT_FOUND if missing else _NOT_EXECUTABLE
-                return Ended(status, None, (f"{words[0]}: {error.strerror}",))
+            child = programs.begin(words, environment(folder, with_global))
+            if isinstance(child, OSError):
+                return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
-        status = child.returncode
         found, more = _read_all(folder, read, keep)
-        return Ended(128 - status if status < 0 else status, found, (*notes, *more))
+        return Ended(status_of(child), found, (*notes, *more))
 
 
 @contextmanager
@@ -261,7 +254,7 @@ def of_process(
     pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
 ) -> PostMortem:
     """Dump a live process by cuda-gdb, and read it; the process goes on."""
-    debugger = shutil.which("cuda-gdb") or shutil.which("cuda-gdb", path="/usr/local/cuda/bin")
+    debugger = programs.tool("cuda-gdb")
     if debugger is None:
         raise TmaUnsupportedError(
             "--pid needs cuda-gdb, of the CUDA toolkit; without it, run the program by "
@@ -272,14 +265,7 @@ def of_process(
         flags = _skipped(with_global)
         dump = f"generate-core-file --no-cpu --cuda-flags {flags} --cuda-core-file {path}"
         words = [debugger, "-q", "-batch", "-p", str(pid), "-ex", dump, "-ex", "detach"]
-        try:
-            done = subprocess.run(
-                words, capture_output=True, text=True, timeout=_GDB_SECONDS, errors="replace"
-            )
-        except subprocess.TimeoutExpired:
-            raise TmaUnsupportedError(
-                f"cuda-gdb has not answered in {_GDB_SECONDS:g} seconds"
-            ) from None
+        done = programs.answer(words, _GDB_SECONDS)
         if not path.exists():
             raise TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
         if keep is not None:

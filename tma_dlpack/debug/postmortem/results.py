@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug.names import demangled
+from tma_dlpack.debug.postmortem.sass import STORES
 from tma_dlpack.public import Drawn, public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import sealed, wrapped
@@ -18,7 +19,6 @@ Triple = tuple[int, int, int]
 BLOCK_SHIFT = 24  # an address in a cluster: the block's rank above, the offset in its memory below
 _MOST_FULL_NAME = 300  # characters of a kernel's name with its arguments
 _MOST_SHOWN = 12  # of a kind in the text; JSON has all
-_STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")  # from shared memory
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
 
 
@@ -127,18 +127,18 @@ class Fault:
     """
 
     kernel: str
-    lines: tuple[str, ...]
-    block: Triple | None
-    thread: Triple | None
-    alike: int
-    exception: str
-    instruction: str
-    destination: int | None
-    barrier: int | None
-    coordinates: tuple[int, ...] | None
-    map: FoundMap | TensorMap | None
-    causes: tuple[Cause, ...]
-    notes: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+    block: Triple | None = None
+    thread: Triple | None = None
+    alike: int = 1
+    exception: str = ""
+    instruction: str = ""
+    destination: int | None = None
+    barrier: int | None = None
+    coordinates: tuple[int, ...] | None = None
+    map: FoundMap | TensorMap | None = None
+    causes: tuple[Cause, ...] = ()
+    notes: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
 
     @property
@@ -377,7 +377,7 @@ def fault_lines(fault: Fault) -> list[str]:
     lines.append(f"  {fault.instruction}, {whose}{alike}")
     operands = []
     if fault.destination is not None:
-        end = "source" if fault.instruction.startswith(_STORES) else "destination"
+        end = "source" if fault.instruction.startswith(STORES) else "destination"
         operands.append(f"{end} {_shared_words(fault.destination)}")
     if fault.barrier is not None:
         operands.append(f"barrier {_shared_words(fault.barrier)}")

@@ -14,14 +14,20 @@ from typing import Final, NamedTuple
 
 INSTRUCTION_BYTES = 16
 ALWAYS = 7  # the guard PT
+ZERO_REGISTER = 255  # RZ
 KNOWN_TARGETS = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 
 
-class Coding(NamedTuple):
-    """An instruction of TMA: names of what its uniform registers hold.
+def signed(value: int, bits: int) -> int:
+    """Return a number of so many bits as two's complement has it."""
+    return value - (value >> bits - 1 << bits)
 
-    `first` begins at the register that bits 32..39 name, `second` at that of bits 24..31; an
-    address in global memory takes two registers, `coordinates` the rest.
+
+class Coding(NamedTuple):
+    """An instruction of TMA, and what its uniform registers hold: attributes of `causes.Use`.
+
+    `first` begins at the register that bits 32..39 name, `second` at that of bits 24..31; the
+    address of a map or of global memory takes two registers, `coordinates` the rest.
     """
 
     name: str
@@ -29,25 +35,28 @@ class Coding(NamedTuple):
     second: tuple[str, ...]
 
 
-_LOAD = ("destination", "barrier", "coordinates")
-_STORE = ("source", "coordinates")
+_MAP, _GLOBAL, _SHARED = ("map_address",), ("global_address",), ("shared_address",)
+_LOAD, _STORE = (*_SHARED, "barrier", "coordinates"), (*_SHARED, "coordinates")
+STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")  # from shared memory: its source
 _CODINGS: Final = {
-    0x5B4: Coding("UTMALDG", _LOAD, ("map",)),
-    0x3B4: Coding("UTMALDG", _LOAD, ("map",)),
-    0x5B5: Coding("UTMASTG", _STORE, ("map",)),
-    0x3B5: Coding("UTMASTG", _STORE, ("map",)),
-    0x5B6: Coding("UTMAREDG", _STORE, ("map",)),
-    0x3B6: Coding("UTMAREDG", _STORE, ("map",)),
-    0x5B8: Coding("UTMAPF", ("coordinates",), ("map",)),
-    0x3B8: Coding("UTMAPF", ("coordinates",), ("map",)),
+    form | code: Coding(name, first, _MAP)
+    for form in (0x300, 0x500)
+    for code, name, first in (
+        (0xB4, "UTMALDG", _LOAD),
+        (0xB5, "UTMASTG", _STORE),
+        (0xB6, "UTMAREDG", _STORE),
+        (0xB8, "UTMAPF", ("coordinates",)),
+    )
 }
 #: Bulk copies without a map, by bits 73..74: global to shared, shared to global, shared to shared.
 _BULK: Final = {
-    1: Coding("UBLKCP.S.G", ("destination", "barrier"), ("global",)),
-    2: Coding("UBLKCP.G.S", ("global",), ("source",)),
-    3: Coding("UBLKCP.S.S", ("destination", "barrier"), ("source",)),
+    1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
+    2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
+    3: Coding(
+        "UBLKCP.S.S", (*_SHARED, "barrier"), ()
+    ),  # and its source, which is shared memory too
 }
-_BULK_REDUCE: Final = Coding("UBLKRED.G.S", ("global",), ("source",))
+_BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)
 _UBLKCP, _UBLKRED = 0x3BA, 0x3BB
 _MODES: Final = ("", ".IM2COL", ".W128", ".W", ".GATHER4")  # bits 82..84
 _REDUCTIONS: Final = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")  # bits 87..89
@@ -66,6 +75,7 @@ _OTHERS: Final = {
     BSYNC: "BSYNC",
     0x948: "WARPSYNC",
     0x348: "WARPSYNC",
+    _EXCH: "SYNCS.EXCH.64",
 }
 #: Instructions without a register as result, though bits 16..23 are some number.
 _NO_TARGET: Final = frozenset(
@@ -94,7 +104,19 @@ _SHORT: Final = frozenset(
 _LONG: Final = frozenset((0x981, 0x984, 0x980, 0x983, 0x23B, 0x83B, 0xB82))
 _MATRIX: Final = 0xF0  # HGMMA, in several forms: up to 128 registers
 _WORK: Final = frozenset((0xB1D, 0x31D, 0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0xDC7))
-_WIDE: Final = frozenset((0x2A5, 0x8A5, 0xAB9, 0x7AC))
+_WIDE: Final = (0x2A5, 0x8A5)  # to two uniform registers; so do these loads, if of 64 bits
+_LOADS: Final = (0xAB9, 0x7AC)
+
+
+class _Bits:
+    """Some of the 128 bits of an instruction."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self.first, self.count = first, count
+
+    def __get__(self, of: Instruction, kind: type) -> int:
+        word = of.high if self.first >= 64 else of.low
+        return word >> self.first % 64 & (1 << self.count) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +127,24 @@ class Instruction:
     high: int
     major: int
 
+    opcode = _Bits(0, 12)
+    guard = _Bits(12, 4)  # the predicate that decides if it runs, `ALWAYS` for none
+    convergence = _Bits(16, 4)  # the convergence barrier of a BSSY or BSYNC
+    target = _Bits(16, 8)  # a register, or a uniform one, where it writes one
+    second = _Bits(24, 8)  # a uniform register, of SYNCS and others a register
+    first = _Bits(32, 8)  # the same
+    constant = _Bits(32, 32)  # in place of `first`; of a BSSY, how far on its threads meet again
+    operation = _Bits(87, 3)  # of a reduction
+
     @property
-    def opcode(self) -> int:
-        """Bits 0..11."""
-        return self.low & 0xFFF
+    def third(self) -> int:
+        """The uniform register of bits 64..69, after sm_90 of bits 64..71."""
+        return self.high & (0x3F if self.major == 9 else 0xFF)
+
+    @property
+    def immediate(self) -> int:
+        """What a SYNCS adds to its address."""
+        return signed(self.low >> 40, 24)
 
     @property
     def coding(self) -> Coding | None:
@@ -148,7 +184,7 @@ class Instruction:
     @property
     def reduction(self) -> str:
         """The operation of a reduction, such as "ADD"."""
-        return _REDUCTIONS[self.high >> 23 & 7] if self.opcode in (0x5B6, 0x3B6) else ""
+        return _REDUCTIONS[self.operation] if self.opcode in (0x5B6, 0x3B6) else ""
 
     @property
     def is_wait(self) -> bool:
@@ -164,6 +200,11 @@ class Instruction:
     def is_init(self) -> bool:
         """Whether it initialises a barrier."""
         return self.opcode == _EXCH
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is an HGMMA, of which there are several forms."""
+        return self.opcode & 0xFF == _MATRIX
 
     @property
     def arrival(self) -> str:
@@ -185,90 +226,38 @@ class Instruction:
             return "SYNCS.PHASECHK.TRANS64" + (".TRYWAIT" if self.high >> 8 & 1 else "")
         if self.is_arrival:
             return f"SYNCS.ARRIVE.TRANS64{'.RED' if self.high >> 10 & 1 else ''}{self.arrival}"
-        if self.opcode & 0xFF == _MATRIX:
-            return "HGMMA"
-        return "SYNCS.EXCH.64" if self.is_init else _OTHERS.get(self.opcode, "")
-
-    # -- registers -------------------------------------------------------------------------------
-
-    @property
-    def first(self) -> int:
-        """The uniform register of bits 32..39."""
-        return self.low >> 32 & 0xFF
-
-    @property
-    def second(self) -> int:
-        """The uniform register, of SYNCS the register, of bits 24..31."""
-        return self.low >> 24 & 0xFF
-
-    @property
-    def third(self) -> int:
-        """The uniform register of bits 64..69, after sm_90 of bits 64..71."""
-        return self.high & (0x3F if self.major == 9 else 0xFF)
-
-    @property
-    def immediate(self) -> int:
-        """What a SYNCS adds to its address."""
-        value = self.low >> 40
-        return value - (1 << 24) if value >> 23 else value
+        return "HGMMA" if self.is_matrix else _OTHERS.get(self.opcode, "")
 
     @property
     def writes_uniform(self) -> range:
         """The uniform registers that it writes."""
         if self.opcode not in _UNIFORM:
             return range(0)
-        first = self.low >> 16 & 0xFF
-        is_wide = self.opcode in (0x2A5, 0x8A5) or (
-            self.opcode in _WIDE and (self.high >> 9 & 7) == 5
-        )
-        return range(first, first + 1 + is_wide)
+        is_wide = self.opcode in _WIDE or (self.opcode in _LOADS and self.high >> 9 & 7 == 5)
+        return range(self.target, self.target + 1 + is_wide)
 
     @property
-    def may_write(self) -> int:
-        """The register that it may write; 255 for none."""
-        return 255 if self.opcode in _NO_TARGET else self.low >> 16 & 0xFF
-
-    @property
-    def registers_written(self) -> int:
-        """How many registers it may write, from `may_write` on."""
-        if self.opcode & 0xFF == _MATRIX:
-            return 128
-        if self.opcode in _LONG:
-            return 4
-        return 1 if self.opcode in _SHORT else 2
+    def writes(self) -> range:
+        """The registers that it may write."""
+        is_other = self.coding is not None or self.is_wait or self.opcode in _NO_TARGET
+        if is_other or self.target == ZERO_REGISTER or self.writes_uniform:
+            return range(0)
+        short, long = self.opcode in _SHORT, self.opcode in _LONG
+        count = 128 if self.is_matrix else 4 if long else 1 if short else 2
+        return range(self.target, self.target + count)
 
     @property
     def branch(self) -> int | None:
         """Where a branch goes, in bytes from the next instruction; None of others."""
-        if self.opcode in _BRANCHES:
-            words = self.low >> 16 & 0xFF | self.low >> 34 << 8 | (self.high & 0x3FFFF) << 38
-            return (words - (1 << 56) if words >> 55 else words) * 4
-        return None
-
-    @property
-    def rejoins(self) -> int | None:
-        """Where the threads of a BSYNC with this BSSY's barrier go on; None of others."""
-        return self.low >> 32 if self.opcode == BSSY else None
-
-    @property
-    def convergence(self) -> int:
-        """The convergence barrier of a BSSY or BSYNC."""
-        return self.low >> 16 & 0xF
+        if self.opcode not in _BRANCHES:
+            return None
+        return 4 * signed(self.target | self.low >> 34 << 8 | (self.high & 0x3FFFF) << 38, 56)
 
     @property
     def does_work(self) -> bool:
         """Whether it does what a loop that only waits does not: it copies, arrives, stores..."""
-        return (
-            self.coding is not None
-            or self.is_arrival
-            or self.opcode in _WORK
-            or self.opcode & 0xFF == _MATRIX
-        )
-
-    @property
-    def guard(self) -> int:
-        """The predicate that decides if it runs, `ALWAYS` for none."""
-        return self.low >> 12 & 0xF
+        is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
+        return is_other or self.coding is not None
 
     @property
     def set_scoreboards(self) -> tuple[int, int]:

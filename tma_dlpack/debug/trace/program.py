@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from tma_dlpack.debug import programs
+from tma_dlpack.debug.programs import INJECTION, status_of
 from tma_dlpack.debug.trace.result import (
     ALONE,
     Trace,
@@ -25,9 +27,7 @@ from tma_dlpack.debug.trace.result import (
 from tma_dlpack.debug.trace.traced import merged
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
-INJECTION = "CUDA_INJECTION64_PATH"
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
 _PAUSE_SECONDS = 0.02  # between looks for refused calls
 _MOST_EXPLAINED = 20  # refused calls on standard error; the report has all
 _SITES = "lib/python3*/site-packages"
@@ -52,12 +52,10 @@ def library() -> Path:
 
 def refuse_another_tool() -> None:
     """Raise where another tool is loaded into every CUDA program of this environment."""
-    other = os.environ.get(INJECTION)
-    if other:
-        raise TmaUnsupportedError(
-            f"{INJECTION} is {other}: another tool is loaded into CUDA programs, and CUPTI has one "
-            f"subscriber at a time ({ALONE}); unset it, or run without that tool"
-        )
+    programs.refuse_another_tool(
+        "another tool is loaded into CUDA programs, and CUPTI has one subscriber at a time "
+        f"({ALONE})"
+    )
 
 
 def cupti_paths(program: str | None = None) -> str:
@@ -94,12 +92,10 @@ def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
                 file=sys.stderr,
                 flush=True,
             )
-        try:
-            child = subprocess.Popen(program, env={**os.environ, **words})
-        except OSError as error:
-            print(f"tma_dlpack trace: {program[0]}: {error.strerror}", file=sys.stderr)
-            missing = isinstance(error, FileNotFoundError)
-            return NOT_FOUND if missing else NOT_EXECUTABLE, Trace(folder)
+        child = programs.begin(program, words)
+        if isinstance(child, OSError):
+            print(f"tma_dlpack trace: {program[0]}: {child.strerror}", file=sys.stderr)
+            return status_of(child), Trace(folder)
         watch = _Watch(folder)
         with _signals_passed_to(child):
             while child.poll() is None:
@@ -110,8 +106,7 @@ def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
             watch.look()
         trace = Trace(folder)
         trace._freeze()
-    status = child.returncode
-    return (128 - status if status < 0 else status), trace
+    return status_of(child), trace
 
 
 class _Watch:
