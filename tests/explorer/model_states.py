@@ -19,7 +19,7 @@ from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.draw.chunks import bounding_box
+from tma_dlpack.geometry import im2col_box
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.dtypes import NAMED_DTYPES as DTYPES
@@ -194,7 +194,7 @@ def place(rng: random.Random, tensor_map: tma.TensorMap) -> dict[str, Any]:
     a = tensor_map.arguments
     row = a.type_row
     step = 1 if a.interleave else 128 if row.is_padded else 128 // row.element_bits
-    starts = bounding_box(a)
+    starts = im2col_box(a)
     coords = []
     for d, extent in enumerate(a.global_dim):
         reach = min(extent, 40)

@@ -345,7 +345,7 @@ def _check_inner(plan: TilePlan, coords: IntArray) -> None:
 
 def _check_start(args: EncodeArguments, coords: IntArray) -> None:
     """Refuse columns of an im2col map that start outside its bounding box."""
-    for d, (first, last) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+    for d, (first, last) in geometry.im2col_box(args).items():
         start = coords[:, d]
         # An im2col-wide column may start left of its box and walk into it [documented].
         out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)

@@ -38,9 +38,10 @@ from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
 from tma_dlpack.draw.boxes import TensorBox, tensor
 from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
-from tma_dlpack.draw.map_bytes import Comparison, MapBytes, compare, diff, fields_of
+from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
 from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
-from tma_dlpack.draw.memory import CopyMotion, SharedMemory, copy_motion, shared
+from tma_dlpack.draw.memory import Comparison, SharedMemory, compare, shared
+from tma_dlpack.draw.motion import CopyMotion, copy_motion
 from tma_dlpack.draw.results import (
     bandwidth_html,
     batch_html,

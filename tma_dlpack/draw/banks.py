@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, request_of
-from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure, played, svg_panel
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
-from tma_dlpack.draw.reads import (
+from tma_dlpack.consumer.reads import (
     WARP,
     Access,
     SwizzleConflicts,
@@ -20,7 +16,11 @@ from tma_dlpack.draw.reads import (
     reads_of,
     with_other_swizzles,
 )
-from tma_dlpack.geometry import IntArray
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.chunks import request_of
+from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure, played, svg_panel
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
+from tma_dlpack.geometry import BANK_BYTES, BANKS, IntArray
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from textwrap import wrap
-from typing import NamedTuple
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import FOREVER, SYNC, UNDEFINED, Barrier, Do, Wait
-from tma_dlpack.draw.barrier_scenes import Played, Row, Setup
+from tma_dlpack.draw.barrier_model import FOREVER, SYNC, Do, Wait
+from tma_dlpack.draw.barrier_scenes import Frame, Played, Row, Setup
 from tma_dlpack.draw.figure import (
     MAKE_ONE,
     TEXT_COLUMNS,
@@ -21,7 +20,7 @@ from tma_dlpack.draw.figure import (
     require,
     svg_panel,
 )
-from tma_dlpack.draw.grid import GLYPH_WIDTH, LABEL_SIZE, Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.errors import bad_value
@@ -58,16 +57,6 @@ AXIS = "time goes from left to right: the order of events counts, their distance
 
 
 Span = tuple[int, int | None]  # ticks; None where it never ends
-
-
-class Frame(NamedTuple):
-    """One moment at which something happens."""
-
-    at: int
-    events: tuple[str, ...]
-    states: tuple[tuple[str, Barrier], ...]  # of every barrier, after them
-    changed: frozenset[str]  # the barriers that changed
-    lines: tuple[int, ...]  # of the code that run now
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,28 +146,6 @@ class BarrierPlay(Figure):
         }
 
 
-def _outcome(played: Played) -> str:
-    misread = [bar.lane for bar in played.bars if "bytes" in bar.wrong]
-    if any(lane.startswith("copy engine") for lane in misread):
-        return "stale store"
-    ends = {FOREVER: "hang", UNDEFINED: "undefined"}
-    then = [ends[bar.wrong] for bar in played.bars if bar.wrong in ends][:1]
-    return ", then ".join(["early read"] * bool(misread) + then) or "right"
-
-
-def _frames(played: Played) -> tuple[Frame, ...]:
-    frames: list[Frame] = []
-    states: dict[str, Barrier] = {}
-    for at, events in groupby(played.events, key=lambda event: event[0]):
-        changes = {c.barrier: c.state for c in played.changes if c.at == at}
-        states |= changes
-        said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
-        now = (b for b in played.bars if b.begin <= at and (b.end is None or at < b.end))
-        lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
-        frames.append(Frame(at, said, tuple(states.items()), frozenset(changes), lines))
-    return tuple(frames)
-
-
 def _stated(frame: Frame, few: int = 0) -> list[str]:
     """Describe the barriers that changed, or all where they are few."""
     return [
@@ -263,7 +230,8 @@ class _Timeline:
     def _cell(self, row: Row, top: float, span: Span, style: str, texts: list[str]) -> Cell:
         """Draw what lasts from a tick to another, with the longest text that fits."""
         left, width = self.x(span[0]), self.x(span[1]) - self.x(span[0])
-        text = fitting(width, texts)
+        fits = (t for t in texts if max(map(text_width, t.split("\n"))) <= width - 3)
+        text = next(fits, "")
         title = "" if text == texts[0] else f"{row.of}: {texts[0]}".replace("\n", " ")
         return Cell(left, top, style, text, title, width, _height(row))
 
@@ -341,18 +309,6 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
     return parts
 
 
-def fitting(width: float, texts: list[str]) -> str:
-    """Return the first text that a cell of this width shows at full size; none fits: no text.
-
-    >>> fitting(40, ["wait(full, 0)", "wait 0"])
-    'wait 0'
-    """
-    for text in texts:
-        if max(map(len, text.split("\n"))) * LABEL_SIZE * GLYPH_WIDTH <= width - 3:
-            return text
-    return ""
-
-
 # --- The function ---------------------------------------------------------------------------------
 
 
@@ -424,7 +380,6 @@ def _figure(setup: Setup) -> BarrierPlay:
     kernel = f"a ring of {setup.stages} stages" if setup.stages > 1 else "one tile"
     size = f"{kernel}, " + "2 blocks, " * (setup.blocks > 1) + f"{setup.all_bytes} bytes"
     play = setup.played()
-    outcome = _outcome(play)
-    mark = f"✗ {setup.mistake}: {outcome}" if setup.mistake else "✓ right"
+    mark = f"✗ {setup.mistake}: {play.outcome}" if setup.mistake else "✓ right"
     title = f"mbarrier, {size}: {mark}"
-    return BarrierPlay(title, setup, outcome, play.code, _frames(play), play)
+    return BarrierPlay(title, setup, play.outcome, play.code, play.frames(), play)

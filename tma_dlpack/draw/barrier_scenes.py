@@ -6,11 +6,14 @@ with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of `M
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import NamedTuple
 
 from tma_dlpack.draw.barrier_model import (
+    FOREVER,
     LATENCY,
     SYNC,
+    UNDEFINED,
     Bar,
     Barrier,
     Change,
@@ -87,6 +90,16 @@ class Row(NamedTuple):
     label: str
 
 
+class Frame(NamedTuple):
+    """One moment at which something happens."""
+
+    at: int
+    events: tuple[str, ...]
+    states: tuple[tuple[str, Barrier], ...]  # of every barrier, after them
+    changed: frozenset[str]  # the barriers that changed
+    lines: tuple[int, ...]  # of the code that run now
+
+
 class Played(NamedTuple):
     """A kernel that was played."""
 
@@ -95,6 +108,29 @@ class Played(NamedTuple):
     bars: tuple[Bar, ...]
     changes: tuple[Change, ...]
     events: tuple[tuple[int, str, str], ...]  # tick, lane, words
+
+    @property
+    def outcome(self) -> str:
+        """What came of it; see `draw.BarrierPlay`."""
+        misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
+        if any(lane.startswith("copy engine") for lane in misread):
+            return "stale store"
+        ends = {FOREVER: "hang", UNDEFINED: "undefined"}
+        then = [ends[bar.wrong] for bar in self.bars if bar.wrong in ends][:1]
+        return ", then ".join(["early read"] * bool(misread) + then) or "right"
+
+    def frames(self) -> tuple[Frame, ...]:
+        """Return every moment at which something happens."""
+        frames: list[Frame] = []
+        states: dict[str, Barrier] = {}
+        for at, events in groupby(self.events, key=lambda event: event[0]):
+            changes = {c.barrier: c.state for c in self.changes if c.at == at}
+            states |= changes
+            said = tuple(f"{lane}: {words}" if lane else words for _, lane, words in events)
+            now = (b for b in self.bars if b.begin <= at and (b.end is None or at < b.end))
+            lines = tuple(sorted({bar.act.line for bar in now if bar.act.line >= 0}))
+            frames.append(Frame(at, said, tuple(states.items()), frozenset(changes), lines))
+        return tuple(frames)
 
 
 class Setup(NamedTuple):

@@ -15,14 +15,12 @@ from tma_dlpack.copies.request import CopyRequest, load_request
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.figure import MAKE_ONE, require
 from tma_dlpack.draw.grid import Cell
-from tma_dlpack.geometry import CHUNK_BYTES, IntArray
+from tma_dlpack.geometry import BANK_BYTES, CHUNK_BYTES, LINE_BYTES, IntArray
 from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-BANK_BYTES, BANKS = 4, 32
-LINE_BYTES = BANK_BYTES * BANKS
 CHUNKS = LINE_BYTES // CHUNK_BYTES
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # of 128 bytes, drawn per layout
@@ -59,18 +57,8 @@ def request_of(
 
 def first_coords(args: EncodeArguments) -> tuple[int, ...]:
     """Return the first tile's row-major coordinates: zeros, or the bounding box's first pixel."""
-    box = bounding_box(args)
+    box = geometry.im2col_box(args)
     return reverse([box[d][0] if d in box else 0 for d in range(args.rank)])
-
-
-def bounding_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
-    """Return the first and last pixel at which an im2col column may start, by driver dimension.
-
-    Only of the dimensions that a column walks; empty for tiled maps.
-    """
-    if args.kind == "tiled":
-        return {}
-    return dict(zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True))
 
 
 def lines_positions(request: CopyRequest) -> IntArray:

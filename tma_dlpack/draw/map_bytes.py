@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
-from tma_dlpack.draw.memory import DrawnLayout, SharedMemory, shared
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import ENGINE_BYTES
@@ -85,7 +84,7 @@ class FieldValue:
         return len(set(self.values)) > 1
 
 
-def _values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: str) -> Scene:
+def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: str) -> Scene:
     """Draw the table of fields: key, name, bits, and the value of each map."""
     x, columns = float(VALUE_X), []
     for n in range(len(heads)):
@@ -180,7 +179,7 @@ class MapBytes(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
         heads = ("value",) if len(self.data) == 1 else ("first", "second")
-        return self._bits(), _values_scene(self.values, heads, f"{self.title}: values")
+        return self._bits(), values_scene(self.values, heads, f"{self.title}: values")
 
     def _bits(self) -> Scene:
         cells, row = [label(0, -1, "byte")], 0.0
@@ -336,87 +335,3 @@ def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, s
     name += " bytes" * (field.name == "global_strides")
     raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
     return name, name + raw
-
-
-# --- Two maps and their tiles ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison(Figure):
-    """Map A against map B.
-
-    Attributes
-    ----------
-    difference : MapBytes
-        All fields of both.
-    memories : tuple of SharedMemory
-        The first tile of each.
-    """
-
-    title: str
-    difference: MapBytes
-    memories: tuple[SharedMemory, SharedMemory]
-
-    @property
-    def changed(self) -> tuple[FieldValue, ...]:
-        """The fields that differ."""
-        return tuple(v for v in self.difference.values if v.differs)
-
-    @property
-    def layouts(self) -> tuple[DrawnLayout, DrawnLayout]:
-        """The tile in shared memory, of A and of B."""
-        a, b = (memory.layouts[-1] for memory in self.memories)
-        return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")
-
-    @property
-    def sentence(self) -> str:
-        """What to see: the fields that differ, which light up what they decide."""
-        changed = [f"[{v.field}]({v.field})" for v in self.changed]
-        return f"A and B differ in {', '.join(changed)}." if changed else ""
-
-    def scenes(self) -> tuple[Scene, ...]:
-        """Lower to the table of changed fields and both tiles."""
-        tiles = zip(self.layouts, self.memories, strict=True)
-        table = _values_scene(self.changed, ("A", "B"), "the fields that differ")
-        return (table, *(layout.scene(memory.notes) for layout, memory in tiles))
-
-    def text(self) -> str:
-        """Return the changed fields."""
-        rows = [f"{v.field:<26} A {v.shown[0]:<18} B {v.shown[1]}".rstrip() for v in self.changed]
-        return "\n".join([self.title, *(rows or ["no field differs"])])
-
-
-@opaque
-def compare(a: TensorMap, b: TensorMap) -> Comparison:
-    """Show map A against map B: which fields changed, and what that does to the first tile.
-
-    Parameters
-    ----------
-    a, b : TensorMap
-
-    Returns
-    -------
-    Comparison
-        `changed` has the fields that differ, `memories` the first tile of each in shared memory.
-
-    Raises
-    ------
-    TmaPreconditionError
-        If one of them is not a TensorMap, or `load_tile` would refuse its first tile.
-    TmaUnsupportedError
-        If one of them has no bytes here.
-
-    Examples
-    --------
-    >>> import numpy as np, tma_dlpack as tma
-    >>> x = np.zeros((64, 64), np.float16)
-    >>> a = tma.make_tma_descriptor(x, (8, 64))
-    >>> print(compare(a, tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")))
-    A against B: 2 fields differ
-    swizzle                    A none               B bytes128
-    swizzle_repeat_bytes       A 16                 B 1024
-    """
-    difference = diff(a, b)
-    count = sum(v.differs for v in difference.values)
-    title = f"A against B: {count} field{'s differ' if count != 1 else ' differs'}"
-    return Comparison(title, difference, (shared(a), shared(b)))

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import bounding_box, lines_positions, request_of
+from tma_dlpack.draw.chunks import lines_positions, request_of
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure
 from tma_dlpack.draw.grid import (
     LINE,
@@ -22,7 +22,7 @@ from tma_dlpack.draw.grid import (
     window,
     words,
 )
-from tma_dlpack.geometry.plan import spatial_dims
+from tma_dlpack.geometry import im2col_box, spatial_dims
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -302,7 +302,7 @@ def walk(
         raise TmaUnsupportedError(message)
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
-    start, box = request.coords[0].tolist(), bounding_box(args)
+    start, box = request.coords[0].tolist(), im2col_box(args)
     # im2col-wide walks along w alone: along h it stays where it starts.
     ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
     boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)

@@ -41,6 +41,9 @@ from tma_dlpack.geometry.lines import (
     wholly_in_bounds,
 )
 from tma_dlpack.geometry.plan import (
+    BANK_BYTES,
+    BANKS,
+    LINE_BYTES,
     SMEM_ALIGNMENT,
     SWIZZLES,
     BoolArray,

@@ -17,7 +17,6 @@ from tma_dlpack.geometry.plan import (
     im2col_box,
     plan,
     spatial_dims,
-    walked_dims,
 )
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -88,7 +87,7 @@ def _im2col_positions(
     args = tile_plan.arguments
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
-    for d, (first, last) in zip(walked_dims(args), im2col_box(args), strict=True):
+    for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
@@ -282,10 +281,9 @@ def _tiled(args: EncodeArguments) -> IntArray:
 
 def _column_starts(args: EncodeArguments) -> IntArray:
     pixels = plan(args).lines
-    walked = list(walked_dims(args))
-    fixed = [d for d in spatial_dims(args) if d not in walked]
+    box = im2col_box(args)
+    fixed = [d for d in spatial_dims(args) if d not in box]
     images, estr, dims = args.rank - 1, args.element_strides, args.global_dim
-    box = dict(zip(walked, im2col_box(args), strict=True))
     passes = {d: max(0, (last - first) // estr[d] + 1) for d, (first, last) in box.items()}
     per_image = math.prod(passes.values())
     walk = range(0, per_image * -(-dims[images] // estr[images]), pixels)
@@ -304,7 +302,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     for axis, d in enumerate(reversed(fixed)):
         columns[..., d] = _along(steps[axis], axis, axes)
     pixel = _along(walk, axes - 2, axes)
-    for d in walked:
+    for d in box:
         pixel, place = np.divmod(pixel, passes[d])
         columns[..., d] = box[d][0] + place * estr[d]
     columns[..., images] = pixel * estr[images]

@@ -25,6 +25,9 @@ Address = TypeVar("Address", int, npt.NDArray[Any])
 
 #: Alignment of a tile in shared memory, bytes [measured: with less, copies fault].
 SMEM_ALIGNMENT = 128
+#: Shared memory has 32 banks of 4 bytes: a line across all of them.
+BANK_BYTES, BANKS = 4, 32
+LINE_BYTES = BANK_BYTES * BANKS
 
 
 class Swizzle(NamedTuple):
@@ -292,11 +295,15 @@ def walked_dims(args: EncodeArguments) -> range:
 
 
 @lru_cache(maxsize=1024)
-def im2col_box(args: EncodeArguments) -> tuple[tuple[int, int], ...]:
-    """Return the inclusive bounding box (first, last) of each walked dimension, W first."""
-    return tuple(
-        (lower, args.global_dim[d] - 1 + upper)
-        for d, lower, upper in zip(
-            walked_dims(args), args.pixel_box_lower_corner, args.pixel_box_upper_corner, strict=True
-        )
-    )
+def im2col_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
+    """Return the inclusive bounding box (first, last) of each walked dimension, W first.
+
+    Empty for tiled maps.
+    """
+    if args.kind == "tiled":
+        return {}
+    corners = args.pixel_box_lower_corner, args.pixel_box_upper_corner
+    return {
+        d: (lower, args.global_dim[d] - 1 + upper)
+        for d, lower, upper in zip(walked_dims(args), *corners, strict=True)
+    }

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from tma_dlpack.draw.reads import WARP
+from tma_dlpack.consumer.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import BoxChoice, Wanted, choices
 from tma_dlpack.tables.coerce import counted

@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 from tma_dlpack import geometry
 from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.consumer.operand import INSTRUCTIONS, Operand, tile_matrix
+from tma_dlpack.consumer.reads import PHASE, WARP, conflicts, element_of, reads_of
 from tma_dlpack.consumer.refusals import ROWS
 from tma_dlpack.consumer.refusals import find_violations as unreadable_by
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.draw.chunks import BANK_BYTES, BANKS
-from tma_dlpack.draw.reads import PHASE, WARP, conflicts, element_of, reads_of
-from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.geometry import BANK_BYTES, BANKS, CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.suggestions.speeds import Card, is_measured

@@ -90,7 +90,7 @@ def start_at_limits(
         coords[0] = _on_16_bytes(coords[0], args)
     if args.kind == "tiled":
         return tuple(coords[::-1]), None
-    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+    for d, (low, high) in geometry.im2col_box(args).items():
         coords[d] = rng.choice((low, high, rng.randint(low, high), high + rng.randint(0, 1)))
     most = MAX_OFFSET[args.rank - 2]
     offsets = tuple(rng.choice((0, most, rng.randint(0, most + 1))) for _ in range(args.rank - 2))
@@ -168,7 +168,7 @@ def _start(
         coords[0] = _on_16_bytes(coords[0], args)
     if args.kind == "tiled":
         return tuple(coords), None
-    for d, (low, high) in zip(geometry.walked_dims(args), geometry.im2col_box(args), strict=True):
+    for d, (low, high) in geometry.im2col_box(args).items():
         inside = min(max(coords[d], low), high)
         coords[d] = rng.choice((inside, inside, inside, low, high, rng.randint(low, high)))
     most = rng.choice((0, 0, 0, 1, 1, 2, 4, MAX_OFFSET[args.rank - 2]))

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack import geometry
-from tma_dlpack.draw.chunks import BANK_BYTES, BANKS, LINE_BYTES
-from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
+from tma_dlpack.geometry import BANK_BYTES, BANKS, CHUNK_BYTES, LINE_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaSwizzle

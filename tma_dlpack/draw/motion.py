@@ -1,0 +1,205 @@
+"""One load, moving: tensor, engine, shared memory, and what the mbarrier counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tma_dlpack.copies.tile import Tile
+from tma_dlpack.draw.chunks import CHUNKS, Chunk, drawn_chunks, request_of
+from tma_dlpack.draw.figure import STILL, Figure
+from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
+from tma_dlpack.geometry import CHUNK_BYTES
+from tma_dlpack.public import opaque
+from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tensor_map.map import TensorMap
+
+MAX_CHUNKS = 64
+SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
+UNIT = 24, 20  # px of a chunk
+ENGINE, MEMORY = 9.4, 14.2  # columns; the tensor begins at 0
+ENGINE_ROWS = 2.3
+NAMES = "2.5 is chunk 5 of row 2 of the box"
+ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CopyMotion(Figure):
+    """A load, chunk by chunk.
+
+    Attributes
+    ----------
+    chunks : tuple of Chunk
+        In the order of the tile's rows, at most 64.
+    start : int
+        Where the tile begins in shared memory, bytes.
+    tx_bytes : int
+        What the barrier waits for.
+    all_chunks : int
+        How many chunks the tile has.
+    """
+
+    title: str
+    chunks: tuple[Chunk, ...]
+    start: int
+    tx_bytes: int
+    all_chunks: int
+
+    @property
+    def left_after(self) -> tuple[int, ...]:
+        """Bytes that the barrier still waits for before the first chunk, and after each.
+
+        Of a tile of more chunks than are drawn, the others count with the last.
+        """
+        per_chunk = self.tx_bytes // self.all_chunks
+        counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
+        return (*counts, 0)
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one animated panel; still viewers show every chunk in its place."""
+        total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
+        cells, flying, keyframes = self._places(), [], []
+        for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
+            line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
+            cell = chunk.cell(MEMORY + column, line, f"{chunk.row}.{chunk.number}")
+            cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
+            is_filled = chunk.state == "filled"
+            style = "filled" if is_filled else "cell"
+            origin = Cell(*source, style, hatched=is_filled, key=chunk.key, to=("is-source",))
+            cells.append(origin)
+            cells.append(Cell(cell.column, line, "padding"))
+            flying.append(cell)
+            keyframes.append(_flight(n, None if is_filled else source, cell, total))
+        for n, left in enumerate(self.left_after):  # still viewers show the last alone
+            is_last = n == len(self.chunks)
+            css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
+            text = f"{left}" if left else "0: done"
+            flying.append(replace(words(ENGINE, 5, text, "label"), css=css))
+            keyframes.append(_count(n, len(self.chunks), total))
+        more = self.all_chunks - len(self.chunks)
+        notes = [NAMES, ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
+        grid = Grid((*cells, *flying), UNIT)
+        css = "".join([*keyframes, STILL])
+        return (lay_out(f"{self.title}, moving", [grid], notes=notes, css=css),)
+
+    @property
+    def sentence(self) -> str:
+        """What to see: the way of each chunk, and what the barrier counts."""
+        return (
+            "One instruction moves the box: [16 bytes at a time](is-source) come from the tensor, "
+            "[the engine](is-engine) finds the place of each in shared memory, and the barrier "
+            f"counts {self.tx_bytes} bytes down to 0."
+        )
+
+    def _places(self) -> list[Cell]:
+        """Name the three places, and draw the engine."""
+        return [
+            words(0, -2, "tensor", "strong"),
+            words(0, -1, f"box at {self.chunks[0].element}"),
+            words(ENGINE, -2, "TMA engine", "strong"),
+            words(MEMORY, -2, "shared memory", "strong"),
+            words(MEMORY, -1, f"from {self.start:#06x}, 128 bytes a row"),
+            words(ENGINE, 3.2, "mbarrier", "strong"),
+            words(ENGINE, 4.1, "bytes to come:"),
+            Cell(
+                *(ENGINE, 0.5, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
+                key="is-engine",
+            ),
+        ]
+
+    def _sources(self) -> list[tuple[int, int]]:
+        """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
+        rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
+        first = self.chunks[0].number
+        tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
+        places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
+        return [(column, row * tall + line) for row, (line, column) in places]
+
+    def text(self) -> str:
+        """Return the order of the chunks, and what the barrier counts."""
+        pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
+        path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
+        rows = [path.format(chunk, left) for chunk, left in pairs]
+        more = len(self.chunks) - 12
+        rows += [f"and so on: {more} further chunks"] * (more > 0)
+        return "\n".join([self.title, *rows])
+
+
+@opaque
+def copy_motion(
+    tensor_map: TensorMap | Tile,
+    coords: Sequence[int] | None = None,
+    *,
+    im2col_offsets: Sequence[int] | None = None,
+    smem_offset: int = 0,
+) -> CopyMotion:
+    """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
+
+    In which order the engine copies is not documented; the picture goes row by row. Chunks that are
+    out of bounds start at the engine, which fills them.
+
+    Parameters
+    ----------
+    tensor_map, coords, im2col_offsets, smem_offset
+        As in `shared`.
+
+    Returns
+    -------
+    CopyMotion
+        `chunks` in the order in which they move, at most 64.
+
+    Raises
+    ------
+    TmaPreconditionError
+        As `shared`.
+    TmaUnsupportedError
+        For a tile that cannot be drawn as chunks of 16 bytes.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((8, 64), np.float16), (4, 64), swizzle="bytes128")
+    >>> motion = copy_motion(tm)
+    >>> motion.left_after[:3], motion.left_after[-1]
+    ((512, 496, 480), 0)
+    """
+    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
+    chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
+    if not chunks:
+        message = "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
+        raise TmaUnsupportedError(message)
+    tx_bytes = request.plan.tx_bytes
+    title = f"one load: {tx_bytes} bytes, swizzle {request.plan.arguments.swizzle.name}"
+    drawn, count = tuple(chunks[:MAX_CHUNKS]), tx_bytes // CHUNK_BYTES
+    return CopyMotion(title, drawn, request.smem_offset, tx_bytes, count)
+
+
+def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -> str:
+    """Return the keyframes of a chunk: it waits, goes through the engine, stays in its place.
+
+    Without a source, out of bounds, it appears in the engine.
+    """
+
+    def at(column: float, row: float) -> str:
+        x, y = UNIT[0] * (column - place.column), UNIT[1] * (row - place.row)
+        return f"{{transform:translate({x:g}px,{y:g}px)}}"
+
+    start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
+    begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
+    if source is not None:
+        begin = f"0%,{start:.2f}%{at(*source)}"
+    through = at(ENGINE + 1.25, 0.5 + ENGINE_ROWS / 2 - 0.5)
+    rest = f"{end:.2f}%,100%{{transform:none}}"
+    return f"@keyframes c{n}{{{begin}{middle:.2f}%{through}{rest}}}"
+
+
+def _count(n: int, chunks: int, total: float) -> str:
+    """Return the keyframes of a byte count: shown from one landing to the next."""
+    begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
+    before = "0%{opacity:0}" * bool(n)
+    after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
+    return f"@keyframes n{n}{{{before}{begin:.2f}%{{opacity:1}}{after}}}"
+
+
+def _percent(chunks: float, total: float) -> float:
+    return 100 * SECONDS_PER_CHUNK * chunks / total
