@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -370,3 +371,11 @@ def test_a_wrong_keyword_is_named_with_the_one_it_means():
         tma.make_conv_descriptor(IMAGES, 3, **COLUMN, fill="nan")
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument"):
         tma.check_conv_descriptor(IMAGES, 3, channels_per_pixel=32)
+
+
+@pytest.mark.parametrize("channels", [31, 64, 128], ids=["31", "accepted", "beyond the swizzle"])
+def test_a_report_survives_pickle_with_its_repairs(channels):
+    words = COLUMN | {"channels_per_pixel": channels, "swizzle": "bytes128"}
+    report = tma.check_conv_descriptor(IMAGES, (3, 3), padding=1, **words)
+    again = pickle.loads(pickle.dumps(report))
+    assert (again, again.fixed(), again.advice) == (report, report.fixed(), report.advice)

@@ -142,18 +142,22 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     violations = (*call.unreadable, *(_worded(call, v) for v in report.violations))
     of_im2col = report._request_of
     assert of_im2col is not None  # the report is of a check
-
-    def request_of(given: Mapping[str, Any]) -> Any:
-        # a repair may change corners or steps, which are not read: it would be another convolution
-        return of_im2col(_read(own_shape, given).arguments)
-
     return dataclasses.replace(
         report,
         violations=violations,
         advice=() if violations else report.advice,
         _given=options,
-        _request_of=None if call.unreadable else request_of,
+        _request_of=None if call.unreadable else partial(_request_of, of_im2col, own_shape),
     )
+
+
+def _request_of(
+    of_im2col: Callable[[Mapping[str, Any]], Any],
+    own_shape: tuple[int, ...],
+    given: Mapping[str, Any],
+) -> Any:
+    # a repair may change corners or steps, which are not read: it would be another convolution
+    return of_im2col(_read(own_shape, given).arguments)
 
 
 @untraced
