@@ -26,6 +26,7 @@ from tma_dlpack.checks import RULES
 from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import (
+    TensorMapDataType,
     TmaInterleaveLayout,
     TmaOobFill,
     TmaSwizzle,
@@ -386,6 +387,8 @@ def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
 
 
 ROWS = {rule.id: rule for rule in RULES}
+#: A type, and the box, which counts values of packed types, and elements of others.
+_TYPE = {"data_type", "box_sizes", "channels_per_pixel"}
 
 
 def named(kind, rule):
@@ -393,7 +396,8 @@ def named(kind, rule):
     wide = {f"pixel_box_{which}_corner": f"{which}_corner_width" for which in ("lower", "upper")}
     others = {"tiled": {}, "im2col": {"box_sizes": "channels_per_pixel"}}
     others["im2col_wide"] = others["im2col"] | wide
-    return {others[kind].get(name, name) for name in rule.mended_by}
+    mended = {others[kind].get(name, name) for name in rule.mended_by}
+    return mended | (_TYPE if "data_type" in mended else set())
 
 
 @examples(400, rare=True)
@@ -486,7 +490,7 @@ def test_arguments_that_were_fine_stay_as_they_were(drawn, data):
         (
             view((8, 512), (1, 8), address=ADDRESS + 16),
             tiled((1, 128), data_type="16U4_ALIGN16B", target="sm_90"),
-            {"data_type": None},
+            {"data_type": None, "box_sizes": (1, 64)},  # bytes
         ),
         (
             view((8, 256, 64, 64), (1, 32)),
@@ -603,8 +607,11 @@ def test_channels_are_made_whole_before_the_swizzle_is_widened():
 def test_fixed_changes_nothing_that_could_stay(drawn):
     _, kind, x, options = drawn
     report = check(kind, x, options)
-    for name in report.changes() or ():
-        assert not check(kind, x, report.fixed() | {name: (ALSO_GIVEN | options)[name]}).ok
+    changed = set(report.changes() or ())
+    units = changed & _TYPE if "data_type" in changed else set()  # stay or go together
+    for names in [{name} for name in changed - units] + [units] * bool(units):
+        was = {name: (ALSO_GIVEN | options)[name] for name in names}
+        assert not check(kind, x, report.fixed() | was).ok
 
 
 @pytest.mark.parametrize(
@@ -681,3 +688,20 @@ def test_a_slice_is_not_of_the_ragged_dimension():
 
 def _ragged_check(x, ragged):
     return tma.check_tma_descriptor(x, (16, 3, 7, 64), swizzle="bytes128", ragged=ragged)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "change"),
+    [
+        (view((8, 128), (1, 8)), {"data_type": "16U4_ALIGN8B"}, {"data_type": None, "inner": 32}),
+        (view((8, 96), (1, 8)), {"data_type": "16U6_ALIGN16B"}, {"data_type": None, "inner": 48}),
+        (view((8, 64), (1, 4, 16)), {}, {"data_type": TensorMapDataType.UINT64, "inner": 4}),
+    ],
+    ids=["4-bit values in bytes", "6-bit values in bytes", "16 values of 4 bits"],
+)
+def test_a_box_of_packed_values_is_of_as_many_bytes_as_another_type(x, options, change):
+    report = check("tiled", x, tiled((8, 64), **options))
+    expected = {**change, "box_sizes": (8, change["inner"])}
+    del expected["inner"]
+    assert report.changes() == expected
+    assert f"box_sizes={expected['box_sizes']}" in report.violations[0].fix

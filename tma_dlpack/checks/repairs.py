@@ -255,6 +255,7 @@ def _continued(answer: Answer, known: Collection[Key]) -> Answer:
     return first._replace(way=first.way._replace(text=text, is_guess=True))
 
 
+_UNITS = {"data_type", "box_sizes", "channels_per_pixel"}
 DRIVERS_RULES: Change = {"rules": "driver"}
 
 
@@ -317,10 +318,14 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
 
 
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
-    """Drop what is not needed for the call to be accepted."""
-    for name in change if len(change) > 1 else ():
-        fewer = {other: value for other, value in change.items() if other != name}
-        if not is_refused(request_of({**given, **fewer})):
+    """Drop what is not needed for the call to be accepted.
+
+    A type goes with its box, which may count other units.
+    """
+    units = _UNITS & change.keys() if "data_type" in change else set()
+    for names in [{name} for name in change if name not in units] + [units] * bool(units):
+        fewer = {name: value for name, value in change.items() if name not in names}
+        if fewer and not is_refused(request_of({**given, **fewer})):
             return _needed(fewer, given, request_of)
     return change
 

@@ -393,11 +393,7 @@ def _packed_found(r: Request) -> str:
 
 def _packed_ways(r: Request) -> Iterator[Tries]:
     """Yield the bytes that carry packed values, or a target that has the type."""
-    later = "or build for sm_100 or later (target='sm_100')"
-    yield (
-        w._replace(text=f"{w.text}, {later}")
-        for w in chain(ways.carriers(r), ways.viewed(r, 8, "pass {}"))
-    )
+    yield chain(ways.carriers(r), ways.viewed(r, 8, "pass {}"))
     yield ways.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 
 

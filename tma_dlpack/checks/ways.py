@@ -18,7 +18,13 @@ from tma_dlpack.checks.rule import Change
 from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType, overrides_of
+from tma_dlpack.tables.dtypes import (
+    DATA_TYPES,
+    DataTypeRow,
+    DLDataType,
+    data_type_of,
+    overrides_of,
+)
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import (
     INNER_BYTES,
@@ -204,11 +210,26 @@ def data_types(r: Request) -> Iterator[Way]:
     row, others = r.type_row, [t for t in overrides_of(r.tensor.dtype) if t is not r.data_type]
     unpadded = [t for t in others if row.is_padded and _is_like(row, DATA_TYPES[t])]
     for t in (*unpadded, None, *others):
+        if t is None and r.asked_type is None:
+            continue
+        own = data_type_of(r.tensor.dtype) if t is None else t
+        bits = r.tensor.dtype.itemsize_bits if own is None else DATA_TYPES[own].element_bits
+        change = _box_in(r, row.element_bits if r.type_is_known else bits, bits)
+        named = "".join(f" with {name}={value}" for name, value in change.items())
+        text = f"omit data_type{',' * bool(named)}{named}"
         if t is not None:
-            text = f"pass data_type={t.name!r}: copies do not change the bits"
-            yield Way(text, {"data_type": t})
-        elif r.asked_type is not None:
-            yield Way("omit data_type", {"data_type": None})
+            text = f"pass data_type={t.name!r}{named}: copies do not change the bits"
+        yield Way(text, {"data_type": t} | change)
+
+
+def _box_in(r: Request, old: int, bits: int) -> Change:
+    """Return the box of elements of `old` bits in as many bytes of other elements, rounded up.
+
+    The boxes of packed types count values, the others elements of the tensor.
+    """
+    if old == bits or (r.kind == "tiled" and not r.facts.box_count):
+        return {}
+    return with_box_entry(r, 0, -(-r.arguments.inner_box * old // bits))
 
 
 def _is_like(row: DataTypeRow, other: DataTypeRow) -> bool:
@@ -430,13 +451,12 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
     name = f"int{bits}" if bits > own_bits else f"uint{bits}"
     shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
     strides = (*(n * narrow // wide for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
-    inner = r.facts.inner_box * narrow // wide
-    change = with_box_entry(r, 0, inner)
     code = DLDataTypeCode.kDLInt if bits > own_bits else DLDataTypeCode.kDLUInt
-    box = " with {}={}".format(*next(iter(change.items())))
+    change = _box_in(r, r.type_row.element_bits if r.type_is_known else own_bits, bits)
+    box = "".join(f" with {entry}={value}" for entry, value in change.items())
     if r.asked_type is not None:
         change["data_type"] = None
-        box += " and without data_type"
+        box += f" {'and ' * bool(box)}without data_type"
     view = _seen(r, shape, strides, DLDataType(code, bits, 1))
     yield Way(text.format(words_of(r.tensor).view_as.format(dtype=name) + box), change, view)
 

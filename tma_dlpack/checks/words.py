@@ -145,6 +145,8 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
     if old.kind:
         names = ("channels", "pixels")
         was, becomes = (old.channels, old.pixels), (new.channels, new.pixels)
+    if becomes and new.element_bits != old.element_bits:  # of a type that counts in other units
+        becomes = (becomes[0] * new.element_bits // old.element_bits, *becomes[1:])
     if was == becomes or len(was) != len(becomes) or math.prod(becomes) >= math.prod(was):
         return ""
     pairs = zip(names, was, becomes, strict=False)
