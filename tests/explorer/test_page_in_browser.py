@@ -194,6 +194,17 @@ def test_a_refused_request_shows_the_reason_and_one_button_corrects_it(open_page
     assert seen.values("box_sizes[0]", "box_sizes[1]") == (16, 32)
 
 
+def test_a_fix_is_applied_in_the_tab_that_is_open(open_page):
+    seen = open_page("#shape=96,256&box_sizes=16,60&swizzle=bytes64")
+    seen.shows("banks")
+    button = seen.page.locator(".tmax-fixes button").first
+    assert button.inner_text() == "apply box_sizes=(16, 32)"
+    button.click()
+    seen.settle()
+    assert seen.state() == "✓ accepted"
+    assert seen.page.get_attribute("[aria-selected=true]", "data-tab") == "banks"
+
+
 def test_a_refused_tensor_is_described_as_images_and_corrected(open_page):
     seen = open_page("#shape=4,8,12&dtype=float16")
     assert "✗ refused: 2 violations" in seen.state()

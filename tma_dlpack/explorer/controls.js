@@ -45,15 +45,8 @@ const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no",
 // --- What is legal ------------------------------------------------------------------------------
 
 class Legal {
-  constructor(start) {
-    this.ranges = {};
-    this.options = {};
-    this.take(start);
-  }
-  take({ legal, options }) {
-    if (legal) this.ranges = legal;
-    if (options) this.options = options;
-  }
+  ranges = {};  // of numbers: {least, most, step, reason, refused}
+  options = {};  // of menus: why an option is refused
   isLegal(name, value) {
     const r = this.ranges[name];
     if (!r) return true;

@@ -1,6 +1,5 @@
 // The explorer's front end: controls on the left, pictures on the right, or above where it is
 // narrow. What is behind it checks and draws: host.js, in a page and in a notebook.
-// This file does what must follow the pointer at once (the box, snapping).
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
 
@@ -94,19 +93,16 @@ class Drag {
 // --- The whole ------------------------------------------------------------------------------------
 
 class Explorer {
-  constructor(model, el) {
-    const start = model.get("start");
-    Object.assign(this, { model, el, tab: start.view.tab, values: { ...start.view.values },
-                          shown: null, dragging: false, looks: {}, phase: 0 });
-    this.legal = new Legal(start);
-    this.numbers = new Map();
-    this.menus = new Map();
-    this.build(start);
+  constructor(host, el) {
+    Object.assign(this, { host, el, shown: null, dragging: false, phase: 0, legal: new Legal(), numbers: new Map(), menus: new Map() });
+    this.build();
     this.linked = new Linked(() => [...this.stage.querySelectorAll("svg")], (text) => { this.said.textContent = text; });
     this.drag = new Drag(this);
-    this.take(start.view);
-    this.reach();
-    model.on("msg:custom", (answer) => this.hear(answer));
+    this.show(true);
+    host.place.listen(() => {
+      host.reopen();
+      this.show(true);
+    });
     this.watch();
   }
   // The controls of every argument, group by group: numbers have ends, menus options, the others are typed.
@@ -128,43 +124,39 @@ class Explorer {
     };
     this.form.replaceChildren(...Object.entries(GROUPS).flatMap(group));
   }
-  build(start) {
+  build() {
+    const { about, place } = this.host;
     this.form = make("form", { class: "tmax-controls", "aria-label": "arguments of the tensor map", onsubmit: (e) => e.preventDefault() });
-    this.buildControls(start.controls);
-    this.tabs = Object.entries(start.tabs).map(([name, title]) => make("button", {
-      type: "button", role: "tab", "data-tab": name, onclick: () => this.open(name),
+    this.tabs = Object.entries(TABS).map(([name, title]) => make("button", {
+      type: "button", role: "tab", "data-tab": name, onclick: () => this.look("tab", name),
       onkeydown: (e) => this.arrow(e) }, title));
-    this.tasks = Object.entries(start.tasks || {}).map(([name, { title }]) => make("button", { type: "button", "data-task": name,
+    this.tasks = Object.entries(about.isOwn ? {} : TASKS).map(([name, { title }]) => make("button", { type: "button", "data-task": name,
       onclick: () => this.choose({ task: this.task === name ? "" : name }) }, title));
     this.taskBox = make("div", { class: "tmax-task", hidden: true }, this.taskText = make("p", { "aria-live": "polite" }),
       make("details", {}, make("summary", {}, "hint"), this.taskHint = make("p", {})));
-    this.taskOf = (name) => start.tasks[name];
     this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
     this.report = make("div", { class: "tmax-report" });
-    this.host = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
-    const shadow = this.host.attachShadow({ mode: "open" });
-    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:1 1 520px;min-width:0}`));
+    this.picture = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
+    const shadow = this.picture.attachShadow({ mode: "open" });
+    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:none}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
     this.lookMenu = make("select", { "aria-label": "what reads the tile", onchange: () => {
-      this.looks[this.lookMenu.name] = this.lookMenu.value;
       this.phase = 0;
-      this.ask("show");
-      this.settle();
+      this.look(this.lookMenu.name, this.lookMenu.value);
     } });
     this.phases = make("input", { type: "range", min: 0, max: 0, step: 1, value: 0, "aria-label": "phase of the access",
-      oninput: () => { this.phase = this.phases.valueAsNumber; this.ask("show"); } });
-    this.title = make("span", {});
-    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.lookMenu, this.phases, this.title);
+      oninput: () => { this.phase = this.phases.valueAsNumber; this.show(); } });
+    this.stepper = make("div", { class: "tmax-stepper", hidden: true }, this.lookMenu, this.phases);
     this.said = make("div", { class: "tmax-said", "aria-live": "polite" });
     this.codeBox = make("div", { hidden: true });
     const tools = make("div", { class: "tmax-tools" },
-      start.link ? make("button", { type: "button", onclick: (e) => this.copy(this.model.link(), e.target) }, "copy link") : null,
+      place.hasLink ? make("button", { type: "button", onclick: (e) => this.copy(this.host.link(), e.target) }, "copy link") : null,
       make("button", { type: "button", onclick: (e) => this.copy(this.code, e.target) }, "copy code"),
-      start.page ? make("button", { type: "button", title: "this explorer as one HTML file, which needs no Python",
-        onclick: () => this.model.send({ do: "page" }) }, "save page") : null,
+      place.savePage ? make("button", { type: "button", title: "this explorer as one HTML file, which needs no Python",
+        onclick: () => place.savePage() }, "save page") : null,
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
     this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
@@ -172,45 +164,48 @@ class Explorer {
       make("div", { class: "tmax-pictures" },
         this.tasks.length ? make("div", { class: "tmax-tasks" }, make("b", {}, "Try:"), ...this.tasks) : null, this.taskBox,
         make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.note, this.state, this.refused, this.fixes, this.stepper, this.host, this.codeBox, this.said, this.report, tools)));
+        this.note, this.state, this.refused, this.fixes, this.stepper, this.picture, this.codeBox, this.said, this.report, tools)));
     this.el.append(this.root);
-    const hidden = make("style", {}, start.stored ? `.${start.stored}{display:none}` : "");
+    const hidden = make("style", {}, about.stored ? `.${about.stored}{display:none}` : "");
     document.head.append(hidden);
     this.dispose = () => hidden.remove();
   }
 
-  // --- Asking ---
+  // --- Choosing ---
   choose(values) {
-    Object.assign(this.values, values);
-    for (const name of Object.keys(values)) this.numbers.get(name)?.set(values[name]);
+    this.act(() => this.host.choose(values), Boolean(values.task));
+  }
+  // Change the state, and show it; all controls where others are needed.
+  act(change, isOther = false) {
+    const before = this.host.shapeOfControls;
     this.asked = performance.now();
-    this.ask("choose", values);
+    change();
+    this.show(isOther || before !== this.host.shapeOfControls);
     if (!this.dragging) this.settle();
   }
-  ask(what, values = {}) {
-    this.model.send({ do: what, values, tab: this.tab,
-                      shown: this.shown, ...(this.stepper.hidden ? {} : this.looks), phase: this.phase,
-                      pinned: this.linked.pinned, width: this.host.clientWidth || this.codeBox.clientWidth });
+  look(name, value) {
+    this.act(() => this.host.look(name, value));
   }
+  // What is legal takes longer, and an entry of the history is of a whole change: while the pointer rests.
   settle() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.model.send({ do: "legal" }), 180);
-  }
-  hear(answer) {
-    if (answer.page) return download(URL.createObjectURL(new Blob([answer.page], { type: "text/html" })), "explorer.html");
-    if (answer.legal) this.legal.take(answer);
-    if (answer.values) Object.assign(this.values, answer.values);
-    if (answer.controls) this.buildControls(answer.controls);
-    if (answer.values) this.shows(answer);
-    if (answer.legal) this.reach();
-  }
-  shows(answer) {
-    this.tab = answer.tab;  // another where a task or an address has one
-    this.take(answer);
-    this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
+    this.timer = setTimeout(() => {
+      this.host.write();
+      this.reach();
+    }, 180);
   }
 
   // --- Showing ---
+  show(withControls = false) {
+    const width = this.picture.clientWidth || this.codeBox.clientWidth;
+    const view = this.host.answer({ shown: this.shown, phase: this.phase, pinned: this.linked.pinned, ...(width && { width }) });
+    this.values = view.values;
+    this.tab = view.tab;
+    if (withControls) this.buildControls(this.host.controls());
+    this.take(view);
+    if (withControls) this.reach();
+    this.root.dispatchEvent(new CustomEvent("tmax-shown", { bubbles: true, composed: true, detail: performance.now() - this.asked }));
+  }
   take(view) {
     for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
     this.state.textContent = view.state;
@@ -228,12 +223,11 @@ class Explorer {
       make("pre", { class: "tmax-code", tabindex: 0 }, text)]));
     const isCode = view.tab === "code";
     this.codeBox.hidden = !isCode;
-    this.host.hidden = isCode;
+    this.picture.hidden = isCode;
     this.said.hidden = isCode;
     this.taskIs(view.task);
     this.stepper.hidden = !view.menu;
     if (view.menu) this.lookAt(view.menu);
-    this.title.textContent = view.title;
     this.phases.hidden = view.banks.last === undefined;
     this.phases.max = view.banks.last ?? 0;
     this.phases.value = this.phase = view.banks.phase ?? 0;
@@ -242,8 +236,8 @@ class Explorer {
       tab.setAttribute("aria-selected", on);
       tab.tabIndex = on ? 0 : -1;
     }
-    this.host.classList.toggle("tmax-stale", !view.ok);
-    if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels, view.exact);
+    this.picture.classList.toggle("tmax-stale", !view.ok);
+    if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels);
   }
   // The task that was chosen: what to do, and whether the model finds it done.
   taskIs(now) {
@@ -252,7 +246,7 @@ class Explorer {
     for (const button of this.tasks) button.setAttribute("aria-pressed", button.dataset.task === this.task);
     this.taskBox.hidden = !now;
     if (!now) return;
-    const { asks, hint, learned } = this.taskOf(now.name);
+    const { asks, hint, learned } = TASKS[now.name];
     this.taskText.textContent = now.isDone ? `✓ Done. ${learned}` : asks;
     this.taskHint.textContent = hint;
     this.taskBox.classList.toggle("tmax-done", now.isDone);
@@ -264,25 +258,18 @@ class Explorer {
       this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
       Object.assign(this.lookMenu, { name, ariaLabel: name });
     }
-    this.looks = {};
-    this.looks[name] = this.lookMenu.value = value;
+    this.lookMenu.value = value;
   }
-  // exact: the pictures were drawn for this width.
-  draw(panels, exact) {
-    this.exact = exact;
+  draw(panels) {
     const focused = [...this.stage.children].indexOf(this.stage.getRootNode().activeElement);
     this.stage.innerHTML = panels.join("");
     this.paint();
     for (const svg of this.stage.querySelectorAll("svg")) {
-      const most = exact ? 1 : this.el.clientWidth < NARROW ? 1.6 : 1.3;  // times its own size
-      svg.style.maxWidth = `min(100%, ${most * svg.viewBox.baseVal.width}px)`;
-      if (exact) {
-        svg.style.flex = "none";
-        keepLegible(svg);
-      }
+      svg.style.maxWidth = `min(100%, ${svg.viewBox.baseVal.width}px)`;
+      keepLegible(svg);
       this.drag.attach(svg);
       this.linked.attach(svg);
-      svg.addEventListener("click", (e) => this.strip(e) || (exact && this.ask("show")));
+      svg.addEventListener("click", (e) => this.strip(e) || this.show());
     }
     if (this.linked.pinned) this.linked.show(this.linked.pinned);
     this.stage.children[focused]?.focus({ preventScroll: true });
@@ -310,22 +297,17 @@ class Explorer {
     let width = 0;
     new ResizeObserver(() => {
       if (!width) this.paint();  // shown at last: the ground it stands on is known
-      const now = this.host.clientWidth;
-      if (this.exact && now && Math.abs(now - width) > 24) this.ask("show");
+      const now = this.picture.clientWidth;
+      if (now && Math.abs(now - width) > 24) this.show();
       width = now || width;
-    }).observe(this.host);
+    }).observe(this.picture);
   }
   reach() {
+    Object.assign(this.legal, this.host.legal());
     for (const control of [...this.numbers.values(), ...this.menus.values()]) control.reach();
   }
   button(words, what) {
-    return make("button", { type: "button", onclick: () => { this.asked = performance.now(); this.ask(what); this.settle(); } }, words);
-  }
-  open(tab) {
-    this.tab = tab;
-    this.asked = performance.now();
-    this.ask("show");
-    this.settle();
+    return make("button", { type: "button", onclick: () => this.act(() => this.host[what]()) }, words);
   }
   arrow(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -333,7 +315,7 @@ class Explorer {
     const n = this.tabs.findIndex((t) => t.dataset.tab === this.tab);
     const tab = this.tabs[(n + by + this.tabs.length) % this.tabs.length];
     tab.focus();
-    this.open(tab.dataset.tab);
+    this.look("tab", tab.dataset.tab);
   }
 
   // --- Taking away ---

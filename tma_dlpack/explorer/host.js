@@ -1,5 +1,5 @@
-// What is behind the explorer's front end: a state, and answers of tmaModel, drawn by pictures.js,
-// memory.js and scenes.js. The front end has get("start"), send(question), on("msg:custom", hear).
+// What is behind the explorer's front end: a state, and what tmaModel says of it, drawn by pictures.js,
+// memory.js and scenes.js.
 
 const LAST = "the picture shows the last accepted values";
 const SAME_CHANGE_MS = 1000;
@@ -9,12 +9,11 @@ class Host {
   // place: of places.js. about: of a notebook's tensor, as Python's Panel says: isOwn, a tensor that cannot be another;
   // onlyTile, a map without its tensor; note; preparation, code before the call; stored, the class of its still picture.
   constructor(place, about = {}) {
-    Object.assign(this, { place, about, heard: [], written: { at: -Infinity }, width: 900, accepted: null, looks: { phase: 0, shown: null, pinned: "" } });
-    this.begin(place.read());
-    place.listen(() => this.reopened(), (answer) => this.say(answer));
+    Object.assign(this, { place, about, written: { at: -Infinity }, looks: { width: 900 } });
+    this.reopen();
   }
-  begin(hash) {
-    const [given, unread] = readAddress(hash);
+  reopen() {
+    const [given, unread] = readAddress(this.place.read());
     this.note = unread.length ? `Not read of the address: ${unread.join(", ")}` : this.about.note || "";
     this.open(completed(given));
     this.address = writeAddress(this.state);
@@ -34,42 +33,29 @@ class Host {
     Object.assign(this, { state: wanted, request: asked, report, found: { state: repaired }, tile: refused });
     this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
   }
-  reopened() {
-    this.begin(this.place.read());
-    this.say({ ...this.answer(), controls: this.controls(), ...this.legal() });
-  }
-  get(name) {
-    const { isOwn, stored } = this.about, { hasLink, ask } = this.place;
-    return name === "start" ? { tabs: TABS, controls: this.controls(), link: hasLink, tasks: isOwn ? {} : TASKS,
-      page: Boolean(ask), stored, view: this.answer(), ...this.legal() } : undefined;
-  }
-  on(_, hear) { this.heard.push(hear); }
-  say(answer) { for (const hear of this.heard) hear(answer); }
   link() { return `${location.href.split("#")[0]}${writeAddress(this.state)}`; }
 
-  send(asked) {
-    if (asked.do === "page") return this.place.ask("page");
-    const before = this.shapeOfControls;
-    if (asked.width) this.width = asked.width;
-    for (const name of ["tab", "access", "major"]) {
-      if (!asked[name] || asked[name] === this.state[name]) continue;
-      this.write();  // what was changed before is an entry of its own
-      this.state = { ...this.state, [name]: asked[name] };
-      this.changed = [name, asked[name]];
-    }
-    Object.assign(this.looks, { shown: asked.shown ?? null, phase: asked.phase ?? 0, pinned: asked.pinned ?? "" });
-    if (asked.do === "legal") {
-      this.write();
-      return this.say(this.legal());
-    }
-    if (asked.do !== "show") this.changed = [asked.do, ...Object.keys(asked.values || {})];
-    const isTask = Boolean(asked.values?.task);
-    if (isTask) this.open(tasked(asked.values.task));
-    else if (asked.do === "choose") this.turn(this.chosen(asked.values || {}));
-    else if (asked.do === "fix") this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
-    else if (asked.do === "undo" && this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
-    const answer = this.answer();
-    this.say(before === this.shapeOfControls && !isTask ? answer : { ...answer, controls: this.controls(), ...this.legal() });
+  // --- What the front end does ---
+  choose(values) {
+    this.changed = Object.keys(values);
+    if (values.task) this.open(tasked(values.task));
+    else this.turn(this.chosen(values));
+  }
+  fix() {
+    this.changed = ["fix"];
+    this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
+  }
+  undo() {
+    this.changed = ["undo"];
+    if (this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
+  }
+  // Another tab, or what reads the tile there.
+  look(name, value) {
+    if (value === this.state[name]) return;
+    this.write();  // what was changed before is an entry of its own
+    this.state = { ...this.state, [name]: value };
+    this.found = null;  // a repair keeps the tab
+    this.changed = [name, value];
   }
   // One entry of the history a change; what is turned on without a pause is one change.
   write() {
@@ -169,7 +155,9 @@ class Host {
   get offsets() { return this.state.kind === "tiled" ? null : this.state.im2col_offsets; }
 
   // --- Answers ---
-  answer() {
+  // looks: the width of the pictures, the part of the tensor and the phase that are shown, the pinned chunk.
+  answer(looks) {
+    Object.assign(this.looks, looks);
     const { state, report, tile } = this, refused = tile?.refusal, ok = Boolean(tile) && !refused;
     if (ok) this.instead = null;
     const isBlank = !(ok || this.instead || this.accepted);
@@ -188,7 +176,7 @@ class Host {
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, task, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
-      title: "", banks, panels, isBlank, exact: true,
+      banks, panels, isBlank,
       codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
   findings() {
@@ -204,7 +192,7 @@ class Host {
     return parts.length ? `apply ${parts.join(", ")}` : "";
   }
   panels({ state, tile, request }) {
-    const { tab } = this.state, wide = this.width >= 720, half = wide ? (this.width - 10) / 2 : this.width;
+    const { tab } = this.state, wide = this.looks.width >= 720, half = wide ? (this.looks.width - 10) / 2 : this.looks.width;
     const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
     const legend = [`r: ${state.kind !== "tiled" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {
@@ -214,17 +202,17 @@ class Host {
     if (tab === "shared") {
       if (!tile.terms.length) return [[memoryPicture(swizzled, tile.chunks, tile, half, { words: legend }), bitsPicture(this.pinnedChunk(tile), tile, half)], {}];
       return [[memoryPicture("Before the swizzle: row after row", tile.unswizzled, tile, half, { words: legend }),
-        memoryPicture(swizzled, tile.chunks, tile, half), bitsPicture(this.pinnedChunk(tile), tile, this.width)], {}];
+        memoryPicture(swizzled, tile.chunks, tile, half), bitsPicture(this.pinnedChunk(tile), tile, this.looks.width)], {}];
     }
-    if (tab === "copy") return [[copyPicture(tile, this.width)], {}];
+    if (tab === "copy") return [[copyPicture(tile, this.looks.width)], {}];
     if (tab === "core") return this.corePanels({ state, request }, half);
     if (tab === "banks") return this.bankPanels({ state, tile, request }, half);
     if (tab !== "bytes") return [[], {}];
     const bytes = tmaModel.encode(request);
     if (!bytes) throw new Error(`The bytes of a map for ${state.target} are not known: they were measured on sm_90.`);
     const fields = tmaModel.fields(request), table = fieldsPicture(fields, half);
-    const rest = this.width - table.width - 10;
-    return [[bytesPicture(bytes, fields, rest > 380 ? rest : this.width), table.svg()], {}];
+    const rest = this.looks.width - table.width - 10;
+    return [[bytesPicture(bytes, fields, rest > 380 ? rest : this.looks.width), table.svg()], {}];
   }
   // The chunk that is pinned; else the first of the second line, which a swizzle moves.
   pinnedChunk({ chunks }) {
@@ -252,7 +240,7 @@ class Host {
     ranked.sort((a, b) => a.wavefronts - b.wavefronts || b.own - a.own);
     return [[phasePicture(found, phase, ways[state.access], half),
       memoryPicture("The chunks of this phase, in shared memory", tile.chunks, tile, half, { marked }),
-      rankedPicture(ranked, this.width)], { phase, last }];
+      rankedPicture(ranked, this.looks.width)], { phase, last }];
   }
   values() {
     const { state } = this, values = {};
@@ -278,15 +266,15 @@ class Host {
   }
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
-    const at = isBeside ? accepted : state, request = requestOf(at), legal = {}, options = {};
+    const at = isBeside ? accepted : state, request = requestOf(at), ranges = {}, options = {};
     const offsets = at.kind === "tiled" ? null : at.im2col_offsets;
     for (const { name, most, options: all } of this.controls()) {
-      if (most !== undefined) legal[name] = tmaModel.legal(request, name, at.coords, offsets);
+      if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsets);
       if (![...MENUS, "dtype"].includes(name)) continue;
       const reasons = all.map((option) => [option, tmaModel.reason(request, name, option)]);
       options[name] = Object.fromEntries(reasons.filter(([, why]) => why));
     }
-    return { legal, options };
+    return { ranges, options };
   }
 }
 

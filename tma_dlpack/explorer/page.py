@@ -1,8 +1,8 @@
 """The explorer as one HTML file that needs no Python, no kernel and no network.
 
-`host.js` answers the front end, `explorer.js`, from `model.js`, whose tables are generated from the
-rows of `checks` and `tables`. The state stands in the page's address; in a notebook, whose widget
-runs the same scripts, in a trait that Python reads and sets.
+`host.js` is behind the front end, `explorer.js`, and asks `model.js`, whose tables are generated
+from the rows of `checks` and `tables`. The state stands in the page's address; in a notebook, whose
+widget runs the same scripts, in a trait that Python reads and sets.
 """
 
 from __future__ import annotations

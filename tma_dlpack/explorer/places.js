@@ -27,14 +27,14 @@ class Nowhere {
 class Kernel {
   constructor(model) { this.model = model; }
   read() { return (this.last = this.model.get("state")); }
-  listen(act, hear) {
+  listen(act) {
     this.model.on("change:state", () => this.model.get("state") === this.last || act());
-    this.model.on("msg:custom", hear);
+    this.model.on("msg:custom", ({ page }) => page && download(URL.createObjectURL(new Blob([page], { type: "text/html" })), "explorer.html"));
   }
   write(address) {
     this.last = address;
     this.model.set("state", address);
     this.model.save_changes();
   }
-  ask(what) { this.model.send({ do: what }); }
+  savePage() { this.model.send({ do: "page" }); }  // which Python writes
 }
