@@ -16,6 +16,7 @@ IN_EVERY_WHEEL = {
     "tma_dlpack/include/tma_dlpack_check.h",
     "tma_dlpack/include/tma_dlpack_make.h",
     "tma_dlpack/include/tma_dlpack_make.hpp",
+    "tma_dlpack/include/tma_dlpack_options.hpp",
     "tma_dlpack/include/tma_dlpack_driver.h",
     "tma_dlpack/include/tma_dlpack_tables.h",
     "tma_dlpack/copies/kernels/copies.cu",

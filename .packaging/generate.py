@@ -3,8 +3,9 @@
 Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
-``tma_dlpack/tables/abi.py``                 their number, for the C extension
+``tma_dlpack/tables/abi.py``                 their number, and the options that few calls give
 ``tma_dlpack/include/tma_dlpack_tables.h``   in C, with limits, data types, targets, fields
+``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            in JavaScript, with names and words
 
 All are checked in; tests/include/test_generated.py holds them equal to what is printed today. A
@@ -22,6 +23,7 @@ import json
 import sys
 import zlib
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -39,7 +41,7 @@ from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
 from tma_dlpack.tables import bits as map_bits  # noqa: E402
 from tma_dlpack.tables import dtypes, limits  # noqa: E402
-from tma_dlpack.tables.arguments import KINDS  # noqa: E402
+from tma_dlpack.tables.arguments import KINDS, RARE_OPTIONS, Option  # noqa: E402
 from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS, NAMED_DTYPES  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
@@ -354,7 +356,8 @@ def _c_predicate(rule: Rule) -> list[str]:
 def abi() -> int:
     """Return a number that changes with the struct, the rows and the constants."""
     words = [(r.id, r.holds, r.each, r.kinds, sorted(r.sets), r.make_only) for r in RULES]
-    return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS)).encode())
+    options = [option[:3] for option in RARE_OPTIONS]
+    return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS, options)).encode())
 
 
 MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions
@@ -499,6 +502,152 @@ def fields_of(is_array: bool) -> str:
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
+class Form(NamedTuple):
+    """How an option of one form is declared and recognised."""
+
+    python: str
+    cpp: str
+    c: str
+    is_given: str
+
+
+#: By their names in TMA_DLPACK_RARE_OPTIONS.
+FORMS = {
+    "FLAG": Form("bool", "bool", "int {name};", "o->{name} != {default}"),
+    "INTEGER": Form("int", "std::int64_t", "int64_t {name};", "o->{name} != {default}"),
+    "OPTIONAL_INTEGER": Form(
+        "int | None", "std::optional<int>", "int has_{name}; int64_t {name};", "o->has_{name}"
+    ),
+    "INTEGERS": Form(
+        "tuple[int, ...] | None",
+        "std::optional<std::vector<std::int64_t>>",
+        "int {count};",
+        "o->{count} != TMA_DLPACK_NOT_GIVEN",
+    ),
+}
+
+
+def form_of(option: Option) -> str:
+    """Return the form of an option as `FORMS` names it."""
+    is_optional = option.form == "integer" and option.default is None
+    return "OPTIONAL_INTEGER" if is_optional else option.form.upper()
+
+
+def _printed(option: Option, template: str) -> str:
+    count = f"{option.name.removesuffix('s')}_count"
+    return template.format(name=option.name, count=count, default=int(option.default or 0))
+
+
+def c_options() -> list[str]:
+    """Return the struct of the options of a call, which has all that a row says of one."""
+    numbers, arrays, start, listed, given = [], [], [], [], []
+    for option in RARE_OPTIONS:
+        form = form_of(option)
+        numbers.append(_printed(option, f"  {FORMS[form].c} /* {option.about} */"))
+        given.append(_printed(option, FORMS[form].is_given))
+        listed.append(_printed(option, f"{form}({{name}})"))
+        if form == "INTEGERS":
+            listed[-1] = _printed(option, "INTEGERS({name}, {count})")
+            arrays.append(_printed(option, "  int64_t {name}[TMA_DLPACK_MAX_RANK];"))
+            start.append(_printed(option, "  options->{count} = TMA_DLPACK_NOT_GIVEN;"))
+        elif option.default:
+            start.append(_printed(option, "  options->{name} = {default};"))
+    return [
+        "enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */",
+        "enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */",
+        "",
+        "/* The options of a make_* call, row-major; enums as the driver's values. Start with",
+        " * tma_dlpack_start_options; entries past a count are not read. */",
+        "typedef struct {",
+        "  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */",
+        '  int driver_rules; /* 1: rules="driver"; 0: libcu++\'s, or documented for im2col */',
+        "  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */",
+        "  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;",
+        "  int box_count, elem_stride_count; /* the latter may be NOT_GIVEN: steps of 1 */",
+        "  int lower_count, upper_count;",
+        "  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are not asked */",
+        "  int64_t channels, pixels;",
+        *numbers,
+        "  int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];",
+        "  int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];",
+        *arrays,
+        "} TmaDlpackOptions;",
+        "",
+        "static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {",
+        "  memset(options, 0, sizeof *options);",
+        "  options->kind = kind;",
+        "  options->asked_type = TMA_DLPACK_OWN_TYPE;",
+        "  options->elem_stride_count = TMA_DLPACK_NOT_GIVEN;",
+        *start,
+        "}",
+        "",
+        "/* Those that few calls give, by form; and whether a call gives one. */",
+        "#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \\",
+        f"  {' '.join(listed)}",
+        "static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {",
+        f"  return {' || '.join(given)};",
+        "}",
+    ]
+
+
+def cpp_options() -> str:
+    """Return include/tma_dlpack_options.hpp."""
+    rare = []
+    for option in RARE_OPTIONS:
+        form = FORMS[form_of(option)]
+        default = "std::nullopt" if option.default is None else str(option.default).lower()
+        rare.append(f"  {form.cpp} {option.name} = {default}; // {option.about}")
+    return "\n".join(
+        [
+            f"// {SOURCE}.",
+            "",
+            "#ifndef TMA_DLPACK_OPTIONS_HPP",
+            "#define TMA_DLPACK_OPTIONS_HPP",
+            "",
+            "#include <cstdint>",
+            "#include <optional>",
+            "#include <string>",
+            "#include <vector>",
+            "",
+            "namespace tma_dlpack",
+            "{",
+            "",
+            "// The names and values of libcu++ and cuda.h.",
+            cpp_enum("Interleave", TmaInterleaveLayout),
+            "#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h has it too; either can be used alone",
+            "#define TMA_DLPACK_SWIZZLE",
+            cpp_enum("Swizzle", TmaSwizzle),
+            "#endif",
+            cpp_enum("L2Fetch", TmaL2FetchSize),
+            cpp_enum("OobFill", TmaOobFill),
+            "",
+            "// All that is seldom asked, as in Python.",
+            "struct MakeOptions",
+            "{",
+            "  std::vector<std::int64_t> elem_strides = {}; // empty for 1 everywhere",
+            "  Interleave interleave_layout = Interleave::none;",
+            "  L2Fetch l2_fetch_size = L2Fetch::none;",
+            "  OobFill oobfill = OobFill::none;",
+            "  std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType",
+            "  bool driver_rules = false; // only what the driver asks",
+            "  std::vector<std::string> allow = {}; // rules of libcu++ that the driver has not",
+            *rare,
+            "};",
+            "",
+            "} // namespace tma_dlpack",
+            "",
+            "#endif // TMA_DLPACK_OPTIONS_HPP",
+            "",
+        ]
+    )
+
+
+def cpp_enum(name: str, enum: type[IntEnum]) -> str:
+    """Return an enum whose members count from 0."""
+    assert [int(member) for member in enum] == list(range(len(enum)))
+    return f"enum class {name} : int {{ {', '.join(member.name for member in enum)} }};"
+
+
 def c_tables() -> str:
     """Return include/tma_dlpack_tables.h."""
     struct = [
@@ -521,8 +670,9 @@ def c_tables() -> str:
             "",
             "#include <stddef.h>",
             "#include <stdint.h>",
+            "#include <string.h>",
             "",
-            "/* Changes with the struct and the rows. */",
+            "/* Changes with the struct, the rows and the options. */",
             f"#define TMA_DLPACK_TABLES_ABI {abi():#010x}u",
             "",
             *constants,
@@ -537,6 +687,8 @@ def c_tables() -> str:
             "/* Its fields: of one number, and of an array. */",
             "#define TMA_DLPACK_NUMBERS(FIELD) " + fields_of(is_array=False),
             "#define TMA_DLPACK_ARRAYS(FIELD) " + fields_of(is_array=True),
+            "",
+            *c_options(),
             "",
             "/* The rows: bits of the judge's mask, in libcu++'s order. */",
             "enum {",
@@ -579,10 +731,20 @@ def python_abi() -> str:
         [
             f'"""{SOURCE}."""',
             "",
-            f"ABI = {abi():#010x}  # changes with the struct and the rows",
+            "from __future__ import annotations",
+            "",
+            "from typing import NamedTuple",
+            "",
+            f"ABI = {abi():#010x}  # changes with the struct, the rows and the options",
             "",
             "#: The rows that `allow=` may switch off, by id.",
             f"ALLOWABLE_ROWS = {rows!r}".replace("'", '"'),
+            "",
+            "",
+            "class RareOptions(NamedTuple):",
+            '    """What a call gives of `arguments.RARE_OPTIONS`, in the order of the call."""',
+            "",
+            *(f"    {o.name}: {FORMS[form_of(o)].python} = {o.default}" for o in RARE_OPTIONS),
             "",
         ]
     )
@@ -894,6 +1056,7 @@ OUTPUTS = {
     "tma_dlpack/checks/judge.py": python_judge,
     "tma_dlpack/tables/abi.py": python_abi,
     "tma_dlpack/include/tma_dlpack_tables.h": c_tables,
+    "tma_dlpack/include/tma_dlpack_options.hpp": cpp_options,
     "tma_dlpack/explorer/tables.js": js_tables,
 }
 

@@ -92,7 +92,7 @@ def by_python(kind, x, given):
 def batch_in_c(tensors, address, **given):
     """Give the maps of a batch in C alone."""
     options = with_defaults("tiled", given)
-    return extension.accept_many(tensors, address, *map(options.__getitem__, BATCH_OPTIONS))
+    return extension.accept_many(tensors, address, options)
 
 
 def answer(verb, tensor_map):

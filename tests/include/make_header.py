@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,18 +39,19 @@ Tensor = _struct(
 )
 _INTS = ctypes.c_int
 OWN_TYPE = NOT_GIVEN = -1
-Options = _struct(
-    "Options",
-    *((name, _INTS) for name in ("kind", "driver_rules", "asked_type", "interleave", "swizzle")),
-    *((name, _INTS) for name in ("l2_promotion", "oob_fill", "mode")),
-    *((name, _INTS) for name in ("has_swizzle", "split_inner", "has_ragged")),
-    *((name, _INTS) for name in ("box_count", "elem_stride_count", "lower_count", "upper_count")),
-    *((name, _INTS) for name in ("shape_count", "stride_count")),
-    ("allowed", ctypes.c_uint64),
-    *((name, ctypes.c_int64) for name in ("offset", "ragged", "channels", "pixels")),
-    *((name, _Five) for name in ("box_sizes", "elem_strides", "lower", "upper")),
-    *((name, _Five) for name in ("shape", "strides")),
-)
+
+
+def _members(struct):
+    """Return the members of a struct of the printed tables, as ctypes has them."""
+    text = (INCLUDE / "tma_dlpack_tables.h").read_text()
+    (body,) = re.findall(rf"typedef struct {{([^}}]*)}} {struct};", text)
+    kinds = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
+    for kind, names in re.findall(r"(\w+) ([^;]+);", re.sub(r"/\*.*?\*/", "", body)):
+        for name, of_five in re.findall(r"(\w+)(\[TMA_DLPACK_MAX_RANK\])?(?:, |$)", names):
+            yield name, kinds[kind] * 5 if of_five else kinds[kind]
+
+
+Options = _struct("Options", *_members("TmaDlpackOptions"))
 Target = _struct("Target", ("major", _INTS), ("minor", _INTS), ("max_smem_bytes", ctypes.c_int64))
 #: TmaDlpackDescribed, from the table that prints it.
 Described = _struct(

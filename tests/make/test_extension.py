@@ -78,7 +78,7 @@ def hold_against_python(seed: int, count: int) -> None:
             refused += hold_refusal_against_python(kind, x, given)
             continue
         maps += 1
-        rare += made._target is not None or made._call[1][9] or made.split_inner is True
+        rare += made._target is not None or made._call[1][8] or made.split_inner is True
         assert expected is not None, (kind, x.shape, x.dtype, given)
         hold_equal(made, expected)
         assert made.tensor is x
@@ -849,7 +849,7 @@ def test_nothing_is_made_before_setup_or_of_another_class():
     source = """
         fresh = fresh_module()
         assert fresh.accept_address(x, 4096) is None
-        assert fresh.accept_many((x,), 4096, *[None] * 15) is None
+        assert fresh.accept_many((x,), 4096, {}) is None
         try:
             verb_of(fresh)
         except ValueError as error:

@@ -15,16 +15,17 @@ from typing import Any, NamedTuple
 from tma_dlpack.checks.reader import Reader
 from tma_dlpack.checks.request import PLACES, RULE_SETS, Request, Seen, set_of_rules
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
-from tma_dlpack.tables.abi import ALLOWABLE_ROWS
+from tma_dlpack.tables.abi import ALLOWABLE_ROWS, RareOptions
 from tma_dlpack.tables.arguments import (
     NO_SWIZZLE,
     OPTION_NAMES,
+    RARE_OPTIONS,
     EncodeArguments,
     MapKind,
     Number,
     alignment_bytes_of,
 )
-from tma_dlpack.tables.coerce import counted, integer_of, shown
+from tma_dlpack.tables.coerce import counted, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     DATA_TYPE_MEMBERS,
@@ -69,7 +70,8 @@ def read_call(
         What was refused before the arguments were read.
     """
     read = Reader(given, kind)
-    view = read.view = _as_described(read, view)
+    place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
+    view = read.view = _as_described(read, view, RareOptions(**place))
     if view is not None:
         address += view.offset_bytes
     rank = len(view.shape) if view is not None else 0
@@ -96,8 +98,9 @@ def read_call(
         rules=set_of_rules(kind, rules, target),
         target=target,
         target_is_assumed=target_is_assumed,
-        split_inner="split_inner" in given and bool(read.flag("split_inner")),
-        ragged=None if given.get("ragged") is None else read.integer("ragged"),
+        rare=RareOptions(
+            **place, **{o.name: read.rare(o) for o in RARE_OPTIONS if o.name not in _PLACE}
+        ),
         has_swizzle=given["swizzle"] is not NO_SWIZZLE,
         allowed=allowed,
         driver_rules=rules == "driver",
@@ -110,7 +113,7 @@ def read_call(
 class Options(NamedTuple):
     """The options of a call that C has read: numbers, and arrays in the order of the call.
 
-    `allowed` is a mask of rows; `asked_type` is -1, and `ragged` and arrays None, if not given.
+    `allowed` is a mask of rows; `asked_type` is -1, and `elem_strides` None, if not given.
     """
 
     driver_rules: bool
@@ -121,37 +124,31 @@ class Options(NamedTuple):
     oob_fill: int
     mode: int
     has_swizzle: bool
-    split_inner: bool
     allowed: int
-    ragged: int | None
-    shape: tuple[int, ...] | None
-    offset: int
-    strides: tuple[int, ...] | None
     elem_strides: tuple[int, ...] | None
     box_sizes: tuple[int, ...]
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels: int
     pixels: int
+    rare: RareOptions
 
-
-#: Options that a request has as they are.
-_OF_BOTH = tuple(
-    field.name
-    for field in dataclasses.fields(Request)
-    if field.name in Options._fields and field.name not in ("asked_type", "allowed")
-)
+    @classmethod
+    def of(cls, fields: tuple[Any, ...]) -> Options:
+        """Make them of what C returns."""
+        return cls._make((*fields[:-1], RareOptions(*fields[-1])))
 
 
 def request_of_options(
     kind: MapKind, view: TensorView, address: int, target: Target, o: Options
 ) -> Request:
     """Return the request that `read_call` reads of the arguments from which C read `o`."""
-    if o.shape is not None or o.strides is not None or o.offset:
-        shape, strides = o.shape or view.shape, o.strides or view.strides
-        if o.strides is None and o.shape is not None:
+    rare = o.rare
+    if rare.shape is not None or rare.strides is not None or rare.offset:
+        shape, strides = rare.shape or view.shape, rare.strides or view.strides
+        if rare.strides is None and rare.shape is not None:
             strides = _omitted_strides(Reader({}), view, shape)
-        view = view.as_strided(shape, strides, o.offset * view.dtype.itemsize_bits // 8)
+        view = view.as_strided(shape, strides, rare.offset * view.dtype.itemsize_bits // 8)
         address += view.offset_bytes
     is_tiled = kind == "tiled"
     arguments = EncodeArguments(
@@ -174,7 +171,9 @@ def request_of_options(
         rules=set_of_rules(kind, RULE_SETS[kind][o.driver_rules], target),
         target=target,
         allowed=_allowed(o.allowed),
-        **{name: getattr(o, name) for name in _OF_BOTH},
+        driver_rules=o.driver_rules,
+        has_swizzle=o.has_swizzle,
+        rare=rare,
         **_of_tensor(
             arguments, view, None if o.asked_type < 0 else DATA_TYPE_MEMBERS[o.asked_type]
         ),
@@ -215,33 +214,32 @@ def _of_tensor(
     }
 
 
-def _as_described(read: Reader, view: TensorView | None) -> TensorView | None:
+#: The rare options that describe the tensor's memory in another way.
+_PLACE = ("shape", "strides", "offset")
+
+
+def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> TensorView | None:
     """Return the view that `shape=`, `strides=` and `offset=` describe; None if unreadable.
 
     Omitted strides are the tensor's own or row-major ones; where both are possible and differ, they
     are refused as ambiguous.
     """
-    given = read.given
-    shape, strides, offset = given.get("shape"), given.get("strides"), given.get("offset", 0)
-    if view is None or (shape is None and strides is None and integer_of(offset) == 0):
-        return view
-    new_shape = view.shape if shape is None else read.integers("shape")
-    new_strides: tuple[int, ...] | None = ()
-    if strides is not None:
-        new_strides = read.integers("strides")
-    offset_elems = read.integer("offset")
-    if new_shape is None or new_strides is None or offset_elems is None:
+    if view is None or read.unreadable:
         return None
+    shape, strides, offset = rare.shape, rare.strides, rare.offset
+    if shape is None and strides is None and offset == 0:
+        return view
+    new_shape = view.shape if shape is None else shape
     if strides is None:
-        new_strides = view.strides if shape is None else _omitted_strides(read, view, new_shape)
-    elif len(new_strides) != len(new_shape):
+        strides = view.strides if shape is None else _omitted_strides(read, view, new_shape)
+    elif len(strides) != len(new_shape):
         read.refuse(
             "strides",
-            f"has {counted(len(new_strides), 'entry')}",
+            f"has {counted(len(strides), 'entry')}",
             f"have {len(new_shape)}, one per dimension of the shape",
             f"give one stride per dimension, in elements, for the shape {new_shape}",
         )
-    offset_bits = offset_elems * view.dtype.itemsize_bits
+    offset_bits = offset * view.dtype.itemsize_bits
     if offset_bits % 8:
         read.refuse(
             "offset",
@@ -251,7 +249,7 @@ def _as_described(read: Reader, view: TensorView | None) -> TensorView | None:
         )
     if read.unreadable:
         return None
-    return view.as_strided(new_shape, new_strides, offset_bits // 8)
+    return view.as_strided(new_shape, strides, offset_bits // 8)
 
 
 def _omitted_strides(read: Reader, view: TensorView, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -416,9 +414,9 @@ def changed(r: Request, change: Mapping[str, Any], view: Seen | None = None) -> 
             fields["target"] = Target.of(value)
         elif name == "data_type":
             fields["asked_type"] = value
-        elif name in ("split_inner", "ragged"):
-            fields[name] = value
-        elif name not in PLACES:
+        elif name in RareOptions._fields:
+            fields["rare"] = fields.get("rare", r.rare)._replace(**{name: value})
+        else:
             arguments[name] = value
     a = r.arguments._replace(**arguments)
     fields["arguments"] = a

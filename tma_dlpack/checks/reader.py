@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.tables.arguments import (
+    CORNERS,
+    ENUMS,
+    OPTION_NAMES,
+    RARE_OPTIONS,
+    MapKind,
+    Option,
+)
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,
@@ -35,6 +42,7 @@ _RULE_IDS = frozenset(rule.id for rule in RULES)
 _PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
 #: What an argument of integers may look like, and what each entry of it is for.
 _INTEGERS: dict[str, tuple[str, str]] = {
+    **{o.name: ("(1, 1)" if o.form == "integers" else "1", "") for o in RARE_OPTIONS},
     "box_sizes": ("(64, 64)", _PER_DIMENSION),
     "elem_strides": ("(1, 1)", _PER_DIMENSION),
     "shape": ("(4096, 64)", _PER_DIMENSION),
@@ -184,6 +192,15 @@ class Reader:
         found, fix = f"is {shown(value)}", f"pass {argument}=True, or omit it"
         self.refuse(argument, found, "be True or False", fix, False)
         return None
+
+    def rare(self, option: Option) -> Any:
+        """Read an option by its form; the default of one that is omitted or unreadable."""
+        given = self.given.get(option.name, option.default)
+        if given is option.default:
+            return given
+        by_form = {"flag": self.flag, "integer": self.integer, "integers": self.integers}
+        read: Any = by_form[option.form](option.name)
+        return option.default if read is None else read
 
     def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
         """Read one of a few words."""

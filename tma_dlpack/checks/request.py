@@ -19,6 +19,7 @@ from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.public import lazy
+from tma_dlpack.tables.abi import RareOptions
 from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType
 from tma_dlpack.tables.enums import (
@@ -60,6 +61,8 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
+#: The options of a call that gives none of the rare ones.
+USUAL = RareOptions()
 #: Arguments with which a call reads other memory of its tensor.
 PLACES = frozenset({"strides", "offset"})
 
@@ -118,10 +121,8 @@ class Request:
         The tensor of a `make_*` call, at address 0 and without its owner.
     innermost_stride : int
         Stride of dimension 0 in elements.
-    split_inner : bool
-        Whether the innermost dimension is split into spans of the swizzle, outermost.
-    ragged : int or None
-        The dimension that slices of any length are taken along, as it was given.
+    rare : RareOptions
+        The options that few calls give, as they were given.
     has_swizzle : bool
         Whether `swizzle=` was given.
     allowed : frozenset of str
@@ -155,8 +156,7 @@ class Request:
     is_driver_call: bool = False
     view: TensorView | None = None
     innermost_stride: int = 1
-    split_inner: bool = False
-    ragged: int | None = None
+    rare: RareOptions = USUAL
     has_swizzle: bool = True
     allowed: frozenset[str] = frozenset()
     asked_type: TensorMapDataType | None = None
@@ -259,9 +259,9 @@ class Request:
         a = self.arguments
         if a.element_strides[:1] != (1,) and self.facts.ignores_inner_step:
             a = a._replace(element_strides=(1, *a.element_strides[1:]))
-        if self.split_inner:
+        if self.rare.split_inner:
             a = _split(a, self.facts.span_values)
-        return a if self.ragged is None else _ragged(a, self.facts.ragged_dim)
+        return a if self.rare.ragged is None else _ragged(a, self.facts.ragged_dim)
 
     def under(self, rules: str) -> Request:
         """Give the same request with other `rules=`, and none switched off by `allow=`."""
@@ -368,12 +368,12 @@ def describe(r: Request) -> Any:
     c.ignores_inner_step = _ignores_inner_step(r)
     c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
     c.has_swizzle, c.ragged_dim = r.has_swizzle, -1
-    if r.split_inner:
+    if r.rare.split_inner:
         c.is_split, c.span_values = True, r.span_values_of(a.swizzle)
-    if r.ragged is not None:
+    if r.rare.ragged is not None:
         c.is_ragged = True
-        if -rank <= r.ragged < rank:
-            c.ragged_dim = rank - 1 - r.ragged % rank
+        if -rank <= r.rare.ragged < rank:
+            c.ragged_dim = rank - 1 - r.rare.ragged % rank
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
     if a.kind == "tiled":

@@ -350,7 +350,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         why="slices along the innermost dimension would not start at multiples of 16 bytes",
         after=("RANK", "RAGGED_RANK"),
         holds="not is_ragged or 1 <= ragged_dim < rank",
-        found=lambda r: f"ragged is {r.ragged} for a tensor of {counted(r.rank, 'dimension')}",
+        found=lambda r: f"ragged is {r.rare.ragged} for a tensor of {counted(r.rank, 'dimension')}",
         must=lambda r: (
             "not be the innermost: the slices must start at multiples of 16 bytes"
             if r.facts.ragged_dim == 0

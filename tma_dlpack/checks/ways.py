@@ -308,9 +308,9 @@ def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
 
     `kept` has the old dimension for each of the new ones.
     """
-    if r.ragged is None or not -r.rank <= r.ragged < r.rank:
+    if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
         return {}
-    dim = r.ragged % r.rank
+    dim = r.rare.ragged % r.rank
     return {"ragged": list(kept).index(dim)} if dim in kept else None
 
 
@@ -377,7 +377,7 @@ def indexed(r: Request, rank: int) -> Iterator[Way]:
     """Yield one slice of the tensor, of a rank: of the outermost dimensions that are not ragged."""
     if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
         return
-    ragged = None if r.ragged is None else r.ragged % r.rank
+    ragged = None if r.rare.ragged is None else r.rare.ragged % r.rank
     index = [d for d in range(r.rank - 1) if d != ragged][: r.rank - rank]
     kept = [d for d in range(r.rank) if d not in index]
     box = reverse(r.arguments.box_dim)

@@ -112,7 +112,7 @@ function judge(c, asked) {
 }
 
 return {
-  ABI: 0x51ce2227,
+  ABI: 0x46324e0a,
   K,
   judge,
   // What a GPU can do, by its compute capability.

@@ -106,38 +106,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTe
                          "dlpack.h");
 #endif
 
-/* ---- what is asked ------------------------------------------------------------------------------- */
-
-enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */
-enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */
-
-/* The options of a make_* call, row-major; enums as the driver's values. Start with
- * tma_dlpack_start_options; entries past a count are not read. */
-typedef struct {
-  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */
-  int driver_rules; /* 1: rules="driver"; 0: libcu++'s for tiled maps, the documented ones for others */
-  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
-  int interleave, swizzle, l2_promotion, oob_fill, mode;
-  int has_swizzle, split_inner, has_ragged;
-  int box_count, elem_stride_count; /* elem_stride_count may be TMA_DLPACK_NOT_GIVEN: steps of 1 */
-  int lower_count, upper_count;
-  int shape_count, stride_count; /* of another description of the memory, or TMA_DLPACK_NOT_GIVEN */
-  uint64_t allowed;              /* rows of TMA_DLPACK_ALLOWABLE that are not asked */
-  int64_t offset;                /* elements from the tensor's first one to the first described one */
-  int64_t ragged;                /* a dimension, row-major; negative ones count from the end */
-  int64_t channels, pixels;
-  int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
-  int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
-  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
-} TmaDlpackOptions;
-
-static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {
-  memset(options, 0, sizeof *options);
-  options->kind = kind;
-  options->asked_type = TMA_DLPACK_OWN_TYPE;
-  options->elem_stride_count = TMA_DLPACK_NOT_GIVEN;
-  options->shape_count = options->stride_count = TMA_DLPACK_NOT_GIVEN;
-}
+/* ---- what is asked: tma_dlpack_tables.h has the options ------------------------------------------- */
 
 /* The GPU that a map is for. */
 typedef struct {

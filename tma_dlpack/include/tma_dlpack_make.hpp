@@ -19,6 +19,7 @@
 #endif
 
 #include "tma_dlpack_driver.h"
+#include "tma_dlpack_options.hpp"
 
 #include <cstdio>
 #include <cstring>
@@ -46,38 +47,6 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
 };
 #endif
-
-// The names and values of libcu++ and cuda.h.
-enum class Interleave : int { none, bytes16, bytes32 };
-#ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack.h has it too: each of the two can be used alone
-#define TMA_DLPACK_SWIZZLE
-enum class Swizzle : int
-{
-  none, bytes32, bytes64, bytes128, bytes128_atom_32B, bytes128_atom_32B_flip_8B, bytes128_atom_64B
-};
-#endif
-enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
-enum class OobFill : int { none, nan };
-
-// All that is seldom asked, as in Python. elem_strides: empty for 1 everywhere. data_type: a
-// CUtensorMapDataType of the same element size. driver_rules: only what the driver asks. allow: ids of
-// rules that libcu++ has and the driver has not. shape, strides, offset: the same memory described
-// otherwise, in elements. split_inner: the last dimension as spans of the swizzle, outermost. ragged: one
-// map for slices of any length along a dimension; negative ones count from the end.
-struct MakeOptions
-{
-  std::vector<std::int64_t> elem_strides = {};
-  Interleave interleave_layout = Interleave::none;
-  L2Fetch l2_fetch_size = L2Fetch::none;
-  OobFill oobfill = OobFill::none;
-  std::optional<int> data_type = std::nullopt;
-  bool driver_rules = false;
-  std::vector<std::string> allow = {};
-  std::optional<std::vector<std::int64_t>> shape = std::nullopt, strides = std::nullopt;
-  std::int64_t offset = 0;
-  bool split_inner = false;
-  std::optional<int> ragged = std::nullopt;
-};
 
 // A map, or the line that says why there is none.
 struct TriedMap
@@ -280,20 +249,29 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
     options.allowed |= allowed(id);
     if (allowed(id) == 0) append(asked.not_allowable, id);
   }
-  if (more.shape) options.shape_count = put(*more.shape, options.shape, "shape");
-  if (more.strides) options.stride_count = put(*more.strides, options.strides, "strides");
-  options.offset = more.offset;
-  options.split_inner = more.split_inner;
-  options.has_ragged = more.ragged.has_value();
-  options.ragged = more.ragged.value_or(0);
+  if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
+  // Each option that is read by its form alone: its value, and its text if it is not the default.
+  const MakeOptions usual;
+#define TMA_DLPACK_FLAG(name)                                                                      \
+  options.name = more.name;                                                                        \
+  if (more.name != usual.name) asked.beside += more.name ? ", " #name "=True" : ", " #name "=False";
+#define TMA_DLPACK_INTEGER(name)                                                                   \
+  options.name = more.name;                                                                        \
+  if (more.name != usual.name) asked.beside += ", " #name "=" + std::to_string(more.name);
+#define TMA_DLPACK_OPTIONAL_INTEGER(name)                                                          \
+  options.has_##name = more.name.has_value();                                                      \
+  options.name = more.name.value_or(0);                                                            \
+  if (more.name) asked.beside += ", " #name "=" + std::to_string(*more.name);
+#define TMA_DLPACK_INTEGERS(name, count)                                                           \
+  if (more.name) options.count = put(*more.name, options.name, #name);                             \
+  if (more.name) asked.beside += ", " #name "=" + braced(options.name, options.count);
+  TMA_DLPACK_RARE_OPTIONS(TMA_DLPACK_FLAG, TMA_DLPACK_INTEGER, TMA_DLPACK_OPTIONAL_INTEGER, TMA_DLPACK_INTEGERS)
+#undef TMA_DLPACK_FLAG
+#undef TMA_DLPACK_INTEGER
+#undef TMA_DLPACK_OPTIONAL_INTEGER
+#undef TMA_DLPACK_INTEGERS
   if (kind != TMA_DLPACK_TILED && (more.split_inner || more.ragged))
     throw refused("tma_dlpack: refused: split_inner and ragged are options of tiled maps");
-  if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
-  if (more.shape) asked.beside += ", shape=" + braced(options.shape, options.shape_count);
-  if (more.strides) asked.beside += ", strides=" + braced(options.strides, options.stride_count);
-  if (more.offset != 0) asked.beside += ", offset=" + std::to_string(more.offset);
-  if (more.split_inner) asked.beside += ", split_inner=True";
-  if (more.ragged) asked.beside += ", ragged=" + std::to_string(*more.ragged);
   return asked;
 }
 

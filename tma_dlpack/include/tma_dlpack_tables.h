@@ -5,9 +5,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-/* Changes with the struct and the rows. */
-#define TMA_DLPACK_TABLES_ABI 0x51ce2227u
+/* Changes with the struct, the rows and the options. */
+#define TMA_DLPACK_TABLES_ABI 0x46324e0au
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -104,6 +105,47 @@ typedef struct {
 /* Its fields: of one number, and of an array. */
 #define TMA_DLPACK_NUMBERS(FIELD) FIELD(kind) FIELD(rank) FIELD(dims) FIELD(spatial) FIELD(corners) FIELD(first_spatial) FIELD(address) FIELD(is_null) FIELD(data_type) FIELD(asked_type) FIELD(element_bits) FIELD(is_packed) FIELD(is_padded) FIELD(is_float) FIELD(packed_unit) FIELD(type_interleaves) FIELD(type_swizzles) FIELD(passes_nan) FIELD(interleave) FIELD(swizzle) FIELD(l2_promotion) FIELD(oob_fill) FIELD(mode) FIELD(alignment_bytes) FIELD(inner_stride) FIELD(row_bits) FIELD(box_count) FIELD(inner_box) FIELD(inner_box_bits) FIELD(box_bits) FIELD(floor_box_bits) FIELD(span_bits) FIELD(elem_stride_count) FIELD(ignores_inner_step) FIELD(lower_count) FIELD(upper_count) FIELD(corner_end) FIELD(channels) FIELD(pixels) FIELD(is_split) FIELD(has_swizzle) FIELD(span_values) FIELD(is_ragged) FIELD(ragged_dim) FIELD(ragged_stride_bits) FIELD(has_tma) FIELD(is_sm_9x) FIELD(has_wide) FIELD(has_model) FIELD(max_smem_bytes)
 #define TMA_DLPACK_ARRAYS(FIELD) FIELD(global_dim) FIELD(stride_bits) FIELD(inside_bits) FIELD(box_dim) FIELD(element_strides) FIELD(lower) FIELD(upper)
+
+enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */
+enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */
+
+/* The options of a make_* call, row-major; enums as the driver's values. Start with
+ * tma_dlpack_start_options; entries past a count are not read. */
+typedef struct {
+  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */
+  int driver_rules; /* 1: rules="driver"; 0: libcu++'s, or documented for im2col */
+  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
+  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;
+  int box_count, elem_stride_count; /* the latter may be NOT_GIVEN: steps of 1 */
+  int lower_count, upper_count;
+  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are not asked */
+  int64_t channels, pixels;
+  int shape_count; /* extents of another description of the same memory */
+  int stride_count; /* of that description, in elements of the tensor */
+  int64_t offset; /* elements from the tensor's first one to the first described */
+  int split_inner; /* the last dimension as spans of the swizzle, outermost */
+  int has_ragged; int64_t ragged; /* the dimension of slices of any length; -1 is the last */
+  int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
+  int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
+  int64_t shape[TMA_DLPACK_MAX_RANK];
+  int64_t strides[TMA_DLPACK_MAX_RANK];
+} TmaDlpackOptions;
+
+static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {
+  memset(options, 0, sizeof *options);
+  options->kind = kind;
+  options->asked_type = TMA_DLPACK_OWN_TYPE;
+  options->elem_stride_count = TMA_DLPACK_NOT_GIVEN;
+  options->shape_count = TMA_DLPACK_NOT_GIVEN;
+  options->stride_count = TMA_DLPACK_NOT_GIVEN;
+}
+
+/* Those that few calls give, by form; and whether a call gives one. */
+#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \
+  INTEGERS(shape, shape_count) INTEGERS(strides, stride_count) INTEGER(offset) FLAG(split_inner) OPTIONAL_INTEGER(ragged)
+static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {
+  return o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN || o->offset != 0 || o->split_inner != 0 || o->has_ragged;
+}
 
 /* The rows: bits of the judge's mask, in libcu++'s order. */
 enum {

@@ -28,15 +28,16 @@ static PyObject *fall_back(void) {
 /* ---- batches ------------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(accept_many_doc,
-             "accept_many(tensors, address, /, *options)\n--\n\n"
+             "accept_many(tensors, address, options, /)\n--\n\n"
              "Encode the maps of a tuple of tensors to `address`, 128 bytes after 128, where the\n"
              "caller has as many, aligned to 128. Give a Batch; None to fall back to Python.");
 
 static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
   Options options;
-  if (!is_ready(state) || count != tiled_verb.count + 2 || !PyTuple_CheckExact(args[0]) ||
-      !read_options(state, &tiled_verb, args + 2, &options))
+  start_options(&options, TMA_DLPACK_TILED);
+  if (!is_ready(state) || count != 3 || !PyTuple_CheckExact(args[0]) || !PyDict_CheckExact(args[2]) ||
+      !read_named(state, args[2], &options))
     return fall_back();
   unsigned char *rows = PyLong_AsVoidPtr(args[1]);
   if (rows == NULL || (uintptr_t)rows % TMA_DLPACK_ALIGNMENT_BYTES != 0) return fall_back();
@@ -293,7 +294,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->refused);
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
-  for (int kind = 0; kind < 3; ++kind) Py_CLEAR(state->parameters[kind]);
+  for (int kind = 0; kind < 3; ++kind) Py_CLEAR(state->readers[kind]);
   Py_CLEAR(state->libcudacxx);
   Py_CLEAR(state->documented);
   Py_CLEAR(state->driver);

@@ -129,8 +129,8 @@ static int bare_ordinal(PyObject *encoder) {
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;
-  memset(&c, 0, sizeof c);
-  start_options(&options, kind);
+  clear(&c, sizeof c);
+  options.target_object = NULL;
   c.kind = kind;
   PyObject *named = args[count - 1];
   if (!(is_word(named, "auto") || is_word(named, "model")) ||
@@ -147,8 +147,9 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
   keep_target(&map->call, &options.target, ON_HOST, encoder);
   map->launchable = 1; /* the address is the caller's word */
   map->has_bytes = encoder != NOT_ENCODED;
-  if (options.target_object == state->default_target) options.target_object = NULL;
-  if (keep_rare(&map->rare, &options) && encode(&c, encoder, ordinal, map_bytes(map)))
+  int is_default = options.target_object == state->default_target;
+  if (!is_default) tma_dlpack_start_options(&options.o, kind);
+  if ((is_default || keep_rare(&map->rare, &options)) && encode(&c, encoder, ordinal, map_bytes(map)))
     return (PyObject *)map;
   Py_DECREF(map);
   return NULL;

@@ -104,10 +104,8 @@ static void keep_options(Call *kept, const TmaDlpackOptions *o) {
 /* Keep the options that few calls have, where there are any. 0 with an exception if out of memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
-  if (options->target_object == NULL && o->allowed == 0 && o->offset == 0 && !o->split_inner &&
-      !o->has_ragged && o->shape_count == TMA_DLPACK_NOT_GIVEN &&
-      o->stride_count == TMA_DLPACK_NOT_GIVEN)
-    return 1;
+  const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);
+  if (TMA_DLPACK_LIKELY(!is_rare)) return 1;
   RareOptions rare = {options->target_object, *o};
   *kept = copy_rare(&rare);
   return *kept != NULL;

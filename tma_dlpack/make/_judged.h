@@ -64,31 +64,6 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call, but for some arguments --------------------------------------------------------- */
 
-/* Keep where the arguments of a function stand: {name: place}. 0 with an exception. */
-static int keep_places(State *state, int kind, PyObject *const *names, int count) {
-  PyObject *places = PyDict_New();
-  for (int i = 1; places != NULL && i < count; ++i) { /* without the tensor */
-    PyObject *place = PyLong_FromLong(i - 1);
-    if (place == NULL || PyDict_SetItem(places, names[i], place) < 0) Py_CLEAR(places);
-    Py_XDECREF(place);
-  }
-  Py_XDECREF(state->parameters[kind]);
-  state->parameters[kind] = places;
-  return places != NULL;
-}
-
-/* Read arguments by name. 0 to fall back to Python, possibly with an exception. */
-static int read_changes(State *state, PyObject *change, Options *options) {
-  PyObject *name, *value;
-  Py_ssize_t at = 0;
-  while (PyDict_Next(change, &at, &name, &value)) {
-    PyObject *place = PyDict_GetItemWithError(state->parameters[options->o.kind], name);
-    if (place == NULL) return 0;
-    if (!verbs_of_kinds[options->o.kind]->read[PyLong_AsLong(place)](state, value, options)) return 0;
-  }
-  return 1;
-}
-
 /* Read the fields of checks.request.Seen: another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
@@ -118,7 +93,7 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
   Options options = old->options;
   if (!PyArg_ParseTuple(args, "O!O:changed", &PyDict_Type, &change, &fields)) return NULL;
   JudgedCall *judged = NULL;
-  if (is_ready(state) && read_changes(state, change, &options) &&
+  if (is_ready(state) && read_named(state, change, &options) &&
       (fields == Py_None || read_view(state, fields, &view))) {
     judged = start_judged(old->module, &options, &view);
     if (judged == NULL || finish_judged(judged)) return (PyObject *)judged;

@@ -93,7 +93,8 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-/* Each sets its option anew: a repair changes the options of a call. */
+/* Each sets its option anew: a repair changes the options of a call. Those of TMA_DLPACK_RARE_OPTIONS are
+ * printed from their rows (tables/arguments.py), by form. */
 
 /* The options of a call. */
 typedef struct {
@@ -201,32 +202,28 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   return known && PyErr_Occurred() == NULL;
 }
 
-static int read_shape(State *state, PyObject *value, Options *options) {
-  options->o.shape_count = TMA_DLPACK_NOT_GIVEN;
-  return value == Py_None ||
-         read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.shape, &options->o.shape_count);
-}
-
-static int read_strides(State *state, PyObject *value, Options *options) {
-  options->o.stride_count = TMA_DLPACK_NOT_GIVEN;
-  return value == Py_None || read_integers(state, value, TMA_DLPACK_MAX_RANK, options->o.strides,
-                                           &options->o.stride_count);
-}
-
-static int read_offset(State *state, PyObject *value, Options *options) {
-  return read_integer(state, value, &options->o.offset);
-}
-
-static int read_split_inner(State *state, PyObject *value, Options *options) {
-  (void)state;
-  options->o.split_inner = value == Py_True;
-  return value == Py_True || value == Py_False;
-}
-
-static int read_ragged(State *state, PyObject *value, Options *options) {
-  options->o.has_ragged = value != Py_None;
-  return value == Py_None || read_integer(state, value, &options->o.ragged);
-}
+#define READ_FLAG(name)                                                          \
+  static int read_##name(State *state, PyObject *value, Options *options) {      \
+    (void)state;                                                                 \
+    options->o.name = value == Py_True;                                          \
+    return value == Py_True || value == Py_False;                                \
+  }
+#define READ_INTEGER(name)                                                       \
+  static int read_##name(State *state, PyObject *value, Options *options) {      \
+    return read_integer(state, value, &options->o.name);                         \
+  }
+#define READ_OPTIONAL_INTEGER(name)                                              \
+  static int read_##name(State *state, PyObject *value, Options *options) {      \
+    options->o.has_##name = value != Py_None;                                    \
+    return value == Py_None || read_integer(state, value, &options->o.name);     \
+  }
+#define READ_INTEGERS(name, count)                                               \
+  static int read_##name(State *state, PyObject *value, Options *options) {      \
+    options->o.count = TMA_DLPACK_NOT_GIVEN;                                     \
+    return value == Py_None || read_integers(state, value, TMA_DLPACK_MAX_RANK,  \
+                                             options->o.name, &options->o.count); \
+  }
+TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
 /* A number of an attribute, or of an entry of it. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
@@ -274,48 +271,63 @@ static int read_target(State *state, PyObject *value, Options *options) {
   return learn_target(state, value, &options->target);
 }
 
-/* ---- the functions that make the map of a tensor ------------------------------------------------- */
+/* ---- which function reads what ------------------------------------------------------------------- */
 
-enum { MAX_OPTIONS = 17 };
-
-/* What reads the arguments after the tensor, in their order. */
 typedef struct {
-  int kind, count;
-  ReadOption read[MAX_OPTIONS];
-} TensorVerb;
+  const char *argument;
+  ReadOption read;
+} Reader;
 
-#define READ_LAYOUT read_elem_strides, read_interleave, read_swizzle, read_l2_promotion, read_oob_fill
-#define READ_MANNER \
-  read_data_type, read_rules, read_allow, read_shape, read_strides, read_offset
+#define READER(name, ...) {#name, read_##name},
 
-static const TensorVerb tiled_verb = {
-    TMA_DLPACK_TILED, 15,
-    {read_box_sizes, READ_LAYOUT, READ_MANNER, read_split_inner, read_ragged, read_target}};
+static const Reader readers[] = {
+    {"box_sizes", read_box_sizes},
+    {"pixel_box_lower_corner", read_lower_corner},
+    {"pixel_box_upper_corner", read_upper_corner},
+    {"lower_corner_width", read_lower_width},
+    {"upper_corner_width", read_upper_width},
+    {"channels_per_pixel", read_channels},
+    {"pixels_per_column", read_pixels},
+    {"elem_strides", read_elem_strides},
+    {"interleave_layout", read_interleave},
+    {"swizzle", read_swizzle},
+    {"l2_fetch_size", read_l2_promotion},
+    {"oobfill", read_oob_fill},
+    {"mode", read_mode},
+    {"data_type", read_data_type},
+    {"rules", read_rules},
+    {"allow", read_allow},
+    {"target", read_target},
+    TMA_DLPACK_RARE_OPTIONS(READER, READER, READER, READER)
+};
 
-static const TensorVerb im2col_verb = {
-    TMA_DLPACK_IM2COL, 16,
-    {read_lower_corner, read_upper_corner, read_channels, read_pixels, READ_LAYOUT, READ_MANNER,
-     read_target}};
+enum { READERS = sizeof readers / sizeof readers[0] };
 
-static const TensorVerb im2col_wide_verb = {
-    TMA_DLPACK_IM2COL_WIDE, 17,
-    {read_lower_width, read_upper_width, read_channels, read_pixels, READ_LAYOUT, read_mode,
-     READ_MANNER, read_target}};
+/* The index of what reads an argument; -1 if there is none. */
+static int reader_of(PyObject *argument) {
+  for (int i = 0; i < READERS; ++i)
+    if (is_word(argument, readers[i].argument)) return i;
+  return -1;
+}
 
-static const TensorVerb *const verbs_of_kinds[] = {&tiled_verb, &im2col_verb, &im2col_wide_verb};
+/* volatile: gcc writes zeros of a known size in line, by "rep stos", which takes three times as long. */
+static inline void clear(void *memory, volatile size_t bytes) { memset(memory, 0, bytes); }
 
 static void start_options(Options *options, int kind) {
   tma_dlpack_start_options(&options->o, kind);
   options->target_object = NULL;
 }
 
-/* Read all arguments after the tensor. */
-static int read_options(State *state, const TensorVerb *verb, PyObject *const *args,
-                        Options *options) {
-  start_options(options, verb->kind);
-  for (int i = 0; i < verb->count; ++i)
-    if (!verb->read[i](state, args[i], options)) return 0;
-  return 1;
+/* Read arguments of the function for this kind of map by name; others stay. 0 to fall back to Python,
+ * possibly with an exception. */
+static int read_named(State *state, PyObject *arguments, Options *options) {
+  PyObject *name, *value, *known = state->readers[options->o.kind];
+  Py_ssize_t at = 0;
+  while (known != NULL && PyDict_Next(arguments, &at, &name, &value)) {
+    PyObject *reader = PyDict_GetItemWithError(known, name);
+    if (reader == NULL || !readers[PyLong_AsLong(reader)].read(state, value, options)) return 0;
+  }
+  return known != NULL;
 }
 
 #endif /* TMA_DLPACK_OPTIONS_H */

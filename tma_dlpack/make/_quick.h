@@ -30,21 +30,20 @@ typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t co
 /* What is done with a call: a map of a tensor or of bare arguments, or a report on a tensor. */
 typedef struct {
   const char *name;
-  const TensorVerb *of_tensor; /* NULL for bare arguments */
-  int is_check;
-  int kind, argument_count; /* of bare arguments */
+  int kind, is_check;
+  int argument_count; /* of bare arguments; 0 for a tensor and options */
 } Verb;
 
 static const Verb verbs[] = {
-    {"tiled", &tiled_verb, 0, 0, 0},
-    {"im2col", &im2col_verb, 0, 0, 0},
-    {"im2col_wide", &im2col_wide_verb, 0, 0, 0},
-    {"check_tiled", &tiled_verb, 1, 0, 0},
-    {"check_im2col", &im2col_verb, 1, 0, 0},
-    {"check_im2col_wide", &im2col_wide_verb, 1, 0, 0},
-    {"driver_tiled", NULL, 0, TMA_DLPACK_TILED, 13},
-    {"driver_im2col", NULL, 0, TMA_DLPACK_IM2COL, 16},
-    {"driver_im2col_wide", NULL, 0, TMA_DLPACK_IM2COL_WIDE, 17},
+    {"tiled", TMA_DLPACK_TILED, 0, 0},
+    {"im2col", TMA_DLPACK_IM2COL, 0, 0},
+    {"im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 0},
+    {"check_tiled", TMA_DLPACK_TILED, 1, 0},
+    {"check_im2col", TMA_DLPACK_IM2COL, 1, 0},
+    {"check_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 1, 0},
+    {"driver_tiled", TMA_DLPACK_TILED, 0, 13},
+    {"driver_im2col", TMA_DLPACK_IM2COL, 0, 16},
+    {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
 /* Of calls with other arguments than the kept ones, one in so many is kept: keeping costs a tenth of a call. */
@@ -72,6 +71,7 @@ typedef struct {
   int required;    /* parameters up to the last one that must be given */
   int positional, count; /* those that may be given by position, and all */
   KeptCall kept;
+  ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
 } Quick;
 
 /* The parameter that a keyword names, after the `given` first ones; -1 if there is none. */
@@ -101,19 +101,19 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
 /* Read a call for a tensor: only what is given, for the rest stands in `quick->options`. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
-  const ReadOption *read = quick->verb->of_tensor->read; /* without the tensor, which is first */
+  const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* all but the arrays */
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
-    if (!read[i - 1](quick->state, args[i], options)) return 0;
+    if (!read[i](quick->state, args[i], options)) return 0;
   for (Py_ssize_t k = 0; k < named; ++k) {
     int i = parameter_of(quick, PyTuple_GetItem(keywords, k), given);
     if (i < 0) return 0;
     if (i == 0) *tensor = args[given + k];
-    else if (!read[i - 1](quick->state, args[given + k], options)) return 0;
+    else if (!read[i](quick->state, args[given + k], options)) return 0;
     required += i < quick->required;
   }
   return required >= quick->required;
@@ -234,7 +234,7 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
                           int *is_refused) {
   const Verb *verb = quick->verb;
   if (quick->state == NULL || !is_ready(quick->state)) return NULL;
-  if (verb->of_tensor == NULL) {
+  if (verb->argument_count > 0) {
     PyObject *values[MAX_PARAMETERS];
     return bind_arguments(quick, args, given, keywords, values)
                ? map_of_arguments(quick->state, values, verb->argument_count, verb->kind)
@@ -445,17 +445,33 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Read the defaults of a function that takes a tensor; of any function, count the parameters. */
+/* Find what reads each parameter after the tensor, and read the defaults. 0 with an exception. */
 static int keep_options_of_defaults(Quick *quick) {
-  const TensorVerb *verb = quick->verb->of_tensor;
-  int read = quick->count == (verb != NULL ? verb->count + 1 : quick->verb->argument_count);
-  if (verb != NULL) start_options(&quick->options, verb->kind);
-  for (int i = 1; verb != NULL && read && i < quick->count; ++i)
-    read = quick->defaults[i] == NULL ||
-           verb->read[i - 1](quick->state, quick->defaults[i], &quick->options);
-  if (read && verb != NULL && !keep_places(quick->state, verb->kind, quick->names, quick->count)) return 0;
-  if (!read) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the verb");
-  return read;
+  State *state = quick->state;
+  PyObject *found = PyDict_New();
+  start_options(&quick->options, quick->verb->kind);
+  for (int i = 1; found != NULL && i < quick->count; ++i) {
+    int reader = reader_of(quick->names[i]);
+    PyObject *number = PyLong_FromLong(reader);
+    if (reader >= 0) quick->read[i] = readers[reader].read;
+    int is_read = reader >= 0 && (quick->defaults[i] == NULL ||
+                                  quick->read[i](state, quick->defaults[i], &quick->options));
+    if (!is_read) PyErr_Format(PyExc_ValueError, "the parameter %U is not read in C", quick->names[i]);
+    if (!is_read || number == NULL || PyDict_SetItem(found, quick->names[i], number) < 0) Py_CLEAR(found);
+    Py_XDECREF(number);
+  }
+  if (found == NULL) return 0;
+  Py_XDECREF(state->readers[quick->verb->kind]);
+  state->readers[quick->verb->kind] = found;
+  return 1;
+}
+
+/* Whether the parameters are those of the verb. 0 with an exception. */
+static int fits_verb(Quick *quick) {
+  int count = quick->verb->argument_count;
+  if (count == 0) return keep_options_of_defaults(quick);
+  if (quick->count != count) PyErr_SetString(PyExc_ValueError, "these are not the parameters of the verb");
+  return quick->count == count;
 }
 
 /* Make the callable. */
@@ -472,8 +488,7 @@ static PyObject *new_quick(PyObject *module, const Verb *verb, PyObject *functio
   quick->state = state;
   quick->function = function;
   quick->verb = verb;
-  if (!keep_parameters(quick, parameters, required, positional) ||
-      !keep_options_of_defaults(quick)) {
+  if (!keep_parameters(quick, parameters, required, positional) || !fits_verb(quick)) {
     Py_DECREF(quick);
     return NULL;
   }

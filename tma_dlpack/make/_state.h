@@ -60,7 +60,7 @@ typedef struct {
   PyObject *presets;    /* {name: Target} */
   PyObject *default_target;
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
-  PyObject *parameters[3]; /* by kind of map: {name: place} of the arguments of the function that makes it */
+  PyObject *readers[3]; /* by kind of map: {argument: which of `readers`} of the function that makes it */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
   PyObject *accepted, *refused; /* of make/build.py, which is imported when it is first needed: make Reports */
   KnownTarget targets[KNOWN_TARGETS];

@@ -222,10 +222,10 @@ allow, shape, strides, offset, split_inner, ragged, target
     >>> batch.numpy().shape, [tm.shape for tm in batch]
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
-    given = dict(locals())  # the arguments by name, in order
+    given = dict(locals())  # the arguments by name
     all_tensors = _as_tuple(given.pop("tensors"))
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, address, *given.values())
+    maps = accept_many(all_tensors, address, given)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
     given = {name: reusable(value) for name, value in given.items()}

@@ -143,7 +143,7 @@ class CallInC:
         """Return the request of a judged call on the tensor."""
         layout, address, target, options = call.parts
         view = TensorView(0, *check_layout(layout), self.producer)
-        kind, options = KINDS[call.kind], Options(*options)
+        kind, options = KINDS[call.kind], Options.of(options)
         request = request_of_options(kind, view, address, _target_in_c(target), options)
         request.call = call
         if call.is_exact:

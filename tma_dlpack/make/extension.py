@@ -63,7 +63,9 @@ def _export_on_cuda_of_jax(tensor: Any) -> object:
 
 if TYPE_CHECKING or not COMPILED:
 
-    def accept_many(tensors: tuple[object, ...], address: int, *options: Any) -> Maps | None:
+    def accept_many(
+        tensors: tuple[object, ...], address: int, given: dict[str, Any]
+    ) -> Maps | None:
         """Give None: in Python the maps of a batch are made one by one."""
         return None
 

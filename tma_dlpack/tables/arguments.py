@@ -47,6 +47,27 @@ OPTION_NAMES = {
 }
 CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
+
+class Option(NamedTuple):
+    """An option of `make_*` that few calls give, and that its form alone says how to read.
+
+    The generator prints its place in C, in C++ and in `abi.RareOptions` from this row.
+    """
+
+    name: str
+    form: Literal["flag", "integer", "integers"]
+    default: bool | int | None
+    about: str  # in C and C++
+
+
+RARE_OPTIONS = (
+    Option("shape", "integers", None, "extents of another description of the same memory"),
+    Option("strides", "integers", None, "of that description, in elements of the tensor"),
+    Option("offset", "integer", 0, "elements from the tensor's first one to the first described"),
+    Option("split_inner", "flag", False, "the last dimension as spans of the swizzle, outermost"),
+    Option("ragged", "integer", None, "the dimension of slices of any length; -1 is the last"),
+)
+
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
 #: for an explicit swizzle.
 NO_SWIZZLE: Literal["none"] = "".join(("no", "ne"))  # type: ignore[assignment]

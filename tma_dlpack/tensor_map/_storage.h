@@ -120,16 +120,32 @@ static inline PyObject *given_tuple(const int64_t *values, int count) {
   return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
 }
 
+/* The fields of abi.RareOptions. In these formats "N" steals the reference, and NULL makes the result NULL. */
+static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
+#define FLAG_OBJECT(name) PyBool_FromLong(o->name),
+#define INTEGER_OBJECT(name) PyLong_FromLongLong(o->name),
+#define OPTIONAL_INTEGER_OBJECT(name) o->has_##name ? PyLong_FromLongLong(o->name) : none(),
+#define INTEGERS_OBJECT(name, count) given_tuple(o->name, o->count),
+  PyObject *objects[] = {
+      TMA_DLPACK_RARE_OPTIONS(FLAG_OBJECT, INTEGER_OBJECT, OPTIONAL_INTEGER_OBJECT, INTEGERS_OBJECT)};
+  const Py_ssize_t count = sizeof objects / sizeof objects[0];
+  PyObject *tuple = PyTuple_New(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (objects[i] == NULL) Py_CLEAR(tuple);
+    if (tuple != NULL) PyTuple_SetItem(tuple, i, objects[i]);
+    else Py_XDECREF(objects[i]);
+  }
+  return tuple;
+}
+
 /* The fields of checks.parse.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
-  PyObject *ragged = o->has_ragged ? PyLong_FromLongLong(o->ragged) : none();
-  return Py_BuildValue("(iiiiiiiiNKNNLNNNNNLL)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
-                       o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle, PyBool_FromLong(o->split_inner),
-                       (unsigned long long)o->allowed, ragged, given_tuple(o->shape, o->shape_count),
-                       (long long)o->offset, given_tuple(o->strides, o->stride_count),
-                       given_tuple(o->elem_strides, o->elem_stride_count),
+  return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
+                       o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,
+                       (unsigned long long)o->allowed, given_tuple(o->elem_strides, o->elem_stride_count),
                        given_tuple(o->box_sizes, o->box_count), given_tuple(o->lower, o->lower_count),
-                       given_tuple(o->upper, o->upper_count), (long long)o->channels, (long long)o->pixels);
+                       given_tuple(o->upper, o->upper_count), (long long)o->channels, (long long)o->pixels,
+                       rare_options_tuple(o));
 }
 
 /* The bytes that one load adds, of a call that holds; None for interleaved layouts, of which

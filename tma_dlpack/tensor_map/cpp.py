@@ -146,14 +146,14 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
     if request is not None and request.allowed:
         names = ", ".join(sorted(request.allowed))
         notes += f"// allow= switched off rules of libcu++: {names}.\n"
-    if request is not None and request.split_inner:
+    if request is not None and request.rare.split_inner:
         span = request.facts.span_values
         notes += (
             "// split_inner=True: element (.., m, k) of the tensor, or of a slice of it,\n"
             f"// has the coordinates (k / {span}, .., m, k % {span}).\n"
         )
-    if request is not None and request.ragged is not None:
-        dim = request.ragged % request.rank
+    if request is not None and request.rare.ragged is not None:
+        dim = request.rare.ragged % request.rank
         notes += (
             f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows,\n"
             "// which begins at row b, has the coordinates (2^30, b + n, .., 2^30 - n + r, ..).\n"
@@ -164,8 +164,8 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
 def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Request) -> bool:
     return (
         arguments.kind == "tiled"
-        and not request.split_inner
-        and request.ragged is None
+        and not request.rare.split_inner
+        and request.rare.ragged is None
         and data_type_of(view.dtype) is arguments.data_type
         and not find_violations(by_libcudacxx := request.under("libcu++"))
         and by_libcudacxx.encode_arguments() == arguments

@@ -90,14 +90,14 @@ def _coordinate_base(known: Description, arguments: EncodeArguments) -> tuple[ob
 
 def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
     """Describe the map of an accepted request, with its `encode_arguments()`."""
-    view, ragged = request.view, request.ragged
+    view, ragged = request.view, request.rare.ragged
     return Description(
         arguments,
         request.target,
         encoder,
         view if view is None or view.own is None else view.at(0),
         request,
-        request.split_inner,
+        request.rare.split_inner,
         None if ragged is None else ragged % request.rank,
     )
 
@@ -114,7 +114,7 @@ def describe(tensor_map: Any) -> Description:
         owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
         view = TensorView(0, *check_layout(layout), producer)
-        request = request_of_options(arguments.kind, view, 0, target, Options(*options))
+        request = request_of_options(arguments.kind, view, 0, target, Options.of(options))
         request.address = tensor_map._address
     else:
         request = Request(
