@@ -15,7 +15,7 @@ import pytest
 
 from tma_dlpack import driver
 from tma_dlpack.driver import library
-from tma_dlpack.driver.encoders import ENCODERS, bind, describe
+from tma_dlpack.driver.encode import ENCODERS, bind, describe
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle

@@ -3,8 +3,8 @@
 Nothing is loaded at import. The first use loads the driver's library and calls cuInit; a context is
 created only when something is encoded. Every call restores the caller's current context.
 
-`library.py` loads libcuda and describes the GPUs; `encoders.py` has the prototypes of its functions
-and the parameters of cuTensorMapEncode*, one row each; `encode.py` calls these.
+`library.py` loads libcuda, has the prototypes of its functions and describes the GPUs; `encode.py`
+has the parameters of cuTensorMapEncode*, one row each, and calls them.
 
 Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
 

@@ -1,11 +1,17 @@
-"""Maps encoded by the driver: the three encoders, and the replacement of an address."""
+"""Maps encoded by the driver: the three encoders, and the replacement of an address.
+
+One row per parameter of an encoder gives its prototype, the arguments of a call and the list in an
+error message. Source: cuda.h of CUDA 13.0.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any, NamedTuple
 
-from tma_dlpack.driver.encoders import ENCODERS, Encoder, bind, describe, misfit
 from tma_dlpack.driver.library import (
     SUCCESS,
     call_in_context,
@@ -13,10 +19,158 @@ from tma_dlpack.driver.library import (
     driver_function,
     result_name,
 )
-from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.errors import TmaDriverError
+from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, MapKind
+from tma_dlpack.tables.coerce import rows
+from tma_dlpack.tables.enums import c_name
+from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
 from tma_dlpack.tables.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
+from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
+
+#: C type -> ctypes' class, its letter in `struct`, and what fits: low <= value < high.
+_C_TYPES: dict[str, tuple[Any, str, int, int]] = {
+    "cuuint32_t": (ctypes.c_uint32, "I", 0, 1 << 32),
+    "cuuint64_t": (ctypes.c_uint64, "Q", 0, 1 << 64),
+    "int": (ctypes.c_int, "i", -(1 << 31), 1 << 31),
+    "void*": (ctypes.c_void_p, "Q", 0, 1 << 64),
+}
+#: Arrays have at least so many entries, so that no driver reads past their end.
+_LEAST_ENTRIES = 5
+
+
+class Parameter(NamedTuple):
+    """One parameter of an encoder.
+
+    `attribute` is that of the arguments; "" for the address. `fewer` is None for a scalar, which is
+    the first entry of an attribute that has several; for an array, the number of entries that it is
+    shorter than the rank. `c_name` is the C type in cuda.h.
+    """
+
+    name: str
+    c_name: str
+    attribute: str
+    fewer: int | None
+
+    def read(self, arguments: EncodeArguments, address: Any) -> Any:
+        """Return its value."""
+        value = getattr(arguments, self.attribute) if self.attribute else address
+        return value[0] if self.fewer is None and isinstance(value, tuple) else value
+
+
+class Encoder(NamedTuple):
+    """One cuTensorMapEncode*: its name and its parameters after the map, in order.
+
+    `since` is the version of CUDA that first has it, as cuDriverGetVersion returns versions.
+    """
+
+    function: str
+    parameters: tuple[Parameter, ...]
+    since: int
+
+    @property
+    def prototype(self) -> tuple[Any, ...]:
+        """The argtypes of the C function."""
+        types = [_C_TYPES["void*" if p.fewer is not None else p.c_name] for p in self.parameters]
+        return (ctypes.c_void_p, *(ctype for ctype, *_ in types))
+
+
+_PARAMETERS = {
+    name: Parameter(name, c_type, attribute, int(fewer) if fewer else None)
+    for name, c_type, attribute, fewer in rows("""
+tensorDataType | int | data_type |
+tensorRank | cuuint32_t | rank |
+globalAddress | void* | |
+globalDim | cuuint64_t | global_dim | 0
+globalStrides | cuuint64_t | global_strides | 1
+boxDim | cuuint32_t | box_dim | 0
+pixelBoxLowerCorner | int | pixel_box_lower_corner | 2
+pixelBoxUpperCorner | int | pixel_box_upper_corner | 2
+pixelBoxLowerCornerWidth | int | pixel_box_lower_corner |
+pixelBoxUpperCornerWidth | int | pixel_box_upper_corner |
+channelsPerPixel | cuuint32_t | channels_per_pixel |
+pixelsPerColumn | cuuint32_t | pixels_per_column |
+elementStrides | cuuint32_t | element_strides | 0
+interleave | int | interleave |
+mode | int | mode |
+swizzle | int | swizzle |
+l2Promotion | int | l2_promotion |
+oobFill | int | oob_fill |
+""")
+}
+
+
+def _encoder(kind: MapKind, own: str, since: int = 12000) -> Encoder:
+    tensor = "tensorDataType tensorRank globalAddress globalDim globalStrides"
+    names = f"{tensor} {own} swizzle l2Promotion oobFill".split()
+    return Encoder(FUNCTIONS[kind], tuple(_PARAMETERS[name] for name in names), since)
+
+
+ENCODERS: dict[MapKind, Encoder] = {
+    "tiled": _encoder("tiled", "boxDim elementStrides interleave"),
+    "im2col": _encoder(
+        "im2col",
+        "pixelBoxLowerCorner pixelBoxUpperCorner channelsPerPixel pixelsPerColumn elementStrides "
+        "interleave",
+    ),
+    "im2col_wide": _encoder(
+        "im2col_wide",
+        "pixelBoxLowerCornerWidth pixelBoxUpperCornerWidth channelsPerPixel pixelsPerColumn "
+        "elementStrides interleave mode",
+        since=12080,
+    ),
+}
+
+
+def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
+    """Turn arguments into C values, in the order of the prototype after the map; arrays as bytes.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If a value does not fit its C type, or an array has the wrong length.
+    """
+    values: list[Any] = []
+    for p in encoder.parameters:
+        value = p.read(arguments, address)
+        if p.fewer is None:
+            _check_fits(p, p.name, value)
+        else:
+            count = max(arguments.rank - p.fewer, 0)
+            if len(value) != count:
+                limit = f"the driver reads {count} at rank {arguments.rank}"
+                raise _misfit(p.name, f"{p.name} has {len(value)} entries", limit)
+            for i, entry in enumerate(value):
+                _check_fits(p, f"{p.name}[{i}]", entry)
+            spare = (0,) * (_LEAST_ENTRIES - count)
+            letter = _C_TYPES[p.c_name][1]
+            value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
+        values.append(value)
+    return values
+
+
+def _check_fits(p: Parameter, label: str, value: int) -> None:
+    _, _, low, high = _C_TYPES[p.c_name]
+    if not low <= value < high:
+        limit = f"it must fit {p.c_name}: {low} to {high - 1}"
+        raise _misfit(p.name, f"{label} is {value}", limit)
+
+
+def _misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
+    return REFUSALS["C_TYPE"].error(name, found, limit=limit)
+
+
+def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iterator[str]:
+    """Return every argument as a line ``name = value``, under its driver name."""
+    for p in encoder.parameters:
+        value = p.read(arguments, address)
+        if not p.attribute:
+            yield f"{p.name} = {value:#x}"
+        elif isinstance(value, IntEnum):
+            yield f"{p.name} = {c_name(value)} ({value.value})"
+        elif p.fewer is None:
+            yield f"{p.name} = {value}"
+        else:
+            yield from (f"{p.name}[{i}] = {entry}" for i, entry in enumerate(value))
 
 
 def encode(arguments: EncodeArguments, address: int, device_id: int | None = None) -> bytes:
@@ -48,11 +202,13 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     """
     encoder = ENCODERS[arguments.kind]
     function = driver_function(encoder.function)
+    function.argtypes = encoder.prototype
     values = bind(encoder, arguments, address)
     room, start = _map_storage()
     result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
-        raise TmaDriverError(_refusal(encoder, arguments, address, result))
+        shown = "".join(f"\n  {line}" for line in describe(encoder, arguments, address))
+        raise TmaDriverError(f"{encoder.function} returned {result_name(result)}{shown}")
     data = ctypes.string_at(start, MAP_BYTES)
     del room
     return _mend(data, arguments, device_target(ordinal))
@@ -71,9 +227,9 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
         Without a driver or GPU, or if the driver is too old for this call.
     """
     if len(data) != MAP_BYTES:
-        raise misfit("tensorMap", f"tensorMap has {len(data)} bytes", "it must have 128")
+        raise _misfit("tensorMap", f"tensorMap has {len(data)} bytes", "it must have 128")
     if not 0 <= address < 1 << 64:
-        raise misfit("globalAddress", f"globalAddress is {address:#x}", "it must fit 64 bits")
+        raise _misfit("globalAddress", f"globalAddress is {address:#x}", "it must fit 64 bits")
     function = driver_function("cuTensorMapReplaceAddress")
     room, start = _map_storage()
     ctypes.memmove(start, data, MAP_BYTES)
@@ -86,9 +242,6 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
     replaced = ctypes.string_at(start, MAP_BYTES)
     del room
     return replaced
-
-
-_BUG_BIT = 85
 
 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
@@ -110,7 +263,7 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
     """
     if target.compute_capability < (10, 0) or (target.driver_version or 0) >= BIT_85_MENDED_IN:
         return data
-    word = int.from_bytes(data, "little") & ~(1 << _BUG_BIT)
+    word = int.from_bytes(data, "little") & ~(1 << 85)
     return word.to_bytes(len(data), "little")
 
 
@@ -136,8 +289,3 @@ def _map_storage() -> tuple[Any, int]:
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES
-
-
-def _refusal(encoder: Encoder, arguments: EncodeArguments, address: int, result: int) -> str:
-    shown = "\n".join(f"  {line}" for line in describe(encoder, arguments, address))
-    return f"{encoder.function} returned {result_name(result)}\n{shown}"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tma_dlpack.driver.encoders import PROTOTYPES
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
@@ -40,6 +39,54 @@ _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 #: here, all but the older ones came with tensor maps.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
+
+
+#: A letter per parameter: lower case goes in, upper case is written through a pointer.
+_LETTERS: dict[str, Any] = {
+    "i": ctypes.c_int,
+    "u": ctypes.c_uint,
+    "q": ctypes.c_uint64,
+    "s": ctypes.c_char_p,
+    "p": ctypes.c_void_p,
+    "z": ctypes.c_size_t,
+    "f": ctypes.c_float,
+}
+_LETTERS |= {letter.upper(): ctypes.POINTER(kind) for letter, kind in _LETTERS.items()}
+
+_SIGNATURES = {
+    "cuInit": "u",
+    "cuDriverGetVersion": "I",
+    "cuDeviceGetCount": "I",
+    "cuDeviceGet": "Ii",
+    "cuDeviceGetName": "sii",
+    "cuDeviceGetAttribute": "Iii",
+    "cuDevicePrimaryCtxRetain": "Pi",
+    "cuCtxGetCurrent": "P",
+    "cuCtxGetDevice": "I",
+    "cuCtxPushCurrent_v2": "p",
+    "cuCtxPopCurrent_v2": "P",
+    "cuPointerGetAttribute": "piq",
+    "cuTensorMapReplaceAddress": "pp",
+    "cuMemAlloc_v2": "Qz",
+    "cuMemFree_v2": "q",
+    "cuMemcpyHtoDAsync_v2": "qpzp",
+    "cuMemcpyDtoHAsync_v2": "pqzp",
+    "cuMemcpyDtoDAsync_v2": "qqzp",
+    "cuStreamSynchronize": "p",
+    "cuEventCreate": "Pu",
+    "cuEventRecord": "pp",
+    "cuEventSynchronize": "p",
+    "cuEventElapsedTime": "Fpp",
+    "cuEventDestroy_v2": "p",
+    "cuLibraryLoadData": "Psppuppu",
+    "cuLibraryGetKernel": "Pps",
+    "cuLibraryGetGlobal": "QZps",
+    "cuKernelGetAttribute": "Iipi",
+    "cuKernelSetAttribute": "iipi",
+    "cuLaunchKernel": "puuuuuuuppp",
+    "cuGetErrorName": "iS",
+    "cuGetErrorString": "iS",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +285,10 @@ def _survey() -> tuple[Any, DriverStatus]:
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    for name, prototype in PROTOTYPES.items():
+    for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:
-            function.argtypes = prototype
+            function.argtypes = [_LETTERS[letter] for letter in letters]
     version = ctypes.c_int()
     library.cuDriverGetVersion(version)
     try:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
 
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.driver.encoders import ENCODERS
+from tma_dlpack.driver.encode import ENCODERS
 from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DLDataType, data_type_of
@@ -178,7 +177,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
     arrays, call = [], []
     for p in encoder.parameters:
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)  # snake_case
-        value: Any = name if p.read is None else p.read(a)
+        value = p.read(a, name)
         if p.fewer is not None:
             numbers = value or (0,)  # C has no empty arrays: a map of rank 1 has no strides
             arrays.append(f"  const {p.c_name} {name}[] = {{{_list(numbers)}}};")
