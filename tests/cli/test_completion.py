@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tma_dlpack.cli.completion import script
+from tma_dlpack.cli.machine import script
 from tma_dlpack.cli.table import commands
 
 

@@ -19,7 +19,7 @@ A command is one function below its row of the table::
 (explain, trace, postmortem, lint), `machine.py` those about this installation; a new module is a
 row of `table.MODULES`. `table.py` registers, `main.py` reads the command line and words its errors,
 `output.py` writes (`-` is standard output, ``--json``, ``--html``, colours), `common.py` has the
-options that describe a tensor and a request, `doctor.py` collects what is installed.
+options that describe a tensor and a request.
 
 Results go to standard output, remarks to standard error; a command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to

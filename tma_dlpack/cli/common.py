@@ -145,7 +145,8 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
     )
 
 
-#: Which rules are asked.
+#: Which rules are asked; by default these, of tiled and of im2col maps.
+_USUAL_RULES = ("libcu++", "documented")
 RULES = (
     option(
         "--rules",
@@ -239,9 +240,8 @@ def _kind(options: argparse.Namespace) -> MapKind:
     )
 
 
-#: The flag of each argument.
-_FLAGS: dict[str, str] = {
-    entry.settings.get("dest", entry.names[-1][2:].replace("-", "_")): entry.names[-1]
+_OPTIONS = {
+    entry.settings.get("dest", entry.names[-1][2:].replace("-", "_")): entry
     for entry in (*tensor(), *REQUEST)
 }
 
@@ -255,30 +255,16 @@ def as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
     given = {name: value for name, value in arguments.items() if value is not None}
     words, rest = [], []
     for name, value in {**tensor_too, **given}.items():
-        flag = _FLAGS.get(name)
-        if value is None or value in _LEFT_OUT.get(name, ()) or _is_default(name, value):
+        entry = _OPTIONS.get(name)
+        if value is None or value is False or value == ():
             continue
-        if flag is None:
+        if entry is None:
             rest.append(f"{name}={value!r}")
         elif value is True:
-            words.append(flag)
-        else:
-            words.append(f"{flag}={options_word(value)}")
+            words.append(entry.names[-1])
+        elif options_word(value) not in (str(entry.settings.get("default")), *_USUAL_RULES):
+            words.append(f"{entry.names[-1]}={options_word(value)}")
     return " ".join(words) + (f"   (in Python: {', '.join(rest)})" if rest else "")
-
-
-#: Values that are not worth typing.
-_LEFT_OUT: dict[str, tuple[object, ...]] = {
-    "address": (1 << 32,),
-    "rules": ("libcu++", "documented"),
-    "target": ("sm_90",),
-    "allow": ((),),
-    "split_inner": (False,),
-}
-
-
-def _is_default(name: str, value: object) -> bool:
-    return name in _CHOICES and options_word(value) == "none"
 
 
 def options_word(value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack.cli import common, output
@@ -15,6 +16,7 @@ from tma_dlpack.cli.table import (
     EXIT_REFUSED,
     HIDDEN,
     PRINTED,
+    Option,
     UsageError,
     command,
     did_you_mean,
@@ -24,16 +26,14 @@ from tma_dlpack.cli.table import (
 
 @command(
     "find the cause of a failed encode or launch in what was printed",
-    lambda: (
-        option(
-            "words",
-            "the file that holds the output of the program, its whole log, or a line of a checked "
-            "build; or a symptom in words (error 715, my kernel hangs); - for standard input",
-            nargs="+",
-            metavar="FILE|-|WORDS",
-        ),
-        common.target("the GPU that the map is for:"),
+    option(
+        "words",
+        "the file that holds the output of the program, its whole log, or a line of a checked "
+        "build; or a symptom in words (error 715, my kernel hangs); - for standard input",
+        nargs="+",
+        metavar="FILE|-|WORDS",
     ),
+    common.target("the GPU that the map is for:"),
     output.html("explanation"),
     JSON,
     examples=(
@@ -98,20 +98,17 @@ def _trace(options: argparse.Namespace) -> int:
     from tma_dlpack.debug.programs import NOT_FOUND
     from tma_dlpack.debug.trace import program
 
-    words = _program_of(options, "trace")
+    words = _program_of(options)
     if shutil.which(words[0]) is None:
         output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
         return NOT_FOUND
     status, trace = program.run(words, talks=options.out is not None or not options.json)
-    report = trace.to_json() if options.json else str(trace)
-    output.write(options.out or sys.stderr, f"{report}\n")
-    if options.html:
-        output.write_page(options.html, "trace", trace.html())
+    show(options, trace, page=trace.html, to=options.out or sys.stderr)
     return status
 
 
-def _program_of(options: argparse.Namespace, name: str) -> list[str]:
-    """Return the program that a command runs; ``--`` before it may be omitted."""
+def _program_of(options: argparse.Namespace) -> list[str]:
+    """Return the program to trace; ``--`` before it may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
         raise UsageError(
@@ -122,8 +119,8 @@ def _program_of(options: argparse.Namespace, name: str) -> list[str]:
     if not words:
         from tma_dlpack.cli.main import program
 
-        example = f"{program()} {name} -- python train.py"
-        raise UsageError(f"{name} needs a program to run, such as {example}")
+        example = f"{program()} trace -- python train.py"
+        raise UsageError(f"trace needs a program to run, such as {example}")
     return words
 
 
@@ -218,24 +215,21 @@ def _postmortem(options: argparse.Namespace) -> int:
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
             return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK
         found = ended.found
-    report = found.to_json() if options.json else str(found)
-    output.write(options.out or (sys.stderr if options.program else output.STDOUT), f"{report}\n")
-    if options.html:
-        output.write_page(options.html, "postmortem", found._repr_html_())
+    to = options.out or (sys.stderr if options.program else output.STDOUT)
+    show(options, found, page=found._repr_html_, to=to)
     return EXIT_OK if found.ok else EXIT_REFUSED
+
+
+def _ids() -> Iterator[Option]:
+    import tma_dlpack as tma
+
+    about, ids = "only these rules, such as BOX_IN_SHAPE", [rule.id for rule in tma.rules()]
+    yield option("ids", about, nargs="*", metavar="RULE", values=ids)
 
 
 @command(
     "list every rule: what it requires, why, and who refuses",
-    lambda: (
-        option(
-            "ids",
-            "only these rules, such as BOX_IN_SHAPE",
-            nargs="*",
-            metavar="RULE",
-            values=_rule_ids(),
-        ),
-    ),
+    _ids,
     JSON,
     examples=("rules", "rules BOX_RANGE stride_aligned"),
     status=PRINTED,
@@ -254,9 +248,3 @@ def _rules(options: argparse.Namespace) -> int:
     found = found or [*known.values()]
     show(options, found, "\n\n".join(map(str, found)))
     return EXIT_OK
-
-
-def _rule_ids() -> list[str]:
-    import tma_dlpack as tma
-
-    return [rule.id for rule in tma.rules()]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tma_dlpack.cli import output
 from tma_dlpack.cli.common import integer
@@ -14,7 +18,9 @@ from tma_dlpack.cli.table import (
     EXIT_OK,
     EXIT_REFUSED,
     PRINTED,
+    Option,
     command,
+    commands,
     option,
 )
 
@@ -102,11 +108,95 @@ def _verify(options: argparse.Namespace) -> int:
     status=PRINTED,
 )
 def _doctor(options: argparse.Namespace) -> int:
-    from tma_dlpack.cli import doctor
-
-    facts = doctor.facts()
-    show(options, facts, doctor.report(facts))
+    known = _installed()
+    show(options, known, "\n".join(_lines(known)))
     return EXIT_OK
+
+
+def _installed() -> dict[str, Any]:
+    """Return what is installed and which encoder is used; imports no framework."""
+    import platform
+
+    import numpy as np
+
+    import tma_dlpack as tma
+    from tma_dlpack import driver
+    from tma_dlpack.dlpack.frameworks import FRAMEWORKS
+
+    found = driver.status()
+    exported: dict[str, str | None] = {
+        **{name: row.dlpack for row in FRAMEWORKS for name in row.distributions},
+        **dict.fromkeys(("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
+    }
+    versions = {name: _version(name) for name in exported}
+    return {
+        "tma_dlpack": tma.__version__,
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "numpy": np.__version__,
+        "extension": _extension(),
+        "packages": {
+            name: {"version": version, "dlpack": exported[name]}
+            for name, version in versions.items()
+            if version is not None
+        },
+        "no_driver": found.reason,
+        "gpus": [
+            {
+                "index": device.index,
+                "name": str(device),
+                "max_smem_bytes": device.target.max_smem_bytes,
+                "has_model": device.target.has_model,
+            }
+            for device in found.devices
+        ],
+        "encoder": "driver" if found.reason is None else "model",
+    }
+
+
+def _version(distribution: str) -> str | None:
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extension() -> str:
+    """Return whether the C extension is used, and why not."""
+    from tma_dlpack.make import extension
+
+    if extension.COMPILED:
+        return "built"
+    try:
+        importlib.import_module("tma_dlpack.tensor_map._storage")
+    except ImportError as error:
+        return (
+            f"none, because it cannot be imported ({error}); install a C compiler and run pip "
+            "install again"
+        )
+    return "none"
+
+
+def _lines(known: dict[str, Any]) -> Iterator[str]:
+    from tma_dlpack.tables.fields import PROVENANCE
+
+    yield f"tma_dlpack {known['tma_dlpack']}, Python {known['python']}, {known['system']}"
+    yield f"NumPy {known['numpy']}, DLPack 1.0 from 2.1 on, legacy before"
+    yield f"C extension: {known['extension']}"
+    for name, package in known["packages"].items():
+        dlpack = f", DLPack {package['dlpack']}" if package["dlpack"] else ""
+        yield f"{name} {package['version']}{dlpack}"
+    if known["no_driver"] is not None:
+        yield known["no_driver"]
+        yield f"maps would be encoded by the model of sm_90, {PROVENANCE}"
+        return
+    for gpu in known["gpus"]:
+        model = "has a model" if gpu["has_model"] else "no model: the driver encodes"
+        size = f"{gpu['max_smem_bytes']} bytes of shared memory a block"
+        yield f"GPU {gpu['index']}: {gpu['name']}, {size}, {model}"
+    yield "maps of CUDA tensors would be encoded by the driver"
 
 
 @command(
@@ -130,7 +220,96 @@ def _include(options: argparse.Namespace) -> int:
     "~/.zshrc, after compinit. fish: write it to ~/.config/fish/completions/tma-dlpack.fish.",
 )
 def _completion(options: argparse.Namespace) -> int:
-    from tma_dlpack.cli.completion import script
-
     sys.stdout.write(script(options.shell))
     return EXIT_OK
+
+
+_BASH = """\
+_tma_dlpack() {
+  local word=${COMP_WORDS[COMP_CWORD]} words=
+  if [ $COMP_CWORD -eq 1 ]; then
+    words="%s --help --version"
+  else
+    case "${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}" in
+%s
+      *) case "${COMP_WORDS[1]}" in
+%s
+      esac ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -F _tma_dlpack tma-dlpack
+"""
+_ZSH = """\
+#compdef tma-dlpack
+_tma_dlpack() {
+  if (( CURRENT == 2 )); then
+    local -a commands=(%s)
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words; (( CURRENT-- ))
+  case $command in
+%s
+  esac
+}
+if [ "$funcstack[1]" = _tma_dlpack ]; then _tma_dlpack "$@"
+else compdef _tma_dlpack tma-dlpack; fi
+"""
+
+
+def script(shell: str) -> str:
+    """Return what a shell reads to complete ``tma-dlpack``: "bash", "zsh" or "fish"."""
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
+
+
+def _bash() -> str:
+    values, words = [], []
+    for row in commands().values():
+        for entry in row.options():
+            if entry.values and entry.is_flag:
+                patterns = " | ".join(f'"{row.name} {name}"' for name in entry.names)
+                values.append(f'      {patterns}) words="{" ".join(entry.values)}" ;;')
+        known = [word for o in row.shown() for word in (o.names if o.is_flag else o.values)]
+        words.append(f'        {row.name}) words="{" ".join(known)}" ;;')
+    return _BASH % (" ".join(commands()), "\n".join(values), "\n".join(words))
+
+
+def _zsh() -> str:
+    listed = [f"{row.name}:{row.about}" for row in commands().values()]
+    cases = []
+    for row in commands().values():
+        specs = [_zsh_spec(name, entry) for entry in row.shown() for name in entry.names]
+        specs += ["*:file:_files"] * all(entry.is_flag for entry in row.shown())
+        cases.append(f"    {row.name}) _arguments {shlex.join(specs)} ;;")
+    return _ZSH % (" ".join(map(shlex.quote, listed)), "\n".join(cases))
+
+
+def _zsh_spec(name: str, entry: Option) -> str:
+    about = entry.about.replace("[", "(").replace("]", ")").replace(":", ",")
+    values = f"({' '.join(entry.values)})" if entry.values else "_files"
+    if not entry.is_flag:
+        return f"*:{name}:{values}"
+    return f"{name}[{about}]" + (f":{name.lstrip('-')}:{values}" if entry.takes_value else "")
+
+
+def _fish() -> str:
+    lines, complete = [], "complete -c tma-dlpack -n"
+    for row in commands().values():
+        about = shlex.quote(row.about)
+        lines.append(f"{complete} __fish_use_subcommand -f -a {row.name} -d {about}")
+    for row in commands().values():
+        after = shlex.quote(f"__fish_seen_subcommand_from {row.name}")
+        for entry in row.options():
+            flags = entry.names if entry.is_flag else ()
+            words = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in flags]
+            if entry.takes_value and entry.is_flag:
+                words.append("-x" if entry.values else "-r")
+            if entry.values:
+                words.append(f"-a {shlex.quote(' '.join(entry.values))}")
+            if words:
+                about = shlex.quote(entry.about)
+                lines.append(f"{complete} {after} {' '.join(words)} -d {about}")
+    return "\n".join(lines) + "\n"

@@ -124,11 +124,9 @@ _NUMBER = {"?": "[{}]", "*": "[{}...]", "+": "{}..."}
 def _usage(command: Command) -> str:
     """Return the usage in one line: what must be given, and whether there are options."""
     words, optional = [], False
-    for entry in command.options():
+    for entry in command.shown():
         settings = entry.settings
         metavar = settings.get("metavar") or entry.names[-1].lstrip("-").upper()
-        if entry.about == HIDDEN:
-            continue
         if not entry.is_flag:
             words.append(_NUMBER.get(settings.get("nargs", ""), "{}").format(metavar))
         elif settings.get("required"):
@@ -191,6 +189,10 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
     options.command = command.name
     if command.after_dashes:
         options.program = words[len(ours) + 1 :]
+    given = vars(options)
+    report_to = given.get("out") or (None if given.get("program") else output.STDOUT)
+    if given.get("html") == report_to == output.STDOUT and options.json:
+        raise UsageError("--json and --html - both write to standard output; name a file for one")
     return options
 
 

@@ -20,13 +20,18 @@ from tma_dlpack.cli.table import (
     option,
 )
 
+_COORDS = option(
+    "--coords",
+    "coordinates of the tile, row-major, such as -4,0; default: the first tile",
+    type=common.integers,
+)
 _TENSOR = "--shape 4096,4096 --dtype bfloat16"
 
 
 @command(
     "check the arguments for a tensor given by shape and dtype",
-    common.tensor,
-    lambda: common.REQUEST,
+    *common.tensor(),
+    *common.REQUEST,
     output.html("report"),
     JSON,
     examples=(
@@ -58,22 +63,20 @@ def _check(options: argparse.Namespace) -> int:
 
 @command(
     "suggest boxes and swizzles for a tile and its reader, best first",
-    common.tensor,
-    lambda: (
-        option("--tile", "row-major, such as 128,64", required=True, type=common.integers),
-        option(
-            "--reader",
-            "who reads the tile, none if it is only stored; default wgmma",
-            default="wgmma",
-            values=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
-            closed=True,
-        ),
-        option("--major", "K or MN; default K", default="K", values=("K", "MN")),
-        option("--access", "of threads", default="row", values=("row", "column"), closed=True),
-        option("--stages", "tiles at a time; default 1", type=common.integer, default=1),
-        option("--smem-bytes", "default: all that a block can have", type=common.integer),
-        *common.RULES,
+    *common.tensor(),
+    option("--tile", "row-major, such as 128,64", required=True, type=common.integers),
+    option(
+        "--reader",
+        "who reads the tile, none if it is only stored; default wgmma",
+        default="wgmma",
+        values=("wgmma", "tcgen05", "ldmatrix", "threads", "none"),
+        closed=True,
     ),
+    option("--major", "K or MN; default K", default="K", values=("K", "MN")),
+    option("--access", "of threads", default="row", values=("row", "column"), closed=True),
+    option("--stages", "tiles at a time; default 1", type=common.integer, default=1),
+    option("--smem-bytes", "default: all that a block can have", type=common.integer),
+    *common.RULES,
     JSON,
     examples=(
         f"suggest {_TENSOR} --tile 128,64",
@@ -107,17 +110,12 @@ def _figures() -> Iterator[Option]:
     yield option("--figure", f"{about}; default shared", default="shared", values=FIGURES)
 
 
-def _coords() -> Iterator[Option]:
-    about = "coordinates of the tile, row-major, such as -4,0; default: the first tile"
-    yield option("--coords", about, type=common.integers)
-
-
 @command(
     "draw the map or a tile, as text, SVG or a page of HTML",
-    common.tensor,
-    lambda: common.REQUEST,
+    *common.tensor(),
+    *common.REQUEST,
     _figures,
-    _coords,
+    _COORDS,
     output.out("write SVG, or a page if FILE ends in .html, instead of printing text"),
     examples=(
         f"draw {_TENSOR} --box 16,64 --swizzle bytes128",
@@ -149,9 +147,9 @@ def _draw(options: argparse.Namespace) -> int:
 
 @command(
     "open the explorer in the browser, or write it to a file",
-    lambda: common.tensor(required=False),
-    lambda: common.REQUEST,
-    _coords,
+    *common.tensor(required=False),
+    *common.REQUEST,
+    _COORDS,
     output.out("write the page to FILE and open nothing"),
     examples=(
         "explore",
@@ -181,15 +179,13 @@ def _explore(options: argparse.Namespace) -> int:
 
 @command(
     "print the fields of the 128 bytes of a map",
-    lambda: (
-        option(
-            "map",
-            "128 bytes as a debugger, xxd or a C source shows them; or a file of these or of 128 "
-            "raw bytes; - for standard input",
-            metavar="DUMP|FILE|-",
-        ),
-        common.target("the GPU that the map was made for:"),
+    option(
+        "map",
+        "128 bytes as a debugger, xxd or a C source shows them; or a file of these or of 128 "
+        "raw bytes; - for standard input",
+        metavar="DUMP|FILE|-",
     ),
+    common.target("the GPU that the map was made for:"),
     JSON,
     examples=("decode map.bin", "decode gdb.txt --json"),
     status="0 a map; 1 the bytes are no map; 2 nothing could be read, or wrong use",

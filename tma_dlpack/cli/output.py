@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, UsageError, option
+from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, option
 
 if TYPE_CHECKING:
     import argparse
@@ -62,28 +62,19 @@ def show(
     result: object,
     words: object = None,
     page: Callable[[], str] | None = None,
+    to: Path | TextIO = STDOUT,
 ) -> None:
-    """Print a result as JSON where ``--json`` is given; else `words`, which may be the result.
+    """Write a result as JSON where ``--json`` is given; else `words`, which may be the result.
 
-    Obeys ``--html`` with what `page` returns; a page on standard output replaces the text.
+    Obeys ``--html`` with what `page` returns; a page replaces a text to standard output.
     """
-    target: Path | None = getattr(options, "html", None)
-    if target == STDOUT and options.json:
-        raise UsageError("--json and --html - both write to standard output; name a file for one")
-    if target != STDOUT:
-        if options.json:
-            write(STDOUT, as_json(plain(result)))
-        else:
-            write(STDOUT, f"{result if words is None else words}\n")
-    if target is not None and page is not None:
-        write_page(target, options.command, page())
+    page_to: Path | None = getattr(options, "html", None)
+    if not page_to == to == STDOUT:
+        write(to, as_json(result) if options.json else f"{result if words is None else words}\n")
+    if page_to is not None and page is not None:
+        from tma_dlpack import draw
 
-
-def write_page(target: Path, title: str, html: str) -> None:
-    """Write a page of HTML."""
-    from tma_dlpack import draw
-
-    write(target, draw.page(f"tma_dlpack {title}", [html]))
+        write(page_to, draw.page(f"tma_dlpack {options.command}", [page()]))
 
 
 def write(target: Path | TextIO, text: str) -> None:
@@ -101,11 +92,12 @@ def write(target: Path | TextIO, text: str) -> None:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
-def as_json(value: object) -> str:
-    """Return a value of `plain` as indented JSON."""
+def as_json(value: Any) -> str:
+    """Return a value as JSON, by its own `to_json` if it has one, with a newline."""
     import json
 
-    return json.dumps(value, indent=2) + "\n"
+    own = getattr(value, "to_json", None)
+    return (json.dumps(plain(value), indent=2) if own is None else own()) + "\n"
 
 
 def plain(value: object) -> object:
@@ -164,7 +156,7 @@ def failure(
 ) -> None:
     """Print an error: one object as JSON, or text on standard error."""
     if as_json_too:
-        write(stream, as_json({"ok": False, "error": message, "violations": plain(violations)}))
+        write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
         write(sys.stderr, f"error: {message}\n")
 

@@ -75,6 +75,10 @@ class Command(NamedTuple):
             else:
                 yield from entry()
 
+    def shown(self) -> list[Option]:
+        """Return the options that its help has."""
+        return [entry for entry in self.options() if entry.about != HIDDEN]
+
     @property
     def heading(self) -> str:
         """The heading in ``--help`` under which it stands."""
