@@ -27,7 +27,7 @@ import tma_dlpack as tma
 from tma_dlpack import driver
 from tma_dlpack.consumer.operand import tile_matrix
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.verification import operands
+from tma_dlpack.verification import on_device
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_operands import OperandLayout, Product
 
@@ -128,6 +128,6 @@ def test_what_wgmma_can_read_is_multiplied_right(torch):
                 b, major=product.b_major, smem_address=product.b.smem_offset
             )
             assert (again.value, again.k_starts) == (value, starts)
-            assert operands.compare_product(product, arena) is None, product
+            assert on_device.compare_product(product, arena) is None, product
     print(f"\n{len(products)} tiles multiplied, all right")
     assert len(products) > 40

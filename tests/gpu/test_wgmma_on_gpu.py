@@ -10,7 +10,7 @@ import pytest
 from tma_dlpack import driver
 from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.geometry import SWIZZLES
-from tma_dlpack.verification import operands
+from tma_dlpack.verification import on_device
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 
@@ -32,7 +32,7 @@ def products(count, seed):
 
 def test_wgmma_with_our_descriptors_gives_the_exact_products(arena):
     drawn = products(1500, SEED)
-    differences = {p: operands.compare_product(p, arena) for p in drawn}
+    differences = {p: on_device.compare_product(p, arena) for p in drawn}
     wrong = [f"{p}\n{difference}" for p, difference in differences.items() if difference]
     assert not wrong, "\n".join(wrong[:3]) + f"\n{len(wrong)} of {len(drawn)} are wrong"
     kinds = Counter((p.ptx, p.a_major, p.b_major, p.a.swizzle, p.b.swizzle) for p in drawn)
@@ -42,7 +42,7 @@ def test_wgmma_with_our_descriptors_gives_the_exact_products(arena):
 def test_ldmatrix_at_our_addresses_reads_the_simulated_tile(arena):
     rng = Random(SEED)
     drawn = [random_matrices(rng, arena.target.max_smem_bytes) for _ in range(1000)]
-    differences = {m: operands.compare_matrices(m, arena) for m in drawn}
+    differences = {m: on_device.compare_matrices(m, arena) for m in drawn}
     wrong = [f"{m}\n{difference}" for m, difference in differences.items() if difference]
     assert not wrong, "\n".join(wrong[:3]) + f"\n{len(wrong)} of {len(drawn)} are wrong"
     assert {(m.num, m.transpose) for m in drawn} == {(n, t) for n in (1, 2, 4) for t in (0, 1)}
@@ -64,7 +64,7 @@ def test_with_the_base_offset_of_the_ptx_isa_products_off_the_pattern_are_wrong(
     on_pattern, off_pattern = Counter(), Counter()
     for p in products(300, SEED + 1):
         aligned = all(x.smem_offset % SWIZZLES[x.swizzle].repeat_bytes == 0 for x in (p.a, p.b))
-        wrong = operands.compare_product(p, arena) is not None
+        wrong = on_device.compare_product(p, arena) is not None
         (on_pattern if aligned else off_pattern)[wrong] += 1
     print(f"right, wrong: on the pattern {on_pattern}, off it {off_pattern}")
     assert not on_pattern[True]
@@ -81,5 +81,5 @@ def test_steps_in_another_order_are_found(arena, monkeypatch):
         for p in products(100, SEED + 2)
         if {p.a_major, p.b_major} == {"K", "MN"} and p.k_steps > 1
     ]
-    wrong = [p for p in turned if operands.compare_product(p, arena)]
+    wrong = [p for p in turned if on_device.compare_product(p, arena)]
     assert len(wrong) > len(turned) // 2 > 2

@@ -11,7 +11,7 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits
-from tma_dlpack.verification.operands import _registers, wgmma_macro
+from tma_dlpack.verification.on_device import _registers, wgmma_macro
 from tma_dlpack.verification.random_operands import (
     MULTIPLIED,
     random_matrices,

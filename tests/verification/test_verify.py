@@ -22,9 +22,9 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tensor_map import ptx_replace
 from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
 from tma_dlpack.verification.arena import ENCODERS, keywords_of
-from tma_dlpack.verification.changes import CONSTANTS, NUMBERS, instructions, random_change
 from tma_dlpack.verification.checks import CHECKS, _judge_bytes
 from tma_dlpack.verification.learning import FieldStatistics
+from tma_dlpack.verification.on_device import CONSTANTS, NUMBERS, instructions, random_change
 from tma_dlpack.verification.random_copies import (
     ARENA_BYTES,
     random_call,

@@ -3,8 +3,8 @@
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
 the cases, from which tests/random_requests.py also makes those of `make_*` and `check_*`;
-`arena.py` has the calls that encode their maps and the memory that they copy, `operands.py` runs
-wgmma and ldmatrix, `changes.py` has a kernel change maps, `learning.py` has the result and the file
+`arena.py` has the calls that encode their maps and the memory that they copy, `on_device.py` has
+kernels read tiles by wgmma and ldmatrix and change maps, `learning.py` has the result and the file
 that a user can send.
 
 A new check: a row in `CHECKS` with an `op` of its own, and a row of `checks._COMPARED` with a
@@ -79,7 +79,11 @@ def verify(
     """
     n, seed, device_id = at_least("n", n), *_seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
-        _require_tma(arena)
+        if not arena.target.has_tma:
+            raise TmaUnsupportedError(
+                f"GPU {device_id} is {arena.target}: tensor maps need compute capability 9.0 "
+                "(Hopper) or later"
+            )
         if out is not None:
             _require_writable(out)
         device = str(driver.status().devices[device_id])
@@ -162,14 +166,6 @@ def _require_writable(out: str | Path) -> None:
     except OSError as error:
         must, fix = "be a file that can be written", "pass out='findings.json.gz'"
         raise argument_error("out", f"out is {out}: {error}", must, fix) from error
-
-
-def _require_tma(arena: Arena) -> None:
-    if not arena.target.has_tma:
-        raise TmaUnsupportedError(
-            f"GPU {arena.device_id} is {arena.target}: tensor maps need compute capability 9.0 "
-            "(Hopper) or later"
-        )
 
 
 def _progress(name: str, n: int) -> Iterator[int]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import driver
-from tma_dlpack.copies import nvrtc
+from tma_dlpack.copies import launch, nvrtc
 from tma_dlpack.copies.launch import DeviceBytes
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
@@ -69,10 +71,34 @@ class Arena(AbstractContextManager["Arena"]):
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
         )
 
-    def kernel(self, file: str, name: str, head: str = "") -> int:
-        """Return a kernel of a source in kernels/, compiled for the GPU; `head` goes before it."""
-        library = nvrtc.compile_packaged(file, __package__, self.target, head)
-        return library.kernel(name, self.device_id)
+    def run(
+        self,
+        kernel: tuple[str, ...],
+        threads: int,
+        smem_bytes: int,
+        values: Sequence[bytes],
+        arrays: Sequence[npt.NDArray[Any]],
+    ) -> None:
+        """Run one block of a kernel, and copy back the arrays as it leaves them.
+
+        `kernel` is a source in kernels/, a name in it, and what goes before the source. The
+        arguments are the values, then the addresses of the arrays, each at a multiple of 128 bytes.
+        """
+        file, name, *head = kernel
+        library = nvrtc.compile_packaged(file, __package__, self.target, *head)
+        starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
+        stream = launch.LEGACY_DEFAULT_STREAM
+        with launch.scratch(starts.pop()) as room:
+            addresses = [room + start for start in starts]
+            for address, array in zip(addresses, arrays, strict=True):
+                launch.upload(address, array, stream)
+            inside = [*values, *(struct.pack("<Q", address) for address in addresses)]
+            arguments = [launch.by_value(value) for value in inside]
+            function = library.kernel(name, self.device_id)
+            launch.launch(function, 1, threads, smem_bytes, stream, arguments)
+            for address, array in zip(addresses, arrays, strict=True):
+                launch.download(array, address, stream)
+            launch.synchronize(stream)
 
     def reset(self) -> None:
         """Write the initial bytes again, on both sides."""

@@ -30,8 +30,12 @@ from tma_dlpack.verification.arena import (
     keywords_of,
     written,
 )
-from tma_dlpack.verification.changes import compare_change, random_change
-from tma_dlpack.verification.operands import compare_matrices, compare_product
+from tma_dlpack.verification.on_device import (
+    compare_change,
+    compare_matrices,
+    compare_product,
+    random_change,
+)
 from tma_dlpack.verification.random_copies import Copy, random_call, random_copy, start_at_limits
 from tma_dlpack.verification.random_operands import random_matrices, random_product
 

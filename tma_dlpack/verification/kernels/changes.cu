@@ -6,7 +6,7 @@ using namespace tma_dlpack;
 
 struct Coords { int c[5]; };  // innermost first
 
-// Fields as verification/changes.py numbers them: 8 * field + dimension, or 8 * field + value for those
+// Fields as verification/on_device.py numbers them: 8 * field + dimension, or 8 * field + value for those
 // whose value must be a constant of the instruction.
 struct Change { unsigned long long field, value; };
 
@@ -79,7 +79,7 @@ __device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* fu
 extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,
                                            unsigned rank, unsigned in_place, unsigned count,
                                            unsigned smem_offset, unsigned bytes, unsigned tx_bytes,
-                                           const Change* changes, unsigned char* out)
+                                           unsigned char* out, const Change* changes)
 {
   Map* const here = reinterpret_cast<Map*>(shared_memory + (bytes + 127) / 128 * 128);
   Barrier* const full = reinterpret_cast<Barrier*>(here + 1);

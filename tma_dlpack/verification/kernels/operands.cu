@@ -1,7 +1,7 @@
 // What the tensor core's side makes of tiles that TMA wrote: a product by wgmma, and ldmatrix.
 //
 // WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS are defined above this text, one instruction
-// each; see verification/operands.py.
+// each; see verification/on_device.py.
 
 #include <tma_dlpack.h>
 

@@ -1,23 +1,34 @@
-"""Compare matrix descriptors and ldmatrix addresses with the hardware.
+"""Kernels that use loaded tiles, or change maps, compared with the simulator and the driver.
 
 TMA loads tiles with the driver's maps; wgmma reads them with our descriptors, or ldmatrix at our
 addresses. The results are compared with those computed from the simulator's tiles: products of
 small integers, so that every sum is exact.
+
+A kernel that changes a map starts from the driver's map with some fields overwritten, writes them
+back with ``tensormap.replace``, and loads a tile by the result: the fields and the tile must be
+those of the driver's map. Half of the maps are changed in shared memory and published, half where
+they are used; all lie at places where other maps lay before.
 """
 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
-from tma_dlpack.copies import launch
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tables.fields import Field, fields_of
+from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
-from tma_dlpack.verification.arena import Arena
+from tma_dlpack.verification.arena import Arena, byte_difference
+from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.random_operands import (
     ROOM_BYTES,
     Matrices,
@@ -25,9 +36,7 @@ from tma_dlpack.verification.random_operands import (
     Product,
 )
 
-THREADS, WARP = 128, 32
-DONE = 1
-KERNELS = "operands.cu"
+WARP = 32
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
@@ -46,12 +55,13 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
         out = np.full(exact.shape, -1, dtype)
-        kernel = arena.kernel(KERNELS, "multiply", _macro(product))
-        barrier = -(-product.b.end // 8) * 8
+        factor, turned = product.factor, (product.a_major == "MN", product.b_major == "MN")
+        macro = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
         maps = [bytes(a), bytes(b), _tile_argument(product.a, a), _tile_argument(product.b, b)]
-        counts = [struct.pack("<I", n) for n in (barrier, product.blocks, product.k_steps)]
-        values = [np.array(a_values, np.uint64), np.array(b_values, np.uint64)]
-        _run(kernel, THREADS, barrier + 8, maps + counts, values, out)
+        descriptors = [np.array(values, np.uint64) for values in (a_values, b_values)]
+        counts = product.blocks, product.k_steps
+        arrays: list[npt.NDArray[Any]] = [*descriptors, out]
+        _read_tiles(arena, ("multiply", macro), 4 * WARP, product.b.end, maps, counts, arrays)
     finally:
         arena.reset()
     return _difference("the product", exact, out)
@@ -81,11 +91,9 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
         smem_address=layout.smem_offset,
     )
     out = np.zeros((WARP, 4), np.uint32)
-    barrier = -(-layout.end // 8) * 8
-    counts = [struct.pack("<I", n) for n in (barrier, matrices.num, matrices.transpose)]
-    arguments = [bytes(tensor_map), _tile_argument(layout, tensor_map), *counts]
-    kernel = arena.kernel(KERNELS, "read_matrices")
-    _run(kernel, WARP, barrier + 8, arguments, [addresses.astype(np.uint32)], out)
+    maps = [bytes(tensor_map), _tile_argument(layout, tensor_map)]
+    counts, arrays = (matrices.num, matrices.transpose), [addresses.astype(np.uint32), out]
+    _read_tiles(arena, ("read_matrices",), WARP, layout.end, maps, counts, arrays)
     return _difference("a register", _registers(matrices, layout.logical(tile.array)), out)
 
 
@@ -131,10 +139,26 @@ def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
 # --- Kernels ------------------------------------------------------------------------------------
 
 
-def _macro(product: Product) -> str:
-    factor = product.factor
-    turned = (product.a_major == "MN", product.b_major == "MN")
-    return wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
+def _words(*numbers: int) -> list[bytes]:
+    """Write unsigned arguments of a kernel."""
+    return [struct.pack("<I", number) for number in numbers]
+
+
+def _read_tiles(
+    arena: Arena,
+    kernel: tuple[str, ...],
+    threads: int,
+    end: int,
+    maps: list[bytes],
+    counts: tuple[int, ...],
+    arrays: list[npt.NDArray[Any]],
+) -> None:
+    """Run a kernel of operands.cu: its barrier stands after the tiles, which reach to `end`."""
+    barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
+    values = [*maps, *_words(barrier, *counts)]
+    arena.run(("operands.cu", *kernel), threads, barrier + 8, values, [*arrays, done])
+    if not done[0]:
+        raise RuntimeError("shared memory does not start at a multiple of 1024: nothing was read")
 
 
 def wgmma_macro(
@@ -159,34 +183,6 @@ def wgmma_macro(
     )
 
 
-def _run(
-    kernel: int,
-    threads: int,
-    smem_bytes: int,
-    by_value: list[bytes],
-    inputs: list[npt.NDArray[Any]],
-    out: npt.NDArray[Any],
-) -> None:
-    """Launch one block: values, then the addresses of the inputs, of `out` and of a done word."""
-    stream = launch.LEGACY_DEFAULT_STREAM
-    done = np.zeros(1, np.uint32)
-    arrays = [*inputs, out, done]
-    with launch.scratch(sum(-(-array.nbytes // 16) * 16 for array in arrays)) as room:
-        addresses = []
-        for array in arrays:
-            addresses.append(room)
-            launch.upload(room, array, stream)
-            room += -(-array.nbytes // 16) * 16
-        values = [*by_value, *(struct.pack("<Q", address) for address in addresses)]
-        arguments = [launch.by_value(value) for value in values]
-        launch.launch(kernel, 1, threads, smem_bytes, stream, arguments)
-        launch.download(out, addresses[-2], stream)
-        launch.download(done, addresses[-1], stream)
-        launch.synchronize(stream)
-    if done[0] != DONE:
-        raise RuntimeError("shared memory does not start at a multiple of 1024: nothing was read")
-
-
 def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
     """Return how many elements differ, and the first."""
     places = np.argwhere(mine != real)
@@ -197,3 +193,95 @@ def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> st
         f"{what} differs in {len(places)} of {mine.size} elements, first at {at}: expected "
         f"{mine[at]}, the hardware has {real[at]}"
     )
+
+
+# --- Changed maps --------------------------------------------------------------------------------
+
+#: Beside the tile the kernel keeps a map and a barrier.
+CHANGES_BYTES = 512
+UNTOUCHED = 0xEE
+#: Numbers of the PTX fields in changes.cu: one per dimension, or one per constant.
+CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
+_BY_DIMENSION = (
+    "global_address",
+    "rank",
+    "global_dim",
+    "global_stride",
+    "box_dim",
+    "element_stride",
+)
+NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
+TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
+#: Ends of what the bits of these can be.
+_ENDS = {"interleave": 3, "element_type": 11}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A load by a map of which the kernel first changes these fields."""
+
+    copy: Copy
+    fields: tuple[Field, ...]
+    overwritten_by: tuple[int, ...]
+    in_place: bool
+
+    def __str__(self) -> str:
+        names = ", ".join(field.label for field in self.fields)
+        where = "in place" if self.in_place else "published"
+        return f"{self.copy}\nchanged, {where}: {names}"
+
+
+def random_change(rng: Random, max_smem_bytes: int) -> Change:
+    """Return a tile load, and any number of fields of its map with wrong values."""
+    copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
+    fields = [f for f in fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
+    if copy.arguments.data_type not in TF32:  # the instruction sets the bit, and never clears it
+        fields = [field for field in fields if field.name != "tf32"]
+    chosen = set(rng.sample(fields, rng.randint(1, len(fields))))
+    ordered = tuple(field for field in fields if field in chosen)
+    values = tuple(_legal(field, rng) for field in ordered)
+    return Change(copy, ordered, values, rng.random() < 0.5)
+
+
+def _legal(field: Field, rng: Random) -> int:
+    raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
+    return (raw + field.bias) * field.unit
+
+
+def compare_change(change: Change, arena: Arena) -> str | None:
+    """Change the map on the device and load by it; return the first difference."""
+    copy = change.copy
+    tensor_map, on_host = arena.maps(copy.arguments, copy.start)
+    expected = bytes(tensor_map)
+    before = expected
+    for field, value in zip(change.fields, change.overwritten_by, strict=True):
+        before = field.write(before, value)
+    tile = arena.simulated(on_host, copy).smem
+    changes = np.array(instructions(change, expected), np.uint64)
+    out = np.full(MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
+    coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
+    numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, len(tile)
+    arena.run(
+        ("changes.cu", "change_and_load"),
+        WARP,
+        len(tile) + CHANGES_BYTES,
+        [before, coords, *_words(*numbers, tensor_map.tx_bytes)],
+        [out, changes],
+    )
+    changed = out[:MAP_BYTES].tobytes()
+    if changed != expected:  # bytes 64..127 stay as they were, and those were the driver's
+        return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
+    return byte_difference("the tile", tile, out[MAP_BYTES:])
+
+
+def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
+    """Return what writes the fields back: their numbers in changes.cu, and operands."""
+    found = {}
+    for field in change.fields:
+        assert field.ptx is not None
+        value, number = field.read(expected), 8 * NUMBERS[field.ptx]
+        if field.ptx == "elemtype":
+            value = DATA_TYPES[change.copy.arguments.data_type].ptx_elemtype
+        place = value if field.ptx in CONSTANTS else field.index or 0
+        found[field.ptx, place] = number + place, value
+    return [*found.values()]
