@@ -1,8 +1,8 @@
 """`postmortem`: the GPU core dump of any TMA program, explained.
 
-A dump is an ELF file. `container` reads its sections, and those of the cubins in it; `dump` its
-tables, by `TABLES`. `sass` takes the few instructions of TMA and mbarriers apart, by rows; `flow`
-says what registers held when they ran, `lines` which source they are. `faults` and `hangs`
+A dump is an ELF file. `container` reads its sections, and of the cubins in it which source line an
+instruction is; `dump` reads its tables, by `TABLES`. `sass` takes the few instructions of TMA and
+mbarriers apart, by rows; `flow` says what registers held when they ran. `faults` and `hangs`
 conclude by rows (`causes.CAUSES`, `hangs.ROWS`) from the barriers and maps of `memory`, and from
 where warps stand (`survey`); `results` is what they return, `pictures` its HTML. `program` runs a
 program with dumps switched on.

@@ -1,4 +1,4 @@
-"""ELF files, by NumPy over the file's bytes: the dump, and the cubins in it.
+"""ELF files, by NumPy over the file's bytes: the dump, and the cubins in it with their lines.
 
 A file comes from anywhere: every offset, size, link and name is checked before it is used, and
 nothing is copied that need not be. Section counts beyond 65,280 (usual in a dump of a whole GPU)
@@ -7,12 +7,16 @@ stand in section header 0, as ELF says.
 
 from __future__ import annotations
 
+import bisect
 import struct
+from contextlib import suppress
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.postmortem.sass import signed
 from tma_dlpack.tables.errors import TmaPreconditionError
 from tma_dlpack.tables.refusals import REFUSALS
 
@@ -94,21 +98,6 @@ class Elf:
         start = int(row["offset"])
         return self.data[start : start + int(row["size"])]
 
-    def section_name(self, index: int) -> str:
-        """Return the name of a section, "" if it points nowhere."""
-        return self.text_at(self._names, int(self.sections["name"][index]))
-
-    @staticmethod
-    def text_at(table: memoryview, start: int) -> str:
-        """Return the string that begins at a place of a string table."""
-        piece = bytes(table[start : start + _MOST_NAME_BYTES])
-        return piece.partition(b"\0")[0].decode("utf-8", "replace")
-
-    @property
-    def strings(self) -> memoryview:
-        """The table of section names; a dump keeps its other strings there too."""
-        return self._names
-
     def of_type(self, kind: int) -> npt.NDArray[np.intp]:
         """Return the indices of the sections of a type."""
         return np.flatnonzero(self.sections["type"] == kind)
@@ -118,10 +107,170 @@ class Elf:
         """Section name -> index, of a cubin (a dump has too many)."""
         found: dict[str, int] = {}
         left = 2 * len(self.data)  # names may overlap: together they are not longer than this
-        for index in range(len(self.sections)):
-            name = self.section_name(index)
+        for index, start in enumerate(self.sections["name"].tolist()):
+            name = bytes(self._names[start : start + _MOST_NAME_BYTES]).partition(b"\0")[0]
             left -= len(name)
             if left < 0:
                 raise unreadable(f"{self.name} has section names without end")
-            found[name] = index
+            found[name.decode("utf-8", "replace")] = index
         return found
+
+
+# -- source lines ---------------------------------------------------------------------------------
+
+_SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90  # extended opcodes
+_COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
+_CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
+_MOST_ROWS = 1 << 20
+_MOST_CALLS = 16
+
+
+class Row(NamedTuple):
+    """One row: code from its address on is of this line."""
+
+    file: str
+    line: int
+    caller: int  # number of the row of the call, from 1; 0 for none
+
+
+class _Bytes:
+    """A line program's bytes, read one after the other; past the end IndexError is raised."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def number(self, size: int) -> int:
+        piece = self.data[self.at : self.at + size]
+        if len(piece) < size:
+            raise IndexError
+        self.at += size
+        return int.from_bytes(piece, "little")
+
+    def text(self) -> str:
+        end = self.data.index(b"\0", self.at)
+        piece = self.data[self.at : end]
+        self.at = end + 1
+        return piece.decode("utf-8", "replace")
+
+    def leb(self, signed: bool = False) -> int:
+        value = shift = 0
+        while True:
+            byte = self.number(1)
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value - (1 << shift) if signed and byte & 0x40 else value
+
+    def file(self, folders: list[str]) -> str:
+        """Read a file's name, the number of its folder, and two numbers that nobody needs."""
+        name, folder, *_ = self.text(), self.leb(), self.leb(), self.leb()
+        inside = folders[folder] if folder < len(folders) else ""
+        return f"{inside}/{name}" if inside and not name.startswith("/") else name
+
+
+class LineTable:
+    """The line programs of a cubin: the `.debug_line` that ``nvcc -lineinfo`` and Triton leave.
+
+    A row of NVIDIA's may be inlined: opcode 0x90 of the line program names the row of the call, so
+    that the line of a helper and of its callers are both known for one address.
+    """
+
+    def __init__(self, image: Elf) -> None:
+        self.units: list[_Unit] = []
+        section = image.by_name.get(".debug_line")
+        data = _Bytes(bytes(image.content(section)) if section is not None else b"")
+        while data.at + 4 < len(data.data):
+            size = data.number(4)
+            self.units.append(_Unit(_Bytes(data.data[data.at : data.at + size])))
+            data.at += size
+
+    def at(self, address: int) -> tuple[str, ...]:
+        """Return ``file:line`` of an address, the innermost first, then its callers.
+
+        Empty without a line table, or where it has no row for the address.
+        """
+        return next(filter(None, (unit.at(address) for unit in self.units)), ())
+
+
+class _Unit:
+    """The rows of one line program, by address."""
+
+    def __init__(self, program: _Bytes) -> None:
+        self.rows: list[Row] = []
+        self.numbers: dict[int, int] = {}  # address -> number of a row, of several the innermost
+        self.ends: list[int] = []
+        with suppress(IndexError, ValueError):  # damaged: what was read before stands
+            self._run(program)
+        self.numbers = {**dict.fromkeys(self.ends, 0), **self.numbers}
+        self.starts = sorted(self.numbers)
+
+    def at(self, address: int) -> tuple[str, ...]:
+        """Return ``file:line`` of an address and of its callers."""
+        place = bisect.bisect(self.starts, address) - 1
+        number = self.numbers[self.starts[place]] if place >= 0 else 0
+        found: list[str] = []
+        while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
+            row = self.rows[number - 1]
+            found.append(f"{row.file}:{row.line}")
+            number = row.caller if row.caller < number else 0
+        return tuple(dict.fromkeys(found))
+
+    def _run(self, unit: _Bytes) -> None:
+        """Run a line program (DWARF 2 to 4)."""
+        version, header_bytes = unit.number(2), unit.number(4)
+        program = unit.at + header_bytes
+        if not 2 <= version <= 4:
+            return
+        step = unit.number(1)
+        unit.at += 1 if version < 4 else 2  # maximum operations, default_is_stmt
+        base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
+        sizes = [unit.number(1) for _ in range(opcodes - 1)]
+        folders, files = [""], [""]
+        while name := unit.text():
+            folders.append(name)
+        while unit.data[unit.at : unit.at + 1] != b"\0":
+            files.append(unit.file(folders))
+        unit.at = program
+        address, file, line, caller = 0, 1, 1, 0
+
+        def add() -> None:
+            if len(self.rows) >= _MOST_ROWS:
+                raise ValueError
+            self.rows.append(Row(files[file] if file < len(files) else "?", line, caller))
+            self.numbers[address] = len(self.rows)
+
+        while unit.at < len(unit.data):
+            code = unit.number(1)
+            if code >= opcodes:
+                steps, more = divmod(code - opcodes, span or 1)
+                address, line = address + steps * step, line + base + more
+                add()
+            elif code == 0:
+                size = unit.leb()
+                end = unit.at + size
+                kind = unit.number(1)
+                if kind == _SET_ADDRESS:
+                    address = unit.number(size - 1)
+                elif kind == _INLINED_CALL:
+                    caller = unit.leb()
+                elif kind == _DEFINE_FILE:
+                    files.append(unit.file(folders))
+                elif kind == _END_SEQUENCE:
+                    self.ends.append(address)
+                    address, file, line, caller = 0, 1, 1, 0
+                unit.at = end
+            elif code == _COPY:
+                add()
+            elif code == _ADVANCE_PC:
+                address += unit.leb() * step
+            elif code == _ADVANCE_LINE:
+                line += unit.leb(signed=True)
+            elif code == _SET_FILE:
+                file = unit.leb()
+            elif code == _CONST_ADD_PC:
+                address += (255 - opcodes) // (span or 1) * step
+            elif code == _FIXED_ADVANCE_PC:
+                address += unit.number(2)
+            else:
+                for _ in range(sizes[code - 1]):
+                    unit.leb()

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.debug.names import short_name
-from tma_dlpack.debug.postmortem.container import Elf, unreadable
-from tma_dlpack.debug.postmortem.lines import LineTable
+from tma_dlpack.debug.postmortem.container import Elf, LineTable, unreadable
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 Rows = npt.NDArray[Any]
@@ -264,28 +263,20 @@ class Dump:
 
     def rows(self, table: str, section: int) -> Rows:
         """Return the rows of a section; fields that the file does not have are 0."""
-        full = TABLES[table].row
-        entry_bytes = int(self.elf.sections["entry_bytes"][section])
-        data = self.elf.content(section)
-        entry_bytes = entry_bytes or full.itemsize  # as that of the metadata is
+        kind, data = TABLES[table].row, self.elf.content(section)
+        # a table without the size of a row, as that of the metadata is, has the rows known here
+        entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
         if not 4 <= entry_bytes <= _MOST_ENTRY_BYTES:
             raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
-        if len(data) // entry_bytes > TABLES[table].most_rows:
-            count = len(data) // entry_bytes
+        count = len(data) // entry_bytes
+        if count > TABLES[table].most_rows:
             raise unreadable(f"{self.elf.name} has a {table} table of {count:,} rows")
-        there = [name for name in full.names or () if sum(_place(full, name)) <= entry_bytes]
-        formats = [full[name] for name in there]
-        offsets = [_place(full, name)[0] for name in there]
-        row = np.dtype(
-            {"names": there, "formats": formats, "offsets": offsets, "itemsize": entry_bytes}
-        )
-        raw = np.frombuffer(data, row, len(data) // entry_bytes)
-        if len(there) == len(full.names or ()):
-            return raw
-        padded = np.zeros(len(raw), full)
-        for name in there:
-            padded[name] = raw[name]
-        return padded
+        ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
+        width = max(end for end in ends if end <= entry_bytes)  # newer drivers append fields
+        rows = np.zeros((count, kind.itemsize), np.uint8)
+        raw = np.frombuffer(data, np.uint8, count * entry_bytes)
+        rows[:, :width] = raw.reshape(count, entry_bytes)[:, :width]
+        return rows.view(kind)[:, 0]
 
     def _child(self, table: str, parent: int, row: int) -> int | None:
         return self._children.get((TABLES[table].section, parent, row))
@@ -328,31 +319,36 @@ class Dump:
             return Kernel(name, None)
         return Kernel(name, int(self.devices[grid.device]["id"]))
 
+    def function_of(self, grid: Grid | None) -> Function | None:
+        """Return the function that a grid runs."""
+        return self.function_at(int(grid.row["entry"])) if grid is not None else None
+
     def kernel_of(self, grid: Grid | None) -> Kernel:
         """Return a grid's kernel."""
-        entry = int(grid.row["entry"]) if grid is not None else 0
-        return self.kernel(self.function_at(entry), grid)
+        return self.kernel(self.function_of(grid), grid)
 
     @cached_property
     def windows(self) -> Rows | None:
         """The context's row: where shared, local and global memory begin."""
-        for device, _ in enumerate(self.devices):
-            for _, _, row in self._below("context", self._device_table, device):
-                return row
-        return None
+        found = (
+            row
+            for device, _ in enumerate(self.devices)
+            for _, _, row in self._below("context", self._device_table, device)
+        )
+        return next(found, None)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """Every block that was on an SM."""
-        return tuple(self._blocks())
-
-    def _blocks(self) -> Iterator[Block]:
-        for device, _ in enumerate(self.devices):
-            for sm_table, s, sm in self._below("sm", self._device_table, device):
-                for section, c, row in self._below("block", sm_table, s):
-                    grid = self.grids.get((device, int(row["grid"])))
-                    shared = self.part(SHARED, section, c)
-                    yield Block(row, sm, grid, shared, section, c)
+        return tuple(
+            Block(
+                row, sm, self.grids.get((device, int(row["grid"]))),
+                self.part(SHARED, section, c), section, c,
+            )
+            for device, _ in enumerate(self.devices)
+            for sm_table, s, sm in self._below("sm", self._device_table, device)
+            for section, c, row in self._below("block", sm_table, s)
+        )  # fmt: skip
 
     def warps(self, block: Block) -> Iterator[Warp]:
         """Return the warps of a block."""
@@ -433,10 +429,3 @@ class Dump:
         if key not in self._lines:
             self._lines[key] = LineTable(function.image)
         return self._lines[key].at(pc)
-
-
-def _place(row: np.dtype[Any], name: str) -> tuple[int, int]:
-    """Return the offset of a field, and its bytes."""
-    assert row.fields is not None
-    kind, offset = row.fields[name][:2]
-    return offset, kind.itemsize

@@ -35,6 +35,12 @@ def copies(bytes_: int, maps: Iterable[FoundMap]) -> str:
     return ""
 
 
+def _whole(bytes_: int, maps: Iterable[FoundMap]) -> str:
+    """Return the copies that make up so many bytes in brackets; "" if none do."""
+    made_of = copies(bytes_, maps)
+    return f" ({made_of})" if made_of else ""
+
+
 def _one_copy(maps: tuple[FoundMap, ...]) -> str:
     sizes = dict.fromkeys(f"{found.map.tx_bytes:,}" for found in maps)
     if not sizes:
@@ -54,8 +60,15 @@ def _missing(state: State) -> str:
     return text
 
 
-def _bytes(state: State) -> str:
-    return f"{_missing(state)}; {_one_copy(state.maps)}"
+def _arrivals(count: int, state: State) -> str:
+    return f"{count} of {counted(state.word.count, 'arrival')}"
+
+
+def _where(addresses: Iterable[int]) -> str:
+    return " and ".join(f"{address:#x}" for address in sorted(addresses))
+
+
+# -- messages -------------------------------------------------------------------------------------
 
 
 def _of_another_block(state: State) -> str:
@@ -66,87 +79,33 @@ def _of_another_block(state: State) -> str:
     )
 
 
-def _missed(state: State) -> str:
-    return (
-        f"{counted(state.passed, 'warp')} of the same warpgroups went on to a wgmma, which needs "
-        "all four: if they pass this wait too, their phase ended, and the next began before the "
-        "others looked"
-    )
-
-
-def _nothing_came(state: State) -> str:
-    made_of = copies(state.word.bytes, state.maps)
-    whole = f" ({made_of})" if made_of else ""
-    return (
-        f"armed for {state.word.bytes:,} bytes{whole}, and none came: no copy was issued, or it "
-        f"completes on another barrier; {_one_copy(state.maps)}"
-    )
-
-
-def _unannounced(state: State) -> str:
-    came = -state.word.bytes
-    made_of = copies(came, state.maps)
-    whole = f" ({made_of})" if made_of else ""
-    return (
-        f"{came:,} bytes came{whole} that nobody announced, and {state.word.arrivals} of "
-        f"{counted(state.word.count, 'arrival')} did not happen: no thread ran "
-        "mbarrier.arrive.expect_tx"
-    )
-
-
 def _some_arrived(state: State) -> str:
-    came, pending = state.word.count - state.word.arrivals, state.word.arrivals
+    pending = state.word.arrivals
     more = f", and {state.word.bytes:,} bytes are missing" if state.word.bytes else ""
-    text = (
-        f"{came} of {counted(state.word.count, 'arrival')} came{more}: it was initialised for "
-        f"{pending} too many, or {counted(pending, 'arrival')} of this phase never happened"
+    elsewhere = ""
+    if state.here:
+        where = _where(state.elsewhere)
+        elsewhere = f", perhaps of warps that wait at {where}, a stage or a parity off"
+    return (
+        f"{_arrivals(state.came, state)} came{more}: it was initialised for {pending} too many, or "
+        f"{counted(pending, 'arrival')} of this phase never happened{elsewhere}"
     )
-    elsewhere = {address for address, _ in state.here}
-    if not elsewhere:
-        return text
-    return f"{text}, perhaps of warps that wait at {_where(elsewhere)}, a stage or a parity off"
-
-
-def _where(addresses: Iterable[int]) -> str:
-    return " and ".join(f"{address:#x}" for address in sorted(addresses))
 
 
 def _cycle(state: State) -> str:
-    others = _where({address for address, _ in state.here})
     came = ""
     if state.is_behind:
         came = f" ({-state.word.bytes:,} bytes of another block's copies came)"
     return (
         f"a cycle: nobody has arrived here in this phase{came}, and warps of the same blocks wait "
-        f"at {others}, where nobody has arrived either"
+        f"at {_where(state.elsewhere)}, where nobody has arrived either"
     )
 
 
 def _follows(state: State) -> str:
-    came = state.word.count - state.word.arrivals
-    text = (
-        f"{came} of {counted(state.word.count, 'arrival')} came" if came else "nobody has arrived"
-    )
-    return (
-        f"{text} in this phase: the warps that would may be those that wait at "
-        f"{_where({address for address, _ in state.here})}"
-    )
-
-
-def _ended(state: State) -> str:
-    return (
-        f"{state.word.arrivals} of {counted(state.word.count, 'arrival')} are missing, and no warp "
-        f"is left to arrive: {counted(state.ended, 'warp')} of a block ended before that"
-    )
-
-
-def _untouched(state: State) -> str:
-    if not state.word.phase:
-        return "nobody has arrived in this phase, and no byte is announced"
-    return (
-        "the phase of parity 0 has ended and nobody has arrived since: the wait names the other "
-        "parity, or the next arrival and copy were never issued"
-    )
+    came = f"{_arrivals(state.came, state)} came" if state.came else "nobody has arrived"
+    where = _where(state.elsewhere)
+    return f"{came} in this phase: the warps that would may be those that wait at {where}"
 
 
 class Row(NamedTuple):
@@ -159,16 +118,8 @@ class Row(NamedTuple):
 
 
 def _is_cycle(state: State) -> bool:
-    return (
-        state.is_untouched
-        and bool(state.here)
-        and all(other.is_untouched for other in state.here.values())
-    )
-
-
-def _lacks_another_block(state: State) -> bool:
-    word = state.word
-    return not word.arrivals and state.is_ahead and bool(copies(word.bytes, state.maps))
+    others = state.here.values()
+    return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
 
 
 ROWS: Final = (
@@ -178,26 +129,36 @@ ROWS: Final = (
         "initialise it in one thread, then fence.mbarrier_init and a barrier of the block",
     ),
     Row(
-        "HANG_NOT_ANNOUNCED", lambda s: s.word.bytes < 0 and not s.is_behind, _unannounced,
+        "HANG_NOT_ANNOUNCED", lambda s: s.word.bytes < 0 and not s.is_behind,
+        lambda s: f"{-s.word.bytes:,} bytes came{_whole(-s.word.bytes, s.maps)} that nobody "
+        f"announced, and {_arrivals(s.word.arrivals, s)} did not happen: no thread ran "
+        "mbarrier.arrive.expect_tx",
         "let one thread run mbarrier.arrive.expect_tx with the bytes of its copies, for each phase",
     ),
     Row(
-        "HANG_FOLLOWS", _lacks_another_block, _of_another_block,
+        "HANG_FOLLOWS",
+        lambda s: not s.word.arrivals and s.is_ahead and bool(copies(s.word.bytes, s.maps)),
+        _of_another_block,
         "mend what that block waits for first",
     ),
     Row(
         "HANG_NO_COPY",
         lambda s: s.word.arrivals == 0 and s.word.bytes == s.announced,
-        _nothing_came,
+        lambda s: f"armed for {s.word.bytes:,} bytes{_whole(s.word.bytes, s.maps)}, and none came: "
+        f"no copy was issued, or it completes on another barrier; {_one_copy(s.maps)}",
         "issue the copy after arming, on this barrier",
     ),
     Row(
-        "HANG_BYTES", lambda s: s.word.arrivals == 0 and s.word.bytes > 0, _bytes,
+        "HANG_BYTES", lambda s: s.word.arrivals == 0 and s.word.bytes > 0,
+        lambda s: f"{_missing(s)}; {_one_copy(s.maps)}",
         "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
         "elements included; or issue the copy that is missing",
     ),
     Row(
-        "HANG_MISSED", lambda s: s.passed > 0, _missed,
+        "HANG_MISSED", lambda s: s.passed > 0,
+        lambda s: f"{counted(s.passed, 'warp')} of the same warpgroups went on to a wgmma, which "
+        "needs all four: if they pass this wait too, their phase ended, and the next began before "
+        "the others looked",
         "let each wait name the stage and the parity that its copies arm, and let a stage be "
         "filled again only when every warp that reads it has arrived",
     ),
@@ -225,20 +186,22 @@ ROWS: Final = (
         "that writes there, and the producer at the full one, in every phase; flip the parity "
         "where the ring begins again, the consumers' from 0, the producer's from 1",
     ),
+    Row("HANG_FOLLOWS", lambda s: bool(s.here), _follows, "mend what those wait for first"),
     Row(
-        "HANG_FOLLOWS", lambda s: bool(s.here), _follows,
-        "mend what those wait for first",
-    ),
-    Row(
-        "HANG_ENDED", lambda s: s.ended > 0, _ended,
+        "HANG_ENDED", lambda s: s.ended > 0,
+        lambda s: f"{_arrivals(s.word.arrivals, s)} are missing, and no warp is left to arrive: "
+        f"{counted(s.ended, 'warp')} of a block ended before that",
         "let the warps that read a stage arrive at its barrier before they return",
     ),
     Row(
-        "HANG_PARITY", lambda s: s.word.phase == 1, _untouched,
+        "HANG_PARITY", lambda s: s.word.phase == 1,
+        lambda s: "the phase of parity 0 has ended and nobody has arrived since: the wait names "
+        "the other parity, or the next arrival and copy were never issued",
         "flip the parity after each phase, from 0; or issue the arrival and the copy",
     ),
     Row(
-        "HANG_NOBODY_ARRIVED", lambda s: True, _untouched,
+        "HANG_NOBODY_ARRIVED", lambda s: True,
+        lambda s: "nobody has arrived in this phase, and no byte is announced",
         "arm it: mbarrier.arrive.expect_tx, then the copy; or arrive",
     ),
 )  # fmt: skip
@@ -285,14 +248,16 @@ def kernels_of(survey: Survey) -> Iterator[DeadKernel]:
     """Return every kernel that was on the GPU."""
     for kernel, blocks in survey.blocks.items():
         grid = blocks[0].grid
-        nothing = (0, 0, 0)
         standing = survey.standing[kernel].most_common()
+        whole, each, cluster = (
+            grid.dims(name) if grid else (0, 0, 0) for name in ("grid", "block", "cluster")
+        )
         yield DeadKernel(
             name=kernel.name,
             mangled=kernel.mangled,
-            grid=grid.dims("grid") if grid else nothing,
-            block=grid.dims("block") if grid else nothing,
-            cluster=grid.dims("cluster") if grid else nothing,
+            grid=whole,
+            block=each,
+            cluster=cluster,
             blocks=len(blocks),
             warps=survey.warps[kernel],
             standing=tuple(Standing(what, lines, n) for (what, lines), n in standing),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -239,26 +239,13 @@ class PostMortem(Drawn):
 
     def to_json(self) -> str:
         """Return the findings as JSON: faults, barriers, maps, kernels, notes."""
-        return json.dumps(self._plain(), indent=1)
-
-    def _plain(self) -> dict[str, Any]:
-        barriers = [
-            {name: getattr(barrier, name) for name in _names(DeadBarrier)}
-            for barrier in self.barriers
+        faults = [
+            _plain(fault) | {name: getattr(fault, name) for name in ("rule", "message", "fix")}
+            for fault in self.faults
         ]
-        kernels = [
-            {name: getattr(kernel, name) for name in _names(DeadKernel) if name != "standing"}
-            | {"standing": [row._asdict() for row in kernel.standing]}
-            for kernel in self.kernels
-        ]
-        return {
-            "faults": [_fault_json(fault) for fault in self.faults],
-            "barriers": barriers,
-            "maps": [_map_json(found) for found in self.maps],
-            "kernels": kernels,
-            "notes": self.notes,
-            "target": self.target,
-        }
+        names = ("barriers", "maps", "kernels", "notes", "target")
+        rest = {name: _plain(getattr(self, name)) for name in names}
+        return json.dumps({"faults": faults, **rest}, indent=1)
 
     # -- text ------------------------------------------------------------------------------------
 
@@ -304,8 +291,18 @@ class PostMortem(Drawn):
         return [*lines, *_more(len(quiet), "other barriers")]
 
 
-def _names(kind: type) -> list[str]:
-    return [field.name for field in fields(kind)]
+def _plain(value: Any) -> Any:
+    """Return a record as JSON has it, by the names of its fields."""
+    if isinstance(value, FoundMap):
+        return {**_plain(value.map), "kernel": value.kernel, "offset": value.offset}
+    if isinstance(value, TensorMap):
+        shown = {name: getattr(value, name) for name in _MAP_FIELDS}
+        return {**shown, "data_type": value.data_type.name}
+    if isinstance(value, Cause | Standing):
+        return value._asdict()
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
 def _more(count: int, what: str) -> Iterator[str]:
@@ -326,22 +323,6 @@ def map_words(found: TensorMap) -> str:
         f"{found.kind} {found.data_type.name} {dims} at {found.global_address:#x}, {tile}, "
         f"one copy is {found.tx_bytes:,} bytes"
     )
-
-
-def _map_json(found: FoundMap | TensorMap | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    whole = found.map if isinstance(found, FoundMap) else found
-    plain = {name: getattr(whole, name) for name in _MAP_FIELDS}
-    place = {"kernel": found.kernel, "offset": found.offset} if isinstance(found, FoundMap) else {}
-    return {**plain, "data_type": whole.data_type.name, **place}
-
-
-def _fault_json(fault: Fault) -> dict[str, Any]:
-    plain = {name: getattr(fault, name) for name in _names(Fault) if name not in ("map", "causes")}
-    own = {name: getattr(fault, name) for name in ("rule", "message", "fix")}
-    causes = [cause._asdict() for cause in fault.causes]
-    return {**plain, "map": _map_json(fault.map), **own, "causes": causes}
 
 
 def place_words(lines: tuple[str, ...]) -> str:

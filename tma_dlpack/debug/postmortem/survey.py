@@ -46,8 +46,9 @@ class Wait(NamedTuple):
 class Code(NamedTuple):
     """What the code of a kernel does, wherever its warps stand."""
 
-    announces: frozenset[int | None]  # bytes of each announcement; None where not a constant
-    multicasts: bool
+    announces: frozenset[int | None] = frozenset()  # bytes of each; None where not a constant
+    multicasts: bool = False
+    barriers: frozenset[int] = frozenset()  # those whose addresses it computes from constants
 
 
 @dataclass(slots=True)
@@ -72,6 +73,16 @@ class State:
     def waiting(self) -> int:
         """How many warps wait."""
         return sum(self.waits.values())
+
+    @property
+    def came(self) -> int:
+        """How many arrivals of this phase came."""
+        return self.word.count - self.word.arrivals
+
+    @property
+    def elsewhere(self) -> set[int]:
+        """The other barriers of these blocks that are waited at."""
+        return {address for address, _ in self.here}
 
     @property
     def announced(self) -> int | None:
@@ -228,30 +239,33 @@ class Survey:
 
     def _code(self, kernel: Kernel, block: Block) -> Code:
         if kernel not in self._codes:
-            flow, computed = self._computed(block)
-            code = flow.code if flow is not None else []
-            announces = {
-                computed.register(op.first, place)
-                for place, op in enumerate(code)
-                if computed is not None and op.is_arrival and op.arrival in _ANNOUNCING
-            }
-            multicasts = any(op.coding is not None and op.is_multicast for op in code)
-            self._codes[kernel] = Code(frozenset(announces), multicasts)
+            self._codes[kernel] = self._read_code(block)
         return self._codes[kernel]
 
-    def _computed(self, block: Block) -> tuple[Flow | None, Registers | None]:
-        """Return a kernel's code, and what it computes whatever the registers hold."""
-        entry = int(block.grid.row["entry"]) if block.grid is not None else 0
-        function = self.dump.function_at(entry)
+    def _read_code(self, block: Block) -> Code:
+        """Return what a kernel's code computes, whatever the registers hold."""
+        function = self.dump.function_of(block.grid)
         flow = flow_of(self.dump, function) if function is not None else None
         warp = next(self.dump.warps(block), None)
         if flow is None or warp is None:
-            return None, None
-        return flow, Registers(warp, flow, None, 0)
+            return Code()
+        computed = Registers(warp, flow, None, 0)
+        code = [*enumerate(flow.code)]
+        addresses = (computed.barrier(place) for place, _ in code)
+        return Code(
+            frozenset(
+                computed.register(op.first, place)
+                for place, op in code
+                if op.is_arrival and op.arrival in _ANNOUNCING
+            ),
+            any(op.coding is not None and op.is_multicast for _, op in code),
+            frozenset(offset_of(address) for address in addresses if address is not None),
+        )
 
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers that nobody waits at: neighbours, or at one place in several blocks."""
-        known = {address for name, address, _ in self.states if name == kernel}
+        waited = {*self.states}
+        known = {address for name, address, _ in waited if name == kernel}
         found: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
             words = np.frombuffer(block.shared, "<u8", len(block.shared) // 8)
@@ -261,7 +275,7 @@ class Survey:
             for place in np.flatnonzero(likely).tolist():
                 if looks_like_one(int(words[place]), _MOST_ARRIVALS):
                     found[8 * place].append(block)
-        chosen = known | self._named(blocks[0])
+        chosen = known | self._code(kernel, blocks[0]).barriers
         for address in sorted(found):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
@@ -272,20 +286,8 @@ class Survey:
         for address in chosen:
             for block in found.get(address, ()):
                 word = Word.at(block.shared, address)
-                if word is not None and not self._is_waited(kernel, address, word):
+                if word is not None and (kernel, address, word) not in waited:
                     self.state(kernel, block, address, word).blocks += 1
-
-    def _named(self, block: Block) -> set[int]:
-        """Return the barriers whose addresses the code computes from constants."""
-        flow, computed = self._computed(block)
-        if flow is None or computed is None:
-            return set()
-        found = (computed.barrier(place) for place in range(len(flow.code)))
-        return {offset_of(address) for address in found if address is not None}
-
-    def _is_waited(self, kernel: Kernel, address: int, word: Word) -> bool:
-        state = self.states.get((kernel, address, word))
-        return state is not None and bool(state.waits)
 
 
 def _all_wait_at(address: int, one: _Blocked) -> bool:
