@@ -10,7 +10,6 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.make import build, extension
-from tma_dlpack.make.batch import make_tma_descriptors
 
 compiled = pytest.mark.skipif(not extension.COMPILED, reason="the extension is not built here")
 
@@ -67,7 +66,6 @@ VERDICT_IN_C = {kind: verdict(kind, make) for kind, make in MAKE.items()}
 REPORT_IN_C = {kind: verdict(f"check_{kind}", check) for kind, check in CHECK.items()}
 IN_C = {kind: alone(kind, make) for kind, make in MAKE.items()}
 CHECKED_IN_C = {kind: alone(f"check_{kind}", check) for kind, check in CHECK.items()}
-BATCH_OPTIONS = tuple(inspect.signature(make_tma_descriptors).parameters)[1:]
 
 
 DEFAULTS = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tma_dlpack.public import with_arguments_of
+from tma_dlpack.public import with_arguments_of, with_options_of
 
 
 def make(tensor, box, steps=None, swizzle="none", *, rules="all", offset=0) -> int:
@@ -36,6 +36,19 @@ def in_full(tensor, box, steps=None, swizzle="none", *, rules="all", offset=0) -
 in_full.__name__ = in_full.__qualname__ = "check"
 
 
+@with_options_of(make)
+def check_all(tensors, options) -> bool:
+    """Check them."""
+    return tensors, options
+
+
+def all_in_full(tensors, box, steps=None, swizzle="none", *, rules="all", offset=0):
+    return in_full(tensors, box, steps, swizzle, rules=rules, offset=offset)
+
+
+all_in_full.__name__ = all_in_full.__qualname__ = "check_all"
+
+
 def result(function, args, keywords):
     try:
         return function(*args, **keywords)
@@ -52,6 +65,14 @@ NAMES = ["tensor", "box", "steps", "swizzle", "rules", "offset", "boks"]
 )
 def test_every_call_gives_what_the_signature_in_full_gives(args, keywords):
     assert result(check, args, keywords) == result(in_full, args, keywords)
+
+
+@given(
+    st.lists(st.integers(), max_size=6),
+    st.dictionaries(st.sampled_from([*NAMES, "tensors"]), st.integers(), max_size=4),
+)
+def test_a_function_of_many_tensors_differs_in_the_name_of_the_first_alone(args, keywords):
+    assert result(check_all, args, keywords) == result(all_in_full, args, keywords)
 
 
 def test_defaults_are_filled_in_in_the_order_of_the_signature():

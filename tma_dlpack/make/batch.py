@@ -5,28 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from tma_dlpack.make.extension import Maps, accept_many
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.public import Drawn, opaque
-from tma_dlpack.tables.arguments import NO_SWIZZLE
+from tma_dlpack.public import Drawn, opaque, with_options_of
 from tma_dlpack.tables.coerce import reusable
-from tma_dlpack.tables.enums import (
-    DataType,
-    Interleave,
-    Ints,
-    L2FetchSize,
-    OobFill,
-    Rules,
-    Swizzle,
-    Tensor,
-)
+from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error
 from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
 
@@ -164,25 +153,8 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 
 
 @opaque
-def make_tma_descriptors(
-    tensors: Iterable[Tensor],
-    box_sizes: Ints,
-    elem_strides: Ints | None = None,
-    interleave_layout: Interleave = "none",
-    swizzle: Swizzle = NO_SWIZZLE,
-    l2_fetch_size: L2FetchSize = "none",
-    oobfill: OobFill = "none",
-    *,
-    data_type: DataType | None = None,
-    rules: Rules = "libcu++",
-    allow: Iterable[str] = (),
-    shape: Ints | None = None,
-    strides: Ints | None = None,
-    offset: SupportsIndex = 0,
-    split_inner: bool = False,
-    ragged: SupportsIndex | None = None,
-    target: Target | str | None = None,
-) -> TensorMapBatch:
+@with_options_of(make_tma_descriptor)
+def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
 
     For kernels that choose among many tensors, such as a grouped GEMM: copy the array to the device
@@ -195,9 +167,8 @@ def make_tma_descriptors(
     tensors : iterable of tensors
         Shapes, strides and data types may differ. A list of torch tensors of equal shape, strides
         and dtype is the fastest.
-    box_sizes, elem_strides, interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, rules, \
-allow, shape, strides, offset, split_inner, ragged, target
-        As in `make_tma_descriptor`; the same for all.
+    box_sizes, ..., target
+        All other arguments are the same for all tensors, as in `make_tma_descriptor`.
 
     Returns
     -------
@@ -222,13 +193,12 @@ allow, shape, strides, offset, split_inner, ragged, target
     >>> batch.numpy().shape, [tm.shape for tm in batch]
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
-    given = dict(locals())  # the arguments by name
-    all_tensors = _as_tuple(given.pop("tensors"))
+    all_tensors = _as_tuple(tensors)
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    maps = accept_many(all_tensors, address, given)
+    maps = accept_many(all_tensors, address, options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
-    given = {name: reusable(value) for name, value in given.items()}
+    given = {name: reusable(value) for name, value in options.items()}
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 

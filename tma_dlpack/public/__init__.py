@@ -8,14 +8,16 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Callable, Collection
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 #: Class name -> module and function that give its HTML, imported when the first picture is shown.
@@ -221,13 +223,17 @@ def with_arguments_of(
     >>> inspect.signature(check)
     <Signature (x, size=1, *, mode='a') -> 'bool'>
     """
-    signature = inspect.signature(model)
-    parameters = signature.parameters.values()
-    defaults = {p.name: p.default for p in parameters}
-    required = [p.name for p in parameters if p.default is p.empty]
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def decorate(function: Callable[[Any, dict[str, Any]], R]) -> Callable[P, R]:
+        own, of_model = inspect.signature(function), inspect.signature(model)
+        first, *rest = of_model.parameters.values()
+        of_own = next(iter(own.parameters.values()))
+        parameters = [first if of_own.name == first.name else of_own, *rest]
+        shown = of_model.replace(parameters=parameters, return_annotation=own.return_annotation)
+        defaults = {p.name: p.default for p in parameters}
+        required = [p.name for p in parameters if p.default is p.empty]
+        positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
         @functools.wraps(function)
         def called(*args: P.args, **keywords: P.kwargs) -> R:
             placed = dict(zip(positional, args, strict=False))
@@ -238,24 +244,50 @@ def with_arguments_of(
                 or not placed.keys().isdisjoint(keywords)
                 or any(given[name] is inspect.Parameter.empty for name in required)
             ):
-                _raise_as_python(model, function.__name__, *args, **keywords)
-            return function(given.pop(required[0]), given)
+                names = {first.name: of_own.name, of_own.name: first.name}
+                _raise_as_python(model, function.__name__, names, *args, **keywords)
+            return function(given.pop(of_own.name), given)
 
-        own = inspect.signature(function)
-        shown = signature.replace(return_annotation=own.return_annotation)
         called.__signature__ = shown  # type: ignore[attr-defined]
-        called.__annotations__ = {**model.__annotations__, "return": shown.return_annotation}
+        notes = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
+        called.__annotations__ = {**notes, "return": shown.return_annotation}
         return called
 
     return decorate
 
 
+class OfMany(Protocol[P, R_co]):
+    """A function with the options of another, for many tensors."""
+
+    def __call__(self, tensors: Iterable[Any], *args: P.args, **keywords: P.kwargs) -> R_co: ...
+
+
+def with_options_of(
+    model: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
+    """Give a function of `tensors` the signature of `model`, but for the first parameter.
+
+    >>> def make(x, size=1): ...
+    >>> @with_options_of(make)
+    ... def make_many(tensors, options) -> list:
+    ...     return [(x, options) for x in tensors]
+    >>> make_many(tensors=[5], size=2)
+    [(5, {'size': 2})]
+    >>> make_many(size=2)
+    Traceback (most recent call last):
+    TypeError: make_many() missing 1 required positional argument: 'tensors'
+    """
+    return with_arguments_of(cast(Any, model))
+
+
 def _raise_as_python(
-    model: Callable[..., object], name: str, *args: Any, **keywords: Any
+    model: Callable[..., object], name: str, names: dict[str, str], *args: Any, **keywords: Any
 ) -> NoReturn:
-    """Raise what Python raises for arguments that do not fit `model`, but for `name`."""
+    """Raise what Python raises for arguments that do not fit `model`, in other names."""
     try:
-        model(*args, **keywords)
+        model(*args, **{names.get(word, word): value for word, value in keywords.items()})
     except TypeError as error:
-        raise TypeError(str(error).replace(model.__name__, name, 1)) from None
+        text = str(error).replace(model.__name__, name, 1)
+        text = re.sub("(?<=')\\w+(?=')", lambda word: names.get(word[0], word[0]), text)
+        raise TypeError(text) from None
     raise AssertionError("the arguments fit")
