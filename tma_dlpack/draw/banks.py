@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tma_dlpack import geometry
 from tma_dlpack.consumer.reads import (
@@ -21,7 +22,7 @@ from tma_dlpack.draw.chunks import request_of
 from tma_dlpack.draw.figure import STILL, TEXT_COLUMNS, Figure, played, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.geometry import BANK_BYTES, BANKS, IntArray
-from tma_dlpack.public import opaque
+from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
@@ -350,14 +351,8 @@ class AccessSteps(Figure):
 
 
 @opaque
-def access_steps(
-    tensor_map: TensorMap | Tile,
-    access: str | Access = "column",
-    *,
-    threads: int = WARP,
-    bytes_per_thread: int | None = None,
-    smem_offset: int = 0,
-) -> AccessSteps:
+@with_arguments_of(bank_conflicts)
+def access_steps(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> AccessSteps:
     """Show the phases of one access one after the other, and count its wavefronts.
 
     Parameters
@@ -384,13 +379,7 @@ def access_steps(
     >>> steps.title
     'the access in 4 phases: 32 wavefronts with none'
     """
-    found = bank_conflicts(
-        tensor_map,
-        access,
-        threads=threads,
-        bytes_per_thread=bytes_per_thread,
-        smem_offset=smem_offset,
-    )
+    found, access = bank_conflicts(tensor_map, **options), options["access"]
     own = found.swizzles[0]
     name = f"a {access}" if isinstance(access, str) else "the access"
     phases, waves = counted(len(own.degrees), "phase"), counted(own.wavefronts, "wavefront")

@@ -90,14 +90,14 @@ class Chunk:
         Line of the tile; -1 of padding.
     first, last : int
         Elements of that line, inclusive.
-    element : tuple of int
-        Row-major position of the first element in the tensor; empty for padding.
     global_offset : int
         Of the first element, bytes after the map's global_address; meaningful where in bounds.
-    swapped : bool
-        Whether the swizzle also exchanges its two halves of 8 bytes.
     linear, placed : int
         Its address before and after the swizzle of the map.
+    element : tuple of int
+        Row-major position of the first element in the tensor; empty for padding.
+    swapped : bool
+        Whether the swizzle also exchanges its two halves of 8 bytes.
     swizzle : TmaSwizzle
         Of the map.
     fields : tuple of str
@@ -111,11 +111,11 @@ class Chunk:
     row: int = -1
     first: int = 0
     last: int = 0
-    element: tuple[int, ...] = ()
     global_offset: int = 0
-    swapped: bool = False
     linear: int = 0
     placed: int = 0
+    element: tuple[int, ...] = ()
+    swapped: bool = False
     swizzle: TmaSwizzle = TmaSwizzle.none
     fields: tuple[str, ...] = ()
     data_bytes: int = CHUNK_BYTES
@@ -259,11 +259,10 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        linear: IntArray = np.asarray(geometry.swizzle_offset(swizzle, self.address))
+        linear = geometry.swizzle_offset(swizzle, self.address)
         self.swapped = linear % CHUNK_BYTES != 0
-        linear = linear - linear % CHUNK_BYTES
-        placed: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, linear))
-        placed = placed - placed % CHUNK_BYTES
+        linear = linear & -CHUNK_BYTES
+        placed = geometry.swizzle_offset(plan.arguments.swizzle, linear) & -CHUNK_BYTES
         self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
         # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
         lines = request.lines()
@@ -343,21 +342,10 @@ class _Contents:
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
             position[0] += first
-        return Chunk(
-            address,
-            state,
-            row,
-            first,
-            last,
-            element=reverse(position),
-            global_offset=offset,
-            swapped=bool(self.swapped[n, k]),
-            linear=linear,
-            placed=placed,
-            swizzle=self.request.plan.arguments.swizzle,
-            fields=self._fields(state, position, last - first),
-            data_bytes=self.data_bytes,
-        )
+        fields = self._fields(state, position, last - first)
+        where = row, first, last, offset, linear, placed, reverse(position)
+        how = bool(self.swapped[n, k]), self.request.plan.arguments.swizzle
+        return Chunk(address, state, *where, *how, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
         """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""

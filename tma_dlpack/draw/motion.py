@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS, Chunk, drawn_chunks, request_of
 from tma_dlpack.draw.figure import STILL, Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, lay_out, words
+from tma_dlpack.draw.memory import shared
 from tma_dlpack.geometry import CHUNK_BYTES
-from tma_dlpack.public import opaque
+from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -126,13 +127,8 @@ class CopyMotion(Figure):
 
 
 @opaque
-def copy_motion(
-    tensor_map: TensorMap | Tile,
-    coords: Sequence[int] | None = None,
-    *,
-    im2col_offsets: Sequence[int] | None = None,
-    smem_offset: int = 0,
-) -> CopyMotion:
+@with_arguments_of(shared)
+def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMotion:
     """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
     In which order the engine copies is not documented; the picture goes row by row. Chunks that are
@@ -163,7 +159,7 @@ def copy_motion(
     >>> motion.left_after[:3], motion.left_after[-1]
     ((512, 496, 480), 0)
     """
-    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
+    request = request_of(tensor_map, **options)
     chunks = sorted(drawn_chunks(request), key=lambda c: (c.row, c.first))
     if not chunks:
         message = "rows that are not a multiple of 16 bytes cannot be drawn as chunks"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from typing import Any
 
 from tma_dlpack.copies.request import CopyRequest
 from tma_dlpack.copies.tile import Tile
@@ -22,8 +22,9 @@ from tma_dlpack.draw.grid import (
     window,
     words,
 )
+from tma_dlpack.draw.memory import shared
 from tma_dlpack.geometry import im2col_box, spatial_dims
-from tma_dlpack.public import opaque
+from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -243,13 +244,8 @@ def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style:
 
 
 @opaque
-def walk(
-    tensor_map: TensorMap | Tile,
-    coords: Sequence[int] | None = None,
-    *,
-    im2col_offsets: Sequence[int] | None = None,
-    smem_offset: int = 0,
-) -> Im2colWalk:
+@with_arguments_of(shared)
+def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     """Show which pixel becomes which row of an im2col tile.
 
     Parameters
@@ -295,7 +291,7 @@ def walk(
       h   3         .    .    .    .
     number: row of the tile; * out of bounds, filled; . image
     """
-    request = request_of(tensor_map, coords, im2col_offsets, smem_offset)
+    request = request_of(tensor_map, **options)
     args = request.plan.arguments
     if args.kind == "tiled":
         message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
