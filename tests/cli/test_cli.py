@@ -308,7 +308,7 @@ def test_verify_without_a_driver_has_nothing_to_compare_with(monkeypatch, capsys
 
 def test_help_says_what_each_figure_shows(capsys):
     about = help_of(["draw"], capsys)
-    assert [name for name, (what, _) in FIGURES.items() if f"{name}: {what}" not in about] == []
+    assert [name for name, (what, *_) in FIGURES.items() if f"{name}: {what}" not in about] == []
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def _suggest(options: argparse.Namespace) -> int:
 def _figures() -> Iterator[Option]:
     from tma_dlpack.draw import FIGURES
 
-    about = "; ".join(f"{name}: {about}" for name, (about, _) in FIGURES.items())
+    about = "; ".join(f"{name}: {about}" for name, (about, *_) in FIGURES.items())
     yield option("--figure", f"{about}; default shared", default="shared", values=FIGURES)
 
 

@@ -14,8 +14,9 @@ A new figure: a module with a frozen dataclass that derives from `Figure` and de
 `sentence` (what to see; its "[words](key)" light up with the cells of that key), and a public
 function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
 `about` is the sentence for screen readers and the style of a cell is a name in `grid.STYLES`.
-Export the function and the class here. For the command line and `figure()`, add a row to `FIGURES`
-and the name to the docstring of `figure`. Test its facts and its text in tests/draw.
+Export the function and the class here: their import for type checkers, their names in `__all__`
+and in `_LATER`. For the command line and `figure()`, add a row to `FIGURES` and the name to the
+docstring of `figure`. Test its facts and its text in tests/draw.
 
 >>> import numpy as np
 >>> import tma_dlpack as tma
@@ -29,31 +30,36 @@ tensor (30, 104) FLOAT16, box (8, 64) at (24, 64)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
-from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
-from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
-from tma_dlpack.draw.boxes import TensorBox, tensor
-from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
-from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
-from tma_dlpack.draw.matrix import MatrixAtoms, matrix, matrix_html
-from tma_dlpack.draw.memory import Comparison, SharedMemory, compare, shared
-from tma_dlpack.draw.motion import CopyMotion, copy_motion
-from tma_dlpack.draw.results import (
-    bandwidth_html,
-    batch_html,
-    error_html,
-    render_traceback,
-    verify_html,
-)
-from tma_dlpack.draw.walks import Im2colWalk, walk
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
+
+if TYPE_CHECKING:
+    from tma_dlpack.copies.tile import Tile
+    from tma_dlpack.draw.atoms import MatrixAtoms, matrix, matrix_html
+    from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
+    from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
+    from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
+    from tma_dlpack.draw.boxes import TensorBox, tensor
+    from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
+    from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
+    from tma_dlpack.draw.memory import Comparison, SharedMemory, compare, shared
+    from tma_dlpack.draw.motion import CopyMotion, copy_motion
+    from tma_dlpack.draw.results import (
+        bandwidth_html,
+        batch_html,
+        error_html,
+        render_traceback,
+        verify_html,
+    )
+    from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
     "FIGURES",
@@ -95,18 +101,46 @@ __all__ = [
     "walk",
 ]
 
-#: name -> what it shows, and the function of (map, coords).
-FIGURES: dict[str, tuple[str, Callable[[TensorMap, Sequence[int] | None], Figure]]] = {
-    "tensor": ("the tensor with the box of one tile", tensor),
-    "shared": ("the tile in shared memory, chunk by chunk", shared),
-    "bytes": ("the 128 bytes and their fields", lambda tm, coords: fields_of(tm)),
-    "banks": ("bank conflicts of reading columns", lambda tm, coords: bank_conflicts(tm)),
-    "access": ("reading columns, phase after phase", lambda tm, coords: access_steps(tm)),
-    "copy": ("one load, moving", copy_motion),
-    "barrier": ("the mbarrier of one load, played", lambda tm, coords: barrier(tm)),
-    "bits": ("the swizzle as bits of an address", lambda tm, coords: swizzle_bits(tm)),
-    "walk": ("the pixels of an im2col tile", walk),
+#: What is imported when first asked for, because one picture needs few of them.
+_LATER = {
+    "atoms": ("MatrixAtoms", "matrix", "matrix_html"),
+    "banks": ("AccessSteps", "BankConflicts", "access_steps", "bank_conflicts"),
+    "barrier_figure": ("BarrierPlay", "barrier"),
+    "bits": ("SwizzleBits", "swizzle_bits"),
+    "boxes": ("TensorBox", "tensor"),
+    "cards": ("report_html", "rules_html", "tensor_map_html", "tile_html"),
+    "map_bytes": ("MapBytes", "diff", "fields_of"),
+    "memory": ("Comparison", "SharedMemory", "compare", "shared"),
+    "motion": ("CopyMotion", "copy_motion"),
+    "results": ("bandwidth_html", "batch_html", "error_html", "render_traceback", "verify_html"),
+    "walks": ("Im2colWalk", "walk"),
 }
+
+#: name -> what it shows, the function that makes it, and whether that takes coordinates.
+FIGURES: dict[str, tuple[str, str, bool]] = {
+    "tensor": ("the tensor with the box of one tile", "tensor", True),
+    "shared": ("the tile in shared memory, chunk by chunk", "shared", True),
+    "bytes": ("the 128 bytes and their fields", "fields_of", False),
+    "banks": ("bank conflicts of reading columns", "bank_conflicts", False),
+    "access": ("reading columns, phase after phase", "access_steps", False),
+    "copy": ("one load, moving", "copy_motion", True),
+    "barrier": ("the mbarrier of one load, played", "barrier", False),
+    "bits": ("the swizzle as bits of an address", "swizzle_bits", False),
+    "walk": ("the pixels of an im2col tile", "walk", True),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @opaque
@@ -139,11 +173,16 @@ def figure(
     >>> figure(tm, "banks").title
     'bank conflicts of a column: 8-way with none, free with bytes128'
     """
+    from tma_dlpack.copies.tile import Tile
+
     name = text_of(what)
     if name not in FIGURES:
         must = f"be the name of a figure: {', '.join(FIGURES)}"
         raise bad_value("what", what, must, "choose one of them")
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    _, function, takes_coords = FIGURES[name]
+    make = getattr(sys.modules[__name__], function)
     if name == "bytes" and isinstance(tensor_map, Tile):
-        return fields_of(tensor_map.tensor_map)
-    return FIGURES[name][1](tensor_map, coords)  # type: ignore[arg-type]
+        tensor_map = tensor_map.tensor_map
+    made: Figure = make(tensor_map, coords) if takes_coords else make(tensor_map)
+    return made

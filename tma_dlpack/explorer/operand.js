@@ -1,5 +1,5 @@
 // A tile as an operand of wgmma or tcgen05.mma, which read shared memory through 64 bits.
-// As consumer/ and draw/matrix.py do in Python; the tile's address in shared memory is 0.
+// As consumer/ and draw/atoms.py do in Python; the tile's address in shared memory is 0.
 "use strict";
 
 const tmaOperand = (() => {

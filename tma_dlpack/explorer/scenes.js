@@ -1,4 +1,4 @@
-// The copy in motion, and the tile as the tensor core reads it. As draw/motion.py and draw/matrix.py.
+// The copy in motion, and the tile as the tensor core reads it. As draw/motion.py and draw/atoms.py.
 
 const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;  // a flight lasts 3 chunks
 const MOTION_LEAST = 580;  // px; a narrower panel scrolls
