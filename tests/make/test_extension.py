@@ -42,6 +42,7 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack.checks.report import refusal_of
 from tma_dlpack.make import build, extension
+from tma_dlpack.tables.arguments import RARE_OPTIONS
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes
@@ -53,9 +54,46 @@ def tensor(rows: int = 128, dtype: torch.dtype = torch.float16) -> torch.Tensor:
     return torch.zeros(rows, 64, dtype=torch.float32).to(dtype)
 
 
+def signature(function):
+    return inspect.signature(function).parameters.values()
+
+
 def accepted(x: object, box: object = BOX, **given: object):
     """Make a map in C alone, of a swizzle unless told otherwise."""
     return IN_C["tiled"](x, box, **{"swizzle": "bytes128", **given})
+
+
+# ---- the options -------------------------------------------------------------------------------
+
+FORMS = {
+    ("flag", False): "bool",
+    ("integer", 0): "SupportsIndex",
+    ("integer", None): "SupportsIndex | None",
+    ("integers", None): "Ints | None",
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_the_options_that_few_calls_give_are_rows_with_their_form_and_default(kind):
+    known = {option.name: option for option in RARE_OPTIONS}
+    parameters = [p for p in signature(MAKE[kind]) if p.kind is p.KEYWORD_ONLY]
+    own = ("mode", "data_type", "rules", "allow", "target")  # read by functions of their own
+    names = [p.name for p in parameters if p.name not in own]
+    assert names == [name for name in known if kind == "tiled" or name in names]
+    for parameter in parameters:
+        if parameter.name in known:
+            row = known[parameter.name]
+            assert parameter.default is row.default
+            assert parameter.annotation == FORMS[row.form, row.default]
+    assert kind != "tiled" or len(names) == len(known)
+
+
+@compiled
+def test_a_parameter_that_c_does_not_read_is_refused_when_the_function_is_made():
+    with pytest.raises(ValueError, match=r"^the parameter box_seizes is not read in C$"):
+        extension.quick("tiled")(lambda tensor, box_seizes: None)
+    with pytest.raises(ValueError, match=r"^these are not the parameters of the verb$"):
+        extension.quick("driver_tiled")(lambda tensor_data_type: None)
 
 
 # ---- against Python ------------------------------------------------------------------------------

@@ -6,12 +6,13 @@ tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`),
 `TensorMap`. Both judge by the rows of `checks`; C must accept only what Python accepts, with the
 same bytes: tests/make/test_extension.py holds it to that with random calls.
 
-A new option of `make_tma_descriptor`: the parameter and its text in `tiled.py` (`check_*` and
-`torch_ops` follow its signature) and `batch.py`; a field of `checks.request.Request` and, under the
-same name, of `checks.parse.Options`, and its reading in `read_call`; a field of `TmaDlpackOptions`
-in include/tma_dlpack_make.h, a function that reads it in `_options.h`, in the order of the
-signature, its place in `options_tuple` of tensor_map/_storage.h, and in `keep_rare` of `_calls.h`;
-`MakeOptions` of include/tma_dlpack_make.hpp; and, for the rules, a field of the struct (`checks`
-says how). A new helper that only computes arguments, such as `split_inner`, is a
-function of `recipes.py` that returns a dict of keyword arguments.
+A new option of `make_tma_descriptor` is a row of `RARE_OPTIONS` in tables/arguments.py (its form
+says how Python and C read and keep it), the parameter and its text in `tiled.py`, and what it does:
+a line of `tma_dlpack_describe` or `tma_dlpack_extend` in include/tma_dlpack_make.h, and one of
+`describe` or `Request.encode_arguments` in checks/request.py. `check_*`, batches, `torch_ops`, C++
+and `explain` follow. A rule of it is a row, and a field that the rule reads another (`checks` says
+how). An option that its form alone does not describe, such as `swizzle` and `allow`, has a function
+of its own in `_options.h`, and is read in `checks.parse.read_call`. A new helper that only computes
+arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of keyword
+arguments.
 """

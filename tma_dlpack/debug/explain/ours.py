@@ -15,7 +15,7 @@ from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_o
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of
 from tma_dlpack.dlpack import Layout, TensorView, check_layout
 from tma_dlpack.make.build import check_view
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
@@ -32,8 +32,8 @@ _PAIR = re.compile(
     r"(\w{1,40})=(?:\{([^{}\n]{0,999})\}|(0x[\da-f]{1,16}|-?(?:0|[1-9]\d{0,23})|True)(?!\w))"
 )
 _NUMBER = re.compile(r"-?\d{1,24}")
-_ADDED = ("split_inner", "ragged")
-_LISTS = ("dtype", "device", "shape", "strides", "box_sizes")
+_RARE = {option.name: option.form for option in RARE_OPTIONS}
+_LISTS = ("dtype", "device", "box_sizes", *(n for n, form in _RARE.items() if form == "integers"))
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
 #: Other lines | the argument | what must be | what to do.
 _SAYS: Final = rows(r"""
@@ -115,7 +115,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
     if read.kind == "tiled":
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
-        given |= {name: value for name, value in options.items() if name in (*given, *_ADDED)}
+        given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
     if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
         return check_printed(read, target)
     if not line.call:
@@ -134,6 +134,6 @@ def _pairs(text: str) -> dict[str, Any]:
             pairs[name] = tuple(items)
         elif is_list and not single and all(_NUMBER.fullmatch(item) for item in items):
             pairs[name] = tuple(map(int, items))
-        elif single and not is_list and (single == "True") == (name == "split_inner"):
+        elif single and not is_list and (single == "True") == (_RARE.get(name) == "flag"):
             pairs[name] = single == "True" or int(single, 0)
     return pairs
