@@ -41,7 +41,7 @@ from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
 from tma_dlpack.tables import bits as map_bits  # noqa: E402
 from tma_dlpack.tables import dtypes, limits  # noqa: E402
-from tma_dlpack.tables.arguments import KINDS, RARE_OPTIONS, Option  # noqa: E402
+from tma_dlpack.tables.arguments import KINDS, OPTION_NAMES, RARE_OPTIONS, Option  # noqa: E402
 from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS, NAMED_DTYPES  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
@@ -842,8 +842,8 @@ def js_types() -> list[dict[str, Any]]:
                 "is_padded": int(r.is_padded),
                 "is_float": int(r.is_float),
                 "packed_unit": r.packed_unit,
-                "interleaves": int(r.interleaves),
-                "swizzles": r.swizzles,
+                "type_interleaves": int(r.interleaves),
+                "type_swizzles": r.swizzles,
                 "smem_chunk_bytes": r.smem_chunk_bytes,
                 "element_type": number,
                 "tf32": int(tf32),
@@ -983,7 +983,8 @@ def js_tables() -> str:
         name: {"limit": r.limit, "fix": r.fix, "source": r.source} for name, r in REFUSALS.items()
     }
     tables: dict[str, Any] = {
-        "KINDS": KINDS,
+        "OPTION_NAMES": OPTION_NAMES,
+        "ARRAYS": {name: count for name, count, *_ in STRUCT if count},
         "RULE_SETS": RULE_SETS,
         "ALLOWABLE": ALLOWABLE,
         "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
@@ -1013,7 +1014,7 @@ def js_tables() -> str:
             "",
             "const tmaTables = (() => {",
             "const K = {",
-            *(f"  {name}: {value}," for name, value in CONSTANTS.items()),
+            *(f"  {name}: {_js_constant(name)}," for name in CONSTANTS),
             "};",
             "",
             *js_judge(),
@@ -1033,6 +1034,11 @@ def js_tables() -> str:
             "",
         ]
     )
+
+
+def _js_constant(name: str) -> str:
+    """Return a constant as JavaScript, kinds of map by their names."""
+    return json.dumps(name.lower() if name.lower() in KINDS else CONSTANTS[name])
 
 
 def _js_value(value: object) -> str:

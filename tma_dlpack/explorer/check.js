@@ -32,7 +32,7 @@ const tmaCheck = (() => {
     if (request[name] != null) return request[name];
     if (name === "strides") return R.rowMajorStrides(request.shape);
     if (name === "elem_strides") return request.shape.map(() => 1);
-    if (name === "data_type") return T.DATA_TYPES[read(request).data_type].name;
+    if (name === "data_type") return read(request).row.name;
     if (T.ENUMS[name]) return T.ENUMS[name][0];
     return { address: 0, target: "sm_90", split_inner: false, allow: [] }[name] ?? null;
   }
@@ -110,7 +110,7 @@ const tmaCheck = (() => {
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,
-    box_bits: (c) => `the ${c.kind ? "column" : "box"} is ${c.box_bits / 8} bytes`,
+    box_bits: (c) => `the ${c.kind === "tiled" ? "box" : "column"} is ${c.box_bits / 8} bytes`,
     floor_box_bits: (c) => `the driver counts ${c.floor_box_bits / 8} bytes`,
     span_values: (c) => `a span is ${c.span_values} elements`,
     stride_bits: (c, d) => `${c.stride_bits[d - 1] / 8} bytes`,
@@ -121,7 +121,7 @@ const tmaCheck = (() => {
 
   /** The values that a rule read: its argument, what follows from it, then the others given. */
   function foundOf(request, a, { rule, entry }, argument, index) {
-    const value = valueOf(request, argument), c = R.describeRead(a);
+    const value = valueOf(request, argument);
     const one = index !== null && Array.isArray(value);
     const parts = [one
       ? `${argument}[${index}] is ${shown(argument, value[index])}`
@@ -129,7 +129,7 @@ const tmaCheck = (() => {
     if (rule.on === "tensor.rank") parts[0] = `the tensor has ${a.rank} dimensions`;
     for (const field of rule.fields)
       if (MEASURES[field] && !(field === "span_values" && !a.is_split))
-        parts.push(MEASURES[field](c, entry));
+        parts.push(MEASURES[field](a, entry));
     const readsType = rule.fields.some((field) => /^(is_|type_|data_)/.test(field));
     for (const read of rule.reads ?? []) {
       const name = controlOf(read, request), other = valueOf(request, name);
@@ -264,17 +264,14 @@ const tmaCheck = (() => {
    *  Units of 16 bytes, spans and packed groups are steps, and alignment. */
   function reachOf(a, name, place) {
     const inRange = (least, most, step = 1) => ({ least, most, step });
-    if (name.includes("corner")) {
-      const { corner_end: end } = R.describeRead(a);
-      return inRange(-end, end - 1);
-    }
+    if (name.includes("corner")) return inRange(-a.corner_end, a.corner_end - 1);
     const isInner = place === null || place === a.rank - 1, bits = a.row.element_bits;
     const unit = a.is_split ? a.span_values : R.elementsOf(K.INNER_BYTES, bits);
     const group = (a.row.packed_unit * bits) / a.dtype.bits;
     return {
       box_sizes: inRange(1, K.MAX_BOX * (isInner && a.is_split ? unit : 1), isInner ? unit : 1),
       elem_strides: inRange(1, K.MAX_ELEM_STRIDE),
-      channels_per_pixel: inRange(1, K.MAX_BOX, R.describeRead(a).has_model ? unit : 1),
+      channels_per_pixel: inRange(1, K.MAX_BOX, a.has_model ? unit : 1),
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(

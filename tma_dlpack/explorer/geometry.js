@@ -272,7 +272,7 @@ const tmaGeometry = (() => {
     if (p.unitBytes || !bytes) return null;
     let columns = 1;
     if (a.kind === "tiled") {
-      const split = a.is_split ? a.rank - (a.ragged === null ? 1 : 3) : null; // steps from span to span
+      const split = a.is_split ? a.rank - (a.is_ragged ? 3 : 1) : null; // steps from span to span
       const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && d !== split && p.counts[d] > 1));
       if (split !== null) columns = p.counts[split];
       else if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {

@@ -180,7 +180,7 @@ const tmaModel = (() => {
 
   return {
     // describe(request) -> the struct that the judge reads: index 0 innermost, bits and integers.
-    describe: (request) => R.describeRead(read(request)),
+    describe: read,
     // check(request) -> {ok, violations: [{rule, argument, index, found, limit, fix, change, why,
     //   source}], fixed}. Violations in libcu++'s order. `index`: row-major entry of the argument,
     //   or null. `change`: {argument: value} that satisfies this rule (may change the tensor's

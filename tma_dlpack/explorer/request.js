@@ -94,139 +94,108 @@ const tmaRequest = (() => {
     return names.map((name) => reversed(list(request, name)));
   }
 
-  /** A request as the driver's arguments, innermost first; any number may be out of range. */
-  function read(request) {
-    const kind = request.kind ?? "tiled", target = targetOf(request.target ?? undefined);
-    const rules = setOfRules(kind, request.rules ?? T.RULE_SETS[kind][0], target);
+  /** The options that have names, by the driver's names. */
+  function optionsOf(request, kind) {
+    const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 };
+    const names = Object.entries({ ...T.OPTION_NAMES, mode: "mode" });
+    return Object.fromEntries(names.map(([ours, drivers]) =>
+      [drivers, member(ours, request[ours] ?? defaults[ours] ?? 0)]));
+  }
+
+  /** The tensor's dtype, and the row of the map's type; data_type is -1 where maps have none. */
+  function typesOf(request) {
     const asked = request.data_type == null ? -1 : member("data_type", request.data_type);
-    const dtype = dtypeOf(request, asked), own = dtype.data_type;
-    const dataType = asked < 0 ? own : dtype.overrides.includes(asked) ? asked : -1;
-    const row = T.DATA_TYPES[Math.max(0, dataType)];
+    const dtype = dtypeOf(request, asked);
+    const data_type = asked < 0 ? dtype.data_type : dtype.overrides.includes(asked) ? asked : -1;
+    return { dtype, data_type, asked_type: asked, row: T.DATA_TYPES[Math.max(0, data_type)] };
+  }
+
+  /** The bits that the dimensions inside each one span; those of extent 1 do not count. */
+  function insideBits(dims, extents, strideBits, rowBits) {
+    const inside = [0];
+    for (let d = 1, span = rowBits; d < dims; ++d) {
+      inside.push(span);
+      if (extents[d] !== 1) span = extents[d] * strideBits[d - 1];
+    }
+    return inside;
+  }
+
+  /** A request as the struct that the judge reads, innermost first, with the rows of its types and
+   *  of its target; any number may be out of range. */
+  function read(request) {
+    const kind = request.kind ?? "tiled", isTiled = kind === "tiled", isWide = kind === "im2col_wide";
+    const target = targetOf(request.target ?? undefined), options = optionsOf(request, kind);
+    const rules = setOfRules(kind, request.rules ?? T.RULE_SETS[kind][0], target);
+    const types = typesOf(request), { row, dtype, data_type, asked_type } = types;
+    const { interleave } = options, bits = row.element_bits, address = request.address ?? 0;
     const shape = list(request, "shape"), rank = shape.length;
-    const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 }, enums = {};
-    for (const name of ["interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "mode"])
-      enums[name] = member(name, request[name] ?? defaults[name] ?? 0);
-    const spanBytes = T.SWIZZLE_SPAN_BYTES[enums.swizzle] || K.INNER_BYTES;
-    const padded = dataType >= 0 && row.is_padded;
-    const alignment = enums.interleave_layout === K.INTERLEAVE_32B || padded ? 32 : 16;
+    const dims = rank >= 1 && rank <= K.MAX_RANK ? rank : 0;
+    const isPadded = data_type >= 0 && row.is_padded;
+    const alignment = interleave === K.INTERLEAVE_32B || isPadded ? 32 : 16;
     const given = request.strides ?? rowMajorStrides(shape);
     const strides = canonicalStrides(shape, given, dtype.bits, alignment);
-    const [lower, upper] = cornersOf(request, kind);
+    const strideBits = reversed(strides.slice(0, -1)).map((stride) => stride * dtype.bits);
     const rowBits = rank ? shape[rank - 1] * dtype.bits : 0;
-    const dims = reversed(shape);
-    if (row.is_packed && rank) dims[0] = Math.floor(rowBits / row.element_bits);
+    const extents = reversed(shape);
+    if (row.is_packed && rank) extents[0] = Math.floor(rowBits / bits);
+    const box = isTiled ? reversed(list(request, "box_sizes")) : [];
+    const steps = request.elem_strides ? reversed(request.elem_strides) : extents.map(() => 1);
+    const ignoresInnerStep = !["measured", "driver"].includes(rules) && interleave === 0;
+    const floors = box.map((n, d) => {
+      const step = d === 0 && ignoresInnerStep ? 1 : steps[d] ?? 1;
+      return step > 0 ? Math.floor(n / step) : n;
+    });
+    const channels = isTiled ? 0 : request.channels_per_pixel;
+    const pixels = isTiled ? 0 : request.pixels_per_column;
+    const [lower, upper] = cornersOf(request, kind), spatial = isTiled ? 0 : Math.max(0, dims - 2);
+    const spanBytes = T.SWIZZLE_SPAN_BYTES[options.swizzle], isSplit = Boolean(request.split_inner);
+    const spanValues = Math.floor(((spanBytes || K.INNER_BYTES) * 8) / bits);
+    const ragged = request.ragged ?? null, isDim = ragged !== null && -rank <= ragged && ragged < rank;
+    const raggedDim = isDim ? rank - 1 - modulo(ragged, rank) : -1; // 0 is innermost
+    const innerBox = !isTiled ? channels : isSplit ? spanValues : box[0] ?? 0;
+    const boxBits = isTiled ? product(box) * bits : channels * pixels * bits;
     return {
-      kind, rank, rules, target, asked, dtype, dataType, row, rowBits, lower, upper,
-      data_type: Math.max(0, dataType),
+      ...row, ...target, ...types, ...options,
+      target, rules, kind, rank, dims, spatial, address, channels, pixels, lower, upper,
       allow: request.allow ?? [],
-      address: request.address ?? 0,
+      corners: isWide ? Math.min(1, spatial) : spatial,
+      first_spatial: interleave ? 0 : 1,
+      is_null: address === 0,
+      passes_nan: rules === "libcu++" && asked_type < 0 && !dtype.refuses_nan,
       alignment_bytes: alignment,
       inner_stride: rank ? strides[rank - 1] : 1,
-      global_dim: dims,
-      global_strides: reversed(strides.slice(0, -1)).map((stride) => (stride * dtype.bits) / 8),
-      box_dim: kind === "tiled" ? reversed(list(request, "box_sizes")) : [],
-      element_strides: request.elem_strides ? reversed(request.elem_strides) : dims.map(() => 1),
-      interleave: enums.interleave_layout,
-      swizzle: enums.swizzle,
-      l2_promotion: enums.l2_fetch_size,
-      oob_fill: enums.oobfill,
-      mode: enums.mode,
-      channels: kind === "tiled" ? 0 : request.channels_per_pixel,
-      pixels: kind === "tiled" ? 0 : request.pixels_per_column,
-      is_split: Boolean(request.split_inner),
-      has_swizzle: request.swizzle != null,
-      ragged: request.ragged ?? null,
-      span_values: Math.floor((spanBytes * 8) / row.element_bits),
-      ignores_inner_step:
-        !["measured", "driver"].includes(rules) && enums.interleave_layout === 0,
-    };
-  }
-
-  /** The dimension that ragged names, 0 being innermost; -1 where there is none. */
-  function raggedDim(a) {
-    if (a.ragged === null || a.ragged < -a.rank || a.ragged >= a.rank) return -1;
-    return a.rank - 1 - modulo(a.ragged, a.rank);
-  }
-
-  // -- the struct that the judge reads -----------------------------------------------------------
-
-  const filled = (values, count) => [...values, 0, 0, 0, 0, 0].slice(0, count);
-
-  function describeRead(a) {
-    const { row, rank, target } = a, bits = row.element_bits;
-    const dims = rank >= 1 && rank <= K.MAX_RANK ? rank : 0;
-    const strideBits = a.global_strides.map((stride) => 8 * stride);
-    const inside = [0];
-    for (let d = 1, span = a.rowBits; d < dims; ++d) {
-      inside.push(span);
-      if (a.global_dim[d] !== 1) span = a.global_dim[d] * strideBits[d - 1];
-    }
-    const isTiled = a.kind === "tiled", ragged = raggedDim(a);
-    const spatial = isTiled ? 0 : Math.max(0, dims - 2);
-    const step = (d) => (d === 0 && a.ignores_inner_step ? 1 : a.element_strides[d] ?? 1);
-    const floors = a.box_dim.map((n, d) => (step(d) > 0 ? Math.floor(n / step(d)) : n));
-    const innerBox = !isTiled ? a.channels : a.is_split ? a.span_values : a.box_dim[0] ?? 0;
-    const boxBits = isTiled ? product(a.box_dim) * bits : a.channels * a.pixels * bits;
-    const isWide = a.kind === "im2col_wide";
-    return {
-      kind: T.KINDS.indexOf(a.kind),
-      rank,
-      dims,
-      spatial,
-      corners: isWide ? Math.min(1, spatial) : spatial,
-      first_spatial: a.interleave ? 0 : 1,
-      address: a.address,
-      is_null: Number(a.address === 0),
-      data_type: a.dataType,
-      asked_type: a.asked,
-      element_bits: bits,
-      is_packed: row.is_packed,
-      is_padded: row.is_packed && row.is_padded,
-      is_float: row.is_float,
-      packed_unit: row.packed_unit,
-      type_interleaves: row.interleaves,
-      type_swizzles: row.swizzles,
-      passes_nan: Number(a.rules === "libcu++" && a.asked < 0 && !a.dtype.refuses_nan),
-      interleave: a.interleave,
-      swizzle: a.swizzle,
-      l2_promotion: a.l2_promotion,
-      oob_fill: a.oob_fill,
-      mode: a.mode,
-      alignment_bytes: a.alignment_bytes,
-      inner_stride: a.inner_stride,
-      row_bits: a.rowBits,
-      global_dim: filled(a.global_dim, 5),
-      stride_bits: filled(strideBits, 4),
-      inside_bits: filled(inside, 5),
-      box_count: a.box_dim.length,
-      box_dim: filled(a.box_dim, 5),
+      row_bits: rowBits,
+      global_dim: extents,
+      global_strides: strideBits.map((stride) => stride / 8),
+      stride_bits: strideBits,
+      inside_bits: insideBits(dims, extents, strideBits, rowBits),
+      box_count: box.length,
+      box_dim: box,
       inner_box: innerBox,
       inner_box_bits: innerBox * bits,
       box_bits: boxBits,
       floor_box_bits: isTiled ? product(floors) * bits : boxBits,
-      span_bits: 8 * T.SWIZZLE_SPAN_BYTES[a.swizzle],
-      elem_stride_count: a.element_strides.length,
-      element_strides: filled(a.element_strides, 5),
-      ignores_inner_step: Number(a.ignores_inner_step),
-      lower_count: a.lower.length,
-      upper_count: a.upper.length,
-      lower: filled(a.lower, 3),
-      upper: filled(a.upper, 3),
-      corner_end: isWide && a.rules === "documented" ? 1 << 15 : T.CORNER_ENDS[rank] ?? 1 << 15,
-      channels: a.channels,
-      pixels: a.pixels,
-      is_split: Number(a.is_split),
-      has_swizzle: Number(a.has_swizzle),
-      span_values: a.span_values,
-      is_ragged: Number(a.ragged !== null),
-      ragged_dim: ragged,
-      ragged_stride_bits: ragged >= 1 && ragged < dims ? strideBits[ragged - 1] : 0,
-      has_tma: target.has_tma,
-      is_sm_9x: target.is_sm_9x,
-      has_wide: target.has_wide,
-      has_model: target.has_model,
-      max_smem_bytes: target.max_smem_bytes,
+      span_bits: 8 * spanBytes,
+      elem_stride_count: steps.length,
+      element_strides: steps,
+      ignores_inner_step: ignoresInnerStep,
+      lower_count: lower.length,
+      upper_count: upper.length,
+      corner_end: isWide && rules === "documented" ? 1 << 15 : T.CORNER_ENDS[rank] ?? 1 << 15,
+      is_split: isSplit,
+      has_swizzle: request.swizzle != null,
+      span_values: spanValues,
+      is_ragged: ragged !== null,
+      ragged_dim: raggedDim,
+      ragged_stride_bits: raggedDim >= 1 && raggedDim < dims ? strideBits[raggedDim - 1] : 0,
     };
+  }
+
+  /** The struct with arrays as long as it has them. */
+  function filled(a) {
+    const arrays = Object.entries(T.ARRAYS).map(([name, count]) =>
+      [name, [...a[name], 0, 0, 0, 0, 0].slice(0, count)]);
+    return { ...a, ...Object.fromEntries(arrays) };
   }
 
   const rows = new Map();
@@ -244,7 +213,7 @@ const tmaRequest = (() => {
    *  may stand in the struct. */
   function failuresOf(request, other = {}) {
     const a = read(request);
-    return T.judge({ ...describeRead(a), ...other }, askedOf(a));
+    return T.judge({ ...filled(a), ...other }, askedOf(a));
   }
 
   // -- the driver's arguments, and their bytes ---------------------------------------------------
@@ -260,7 +229,7 @@ const tmaRequest = (() => {
       a.box_dim = [span, ...a.box_dim.slice(1), Math.floor(a.box_dim[0] / span)];
       a.element_strides = [...a.element_strides, 1];
     }
-    const ragged = raggedDim(a); // the dimensions inside stay where they are
+    const ragged = a.ragged_dim; // the dimensions inside stay where they are
     if (ragged >= 1) {
       const stride = a.global_strides[ragged - 1];
       const wrap = (K.RAGGED_STRIDE_END * Math.max(8, bits)) / 8;
@@ -284,30 +253,21 @@ const tmaRequest = (() => {
     return field.index < (isCorner ? corners : field.name === "global_strides" ? rank - 1 : rank);
   }
 
+  /** What each field holds, by its name. */
   function valuesOf(a) {
     const steps = a.box_dim.map((n, d) => Math.floor(n / a.element_strides[d]));
     const elements = a.kind === "tiled" ? product(steps) : a.channels * a.pixels;
     return {
+      ...a,
       global_address: a.address,
       im2col: Number(a.kind !== "tiled"),
       bit_65: 0,
-      rank: a.rank,
-      element_type: a.row.element_type,
-      interleave: a.interleave,
-      swizzle: a.swizzle,
-      oob_fill: a.oob_fill,
-      tf32: a.row.tf32,
-      l2_promotion: a.l2_promotion,
       bit_85: 0,
-      global_strides: a.global_strides,
-      global_dim: a.global_dim,
-      element_strides: a.element_strides,
-      box_dim: a.box_dim,
       channels_per_pixel: a.channels,
       pixels_per_column: a.pixels,
       pixel_box_lower_corner: a.lower,
       pixel_box_upper_corner: a.upper,
-      box_bytes: Math.floor((elements * a.row.element_bits) / 8),
+      box_bytes: Math.floor((elements * a.element_bits) / 8),
       swizzle_repeat_bytes: T.SWIZZLE_REPEAT_BYTES[a.swizzle],
     };
   }
@@ -343,7 +303,7 @@ const tmaRequest = (() => {
   }
 
   return {
-    member, read, targetOf, rowMajorStrides, describeRead, failuresOf, encodeArguments, fieldsOf,
+    member, read, targetOf, rowMajorStrides, failuresOf, encodeArguments, fieldsOf,
     elementsOf, encode, reversed, product, modulo,
   };
 })();
