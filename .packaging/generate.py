@@ -38,10 +38,17 @@ from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.consumer import operand, refusals  # noqa: E402
 from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
+from tma_dlpack.explorer import choice  # noqa: E402
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS  # noqa: E402
 from tma_dlpack.tables import bits as map_bits  # noqa: E402
 from tma_dlpack.tables import dtypes, limits  # noqa: E402
-from tma_dlpack.tables.arguments import KINDS, OPTION_NAMES, RARE_OPTIONS, Option  # noqa: E402
+from tma_dlpack.tables.arguments import (  # noqa: E402
+    FUNCTIONS,
+    KINDS,
+    OPTION_NAMES,
+    RARE_OPTIONS,
+    Option,
+)
 from tma_dlpack.tables.bits import element_type_bits  # noqa: E402
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS, NAMED_DTYPES  # noqa: E402
 from tma_dlpack.tables.enums import (  # noqa: E402
@@ -969,6 +976,20 @@ def js_operand() -> dict[str, Any]:
     }
 
 
+def js_verbs() -> dict[str, Any]:
+    """Return what makes each kind of map: its names, what it needs, the defaults of its options."""
+    rows = {}
+    for kind, (_, make) in choice.VERBS.items():
+        given = choice.parameters(kind)
+        rows[kind] = {
+            "name": make.__name__,
+            "driver_name": FUNCTIONS[kind],
+            "needs": [name for name, default in given.items() if default is choice.NEEDED],
+            "defaults": {n: value for n, value in given.items() if value is not choice.NEEDED},
+        }
+    return rows
+
+
 def js_tables() -> str:
     """Return explorer/tables.js."""
     columns = []
@@ -983,6 +1004,7 @@ def js_tables() -> str:
         name: {"limit": r.limit, "fix": r.fix, "source": r.source} for name, r in REFUSALS.items()
     }
     tables: dict[str, Any] = {
+        "VERBS": js_verbs(),
         "OPTION_NAMES": OPTION_NAMES,
         "ARRAYS": {name: count for name, count, *_ in STRUCT if count},
         "RULE_SETS": RULE_SETS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -389,3 +390,19 @@ def test_a_repair_is_taken_over_by_name():
         {"swizzle": tma.TmaSwizzle.bytes64, "target": None, "box_sizes": (4, 16)}
     )
     assert changed == Choice((4, 16), (1, 1), swizzle="bytes64")
+
+
+def test_a_rule_is_allowed_away_of_an_im2col_map_too():
+    images = np.zeros((4, 32, 64), np.float16)
+    overlapping = np.lib.stride_tricks.as_strided(images, (4, 8, 8, 64), (4096, 128, 128, 2))
+    choice = Choice(
+        kind="im2col",
+        pixel_box_lower_corner=(0, 0),
+        pixel_box_upper_corner=(0, 0),
+        channels_per_pixel=64,
+        pixels_per_column=8,
+    )
+    assert [v.rule for v in look(overlapping, choice).report.violations] == ["STRIDE_UNIQUE"]
+    allowed = look(overlapping, replace(choice, allow=("STRIDE_UNIQUE",)))
+    assert allowed.ok
+    assert "allow=('STRIDE_UNIQUE',)" in allowed.code

@@ -33,8 +33,8 @@ const tmaCheck = (() => {
     if (name === "strides") return R.rowMajorStrides(request.shape);
     if (name === "elem_strides") return request.shape.map(() => 1);
     if (name === "data_type") return read(request).row.name;
-    if (T.ENUMS[name]) return T.ENUMS[name][0];
-    return { address: 0, target: "sm_90", split_inner: false, allow: [] }[name] ?? null;
+    const { defaults } = T.VERBS[request.kind ?? "tiled"];
+    return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
   /** The same request with another value, or another entry of a list. */
@@ -87,6 +87,10 @@ const tmaCheck = (() => {
     return found.sort((x, y) => x.rule.step - y.rule.step || x.nth - y.nth || x.row - y.row);
   }
 
+  /** {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}, in
+   *  libcu++'s order. `index`: row-major entry of the argument, or null. `change`: {argument: value}
+   *  that satisfies this rule, of the tensor too, or null. `fixed`: a request on the same tensor
+   *  that is accepted, or null. */
   function check(request) {
     let faults;
     try {

@@ -5,10 +5,12 @@ A `Choice` is a state of the page, in the words of `make_*`; the page writes it 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -37,22 +39,12 @@ from tma_dlpack.tensor_map.map import TensorMap
 ROW_BYTES, ROWS = 128, 8  # of the first box
 ALIGN_BYTES = 128  # of a padded tensor
 MAX_BYTES = 1 << 34  # of its zeros, which are never touched
-_COLUMN = ("channels_per_pixel", "pixels_per_column")
-#: What checks and makes each kind of map, and the arguments that it needs.
-_KINDS: dict[MapKind, tuple[Any, Any, tuple[str, ...]]] = {
-    "tiled": (check_tma_descriptor, make_tma_descriptor, ("box_sizes",)),
-    "im2col": (
-        check_im2col_descriptor,
-        make_im2col_descriptor,
-        ("pixel_box_lower_corner", "pixel_box_upper_corner", *_COLUMN),
-    ),
-    "im2col_wide": (
-        check_im2col_wide_descriptor,
-        make_im2col_wide_descriptor,
-        ("lower_corner_width", "upper_corner_width", *_COLUMN),
-    ),
+#: What checks and makes each kind of map.
+VERBS: dict[MapKind, tuple[Any, Any]] = {
+    "tiled": (check_tma_descriptor, make_tma_descriptor),
+    "im2col": (check_im2col_descriptor, make_im2col_descriptor),
+    "im2col_wide": (check_im2col_wide_descriptor, make_im2col_wide_descriptor),
 }
-_OF_TILED = ("allow", "split_inner", "ragged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +82,7 @@ class Choice:
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the verb, those that it needs first."""
-        names = [*_KINDS[self.kind][2], "elem_strides", *OPTION_NAMES]
-        names += ["mode"] * (self.kind == "im2col_wide") + ["data_type", "rules"]
-        names += _OF_TILED if self.kind == "tiled" else ()
-        given = {name: getattr(self, name) for name in [*names, "target"]}
+        given = {name: getattr(self, name) for name in parameters(self.kind)}
         given["rules"] = self.rules or RULE_SETS[self.kind][0]
         given["elem_strides"] = self.elem_strides or None
         return {name: value for name, value in given.items() if value is not None}
@@ -106,19 +95,26 @@ class Choice:
 
     def call(self) -> str:
         """Return the Python call, without the arguments that are as they would be anyway."""
-        plain: dict[str, Any] = dict.fromkeys(OPTION_NAMES, "none") | {"mode": "w"}
-        plain |= {"rules": RULE_SETS[self.kind][0], "allow": (), "split_inner": False}
-        plain |= {"elem_strides": (1,) * len(self.elem_strides)}
-        if self.split_inner or self.kind == "im2col_wide":  # another default
-            plain["swizzle"] = "bytes128" if self.kind == "im2col_wide" else ""
+        plain = parameters(self.kind) | {"elem_strides": (1,) * len(self.elem_strides)}
+        if self.split_inner:  # which asks for an explicit one
+            del plain["swizzle"]
         given = {k: v for k, v in self.arguments().items() if k not in plain or v != plain[k]}
         parts = [f"{name}={value!r}" for name, value in given.items()]
         taps = f", im2col_offsets={self.im2col_offsets}" if any(self.im2col_offsets) else ""
         return (
-            f"{self.preparation}tm = tma.{_KINDS[self.kind][1].__name__}"
+            f"{self.preparation}tm = tma.{VERBS[self.kind][1].__name__}"
             f"(tensor, {', '.join(parts)})\ntile = tma.load_tile(tm, {self.coords}{taps})"
         )
 
+
+@cache
+def parameters(kind: MapKind) -> dict[str, Any]:
+    """Return the verb's parameters that a choice has, with their defaults; `NEEDED` has none."""
+    given = inspect.signature(VERBS[kind][1]).parameters.values()
+    return {p.name: p.default for p in given if p.name in Choice.__slots__}
+
+
+NEEDED = inspect.Parameter.empty
 
 _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
@@ -221,7 +217,7 @@ def look(subject: object, choice: Choice) -> Preview:
     """
     if isinstance(subject, TensorMap):
         return Preview(choice, Report(()), subject, refusal_of(subject, choice))
-    given, (check, make, _) = choice.arguments(), _KINDS[choice.kind]
+    given, (check, make) = choice.arguments(), VERBS[choice.kind]
     report = check(subject, **given)
     if not report.ok:
         return Preview(choice, report, None, "")
@@ -309,10 +305,11 @@ def choice_of(tensor_map: TensorMap) -> Choice:
     args = tensor_map.arguments
     given: dict[str, Any] = {"box_sizes": tensor_map.box_sizes if args.kind == "tiled" else ()}
     if args.kind != "tiled":
-        given |= {name: getattr(args, name) for name in _COLUMN}
+        given |= {"channels_per_pixel": args.channels_per_pixel}
+        given |= {"pixels_per_column": args.pixels_per_column}
         given["im2col_offsets"] = (0,) * len(args.pixel_box_lower_corner)
     corners = args.pixel_box_lower_corner, args.pixel_box_upper_corner
-    names = _KINDS[args.kind][2][:2]
+    names = [*parameters(args.kind)][:2]
     if args.kind == "im2col":
         given |= {name: corner[::-1] for name, corner in zip(names, corners, strict=True)}
     elif args.kind == "im2col_wide":

@@ -18,7 +18,8 @@ const tmaGeometry = (() => {
     return swizzled;
   }
 
-  /** What all copies of a map share: lines, pitch, footprint. */
+  /** What all copies of a map share. Lines are rows of the box, pixels of a column, or interleaved
+   *  units. txBytes are what the mbarrier counts, smemBytes what the tile takes, with padding. */
   function plan(a) {
     const bits = a.row.element_bits, unitBytes = [0, 16, 32][a.interleave];
     let counts, steps = [], lineShape;
@@ -143,8 +144,14 @@ const tmaGeometry = (() => {
     return null;
   }
 
-  /** A load of one tile; coords and offsets are row-major. */
-  function tile(a, rowMajorCoords, rowMajorOffsets, smemOffset) {
+  /** A load of one tile; coords and offsets are row-major. Returns plan's fields and
+   *  {refusal: null or {rule, argument, found, limit, fix}, line(i), chunk(address): what the 16
+   *  bytes at a shared address hold, chunks(): all, by address}; a refusal comes without the last
+   *  three. A chunk: {address, state: "data" | "filled" | "clipped" | "padding", row (line, -1 of
+   *  padding), first, last (elements of that line), element (row-major position in the tensor),
+   *  globalOffset (bytes after address), linear (address before the swizzle), swapped (its halves
+   *  of 8 bytes are exchanged), dataBytes (of the 16), inside: [from, end) of them in bounds}. */
+  function tile(a, rowMajorCoords, rowMajorOffsets = null, smemOffset = 0) {
     const p = plan(a), bits = a.row.element_bits;
     const coords = reversed(rowMajorCoords), offsets = reversed(rowMajorOffsets ?? []);
     const refused = refusalOf(a, p, coords, offsets, smemOffset);
@@ -235,7 +242,8 @@ const tmaGeometry = (() => {
     return Array.from({ length: count }, (_, n) => places.slice(n * width, (n + 1) * width));
   }
 
-  /** The conflicts of an access: per phase, the most words that meet in one bank. */
+  /** The conflicts of an access ("column", "row", or 16-byte shared addresses in phases of 8):
+   *  degrees, per phase the most words that meet in one bank, and the words of the first phases. */
   function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
     const number = typeof mode === "number" ? mode : T.ENUMS.swizzle.indexOf(mode);
     const own = plan(a), p = plan({ ...a, swizzle: number });

@@ -12,7 +12,8 @@
 //    split_inner: bool, ragged: dim or null,
 //    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column}
 // What is missing is as in Python. Enums are names or numbers. im2col_wide has lower_corner_width
-// and upper_corner_width (numbers) and mode. No function changes the request that it is given.
+// and upper_corner_width (numbers) and mode. No function changes the request that it is given; what
+// each returns stands where it is defined. Those of a tile are for accepted requests.
 "use strict";
 
 const tmaModel = (() => {
@@ -22,6 +23,10 @@ const tmaModel = (() => {
 
   const AROUND = 64, MAX_TAP = 31, MANY = 32; // steps that are all judged
 
+  /** What a control can be set to, every other staying as it is, such as "box_sizes[0]",
+   *  "pixels_per_column", "coords[1]", "strides[0]": {least, most, step, reason, refused: [{first,
+   *  last, reason}]}. Legal are the multiples of step in least..most outside the runs; `reason` is
+   *  why other numbers are refused. */
   function legal(request, name, coords = null, im2colOffsets = null) {
     const [, field, index] = /^(\w+)(?:\[(\d+)\])?$/.exec(name);
     const place = index === undefined ? null : Number(index);
@@ -98,45 +103,25 @@ const tmaModel = (() => {
 
   // -- code --------------------------------------------------------------------------------------
 
-  const FUNCTIONS = {
-    tiled: ["make_tma_descriptor", "cuTensorMapEncodeTiled"],
-    im2col: ["make_im2col_descriptor", "cuTensorMapEncodeIm2col"],
-    im2col_wide: ["make_im2col_wide_descriptor", "cuTensorMapEncodeIm2colWide"],
-  };
-  const COUNTS = ["channels_per_pixel", "pixels_per_column"];
-  const NEEDED = {
-    tiled: ["box_sizes"],
-    im2col: ["pixel_box_lower_corner", "pixel_box_upper_corner", ...COUNTS],
-    im2col_wide: ["lower_corner_width", "upper_corner_width", ...COUNTS],
-  };
-  const OPTIONAL = [
-    "elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill", "mode", "data_type",
-    "rules", "allow", "split_inner", "ragged", "target",
-  ];
-
   /** Whether an option is as it would be anyway. */
-  function isPlain(request, kind, name, value) {
-    if (value == null || value === false) return true;
-    if (name === "elem_strides") return value.every((n) => n === 1);
-    if (name === "allow") return value.length === 0;
-    if (name === "rules") return value === T.RULE_SETS[kind][0];
-    if (!T.ENUMS[name] || name === "data_type") return false;
-    if (name === "swizzle" && request.split_inner) return false;
-    const isWideSwizzle = name === "swizzle" && kind === "im2col_wide";
-    return R.member(name, value) === (isWideSwizzle ? T.K.SWIZZLE_128B : 0);
+  function isPlain(request, name, value, plain) {
+    if (value == null || (name === "elem_strides" && value.every((n) => n === 1))) return true;
+    if (plain === null || (name === "swizzle" && request.split_inner)) return false;
+    return T.ENUMS[name] ? R.member(name, value) === R.member(name, plain) : `${value}` === `${plain}`;
   }
 
   function pythonCode(request, coords, im2colOffsets) {
-    const kind = request.kind ?? "tiled";
-    const optional = OPTIONAL.filter((name) => !isPlain(request, kind, name, request[name]));
+    const { name, needs, defaults } = T.VERBS[request.kind ?? "tiled"];
+    const options = Object.entries(defaults)
+      .filter(([name, plain]) => !isPlain(request, name, request[name], plain));
     const text = (name, value) => {
       if (name === "target" && typeof value !== "string")
         return `tma.Target(${python(value.compute_capability)}, ${value.max_smem_bytes})`;
       return python(value);
     };
-    const names = [...NEEDED[kind], ...optional];
-    const given = names.map((name) => `${name}=${text(name, request[name])}`).join(", ");
-    const call = `tm = tma.${FUNCTIONS[kind][0]}(tensor, ${given})`;
+    const given = [...needs, ...options.map(([name]) => name)]
+      .map((name) => `${name}=${text(name, request[name])}`).join(", ");
+    const call = `tm = tma.${name}(tensor, ${given})`;
     if (!coords) return call;
     const hasTaps = (im2colOffsets ?? []).some(Boolean);
     const taps = hasTaps ? `, im2col_offsets=${python(im2colOffsets)}` : "";
@@ -172,73 +157,30 @@ const tmaModel = (() => {
       name("swizzle", a.swizzle), name("l2_fetch_size", a.l2_promotion),
       name("oobfill", a.oob_fill),
     ];
-    const function_ = FUNCTIONS[a.kind][1];
     lines.push("", "alignas(128) CUtensorMap map{};");
-    lines.push(`CUresult result = ${function_}(`, `    ${call.join(",\n    ")});`);
+    lines.push(`CUresult result = ${T.VERBS[a.kind].driver_name}(`, `    ${call.join(",\n    ")});`);
     return lines.join("\n");
   }
 
+  const ofArguments = (answer) => (request, ...more) => answer(encodeArguments(request), ...more);
+
   return {
-    // describe(request) -> the struct that the judge reads: index 0 innermost, bits and integers.
     describe: read,
-    // check(request) -> {ok, violations: [{rule, argument, index, found, limit, fix, change, why,
-    //   source}], fixed}. Violations in libcu++'s order. `index`: row-major entry of the argument,
-    //   or null. `change`: {argument: value} that satisfies this rule (may change the tensor's
-    //   shape, strides or address), or null. `fixed`: a whole request with other arguments (same
-    //   tensor) that is accepted; the request itself where it is ok; null if there is none.
     check: C.check,
-    // accepts(request) -> whether it is accepted: check without its words.
     accepts: C.accepts,
-    // encode(request) -> Uint8Array(128); null where the request is refused, or the target has no
-    //   model.
     encode: R.encode,
-    // fields(request) -> [{name, index, label, pieces: [[bit, width], ...], value, ...}] of the 128
-    //   bytes, or null as encode.
     fields: R.fieldsOf,
-    // plan(request) -> {txBytes, smemBytes, smemAlignment, lines, lineShape, lineBytes,
-    //   smemLineBytes, pitchBytes, tileShape, unitBytes, rank, counts, steps} of an accepted
-    //   request; lines are rows of the box, pixels of a column, or interleaved units. txBytes are
-    //   what the mbarrier counts, smemBytes what the tile takes, with padding.
-    plan: (request) => G.plan(encodeArguments(request)),
-    // tile(request, coords, im2colOffsets = null, smemOffset = 0) -> plan's fields and
-    //   {refusal: null or {rule, argument, found, limit, fix},
-    //    line(i) -> {position: row-major coordinate of its first element, inside, origin: bytes},
-    //    chunk(address) -> what the 16 bytes at a shared address hold,
-    //    chunks() -> all of them, by address}
-    //   A chunk: {address, state: "data" | "filled" | "clipped" | "padding", row (line, -1 of
-    //   padding), first, last (elements of that line), element (row-major position in the tensor),
-    //   globalOffset (bytes after address), linear (address before the swizzle), swapped (its
-    //   halves of 8 bytes are exchanged), dataBytes (of the 16), inside: [from, end) bytes of
-    //   dataBytes that are in bounds}. With a refusal there are no line, chunk and chunks.
-    tile: (request, coords, im2colOffsets = null, smemOffset = 0) =>
-      G.tile(encodeArguments(request), coords, im2colOffsets, smemOffset),
-    // firstCoords(request) -> coordinates of a first tile (row-major).
-    firstCoords: (request) => G.firstCoords(encodeArguments(request)),
-    // banks(request, access, {swizzle, smemOffset = 0}) -> {degrees, worst, wavefronts,
-    //   phases: [[words that each thread reads], ...] (the first 16)};
-    //   access: "column", "row", or 16-byte shared addresses in phases of 8 (as ldmatrix returns).
-    banks: (request, access, options = {}) => G.banks(encodeArguments(request), access, options),
-    // ldmatrix(request, row, column, {num = 4, transpose = false, smemAddress = 0}) -> 32
-    //   addresses; null where the tile is no matrix or they leave it.
-    ldmatrix: (request, row, column, options = {}) =>
-      G.ldmatrix(encodeArguments(request), row, column, options),
-    // operand(request, major = "K") -> the tile as wgmma or tcgen05.mma reads it: {instruction, major,
-    //   refusals: [{rule, found, limit}]}, and where there are none {value: its 64 bits in hex, fields:
-    //   [{name, first, bits, number}], leading, stride, starts: where each K step begins, kElements,
-    //   mnElements, atoms: [[{address, steps}]] row by row, atomRows, span, swizzle, sure}.
+    plan: ofArguments(G.plan),
+    tile: ofArguments(G.tile),
+    firstCoords: ofArguments(G.firstCoords),
+    banks: ofArguments(G.banks),
+    ldmatrix: ofArguments(G.ldmatrix),
     operand: tmaOperand.operand,
-    // legal(request, name, coords, im2colOffsets) of one control, every other staying as it is.
-    //   Numbers, such as "box_sizes[0]", "pixels_per_column", "coords[1]", "strides[0]":
-    //   {least, most, step, reason, refused: [{first, last, reason}]}: legal are the multiples of
-    //   step in least..most outside the runs; `reason` is why other numbers are refused.
     legal,
-    // reason(request, name, value) -> why an option of a menu, such as "swizzle", is refused; ""
-    //   where it is accepted.
     reason: (request, name, value) => reasonOf(put(request, name, value || null)),
-    // code(request, coords, im2colOffsets) -> {python, cpp}; cpp is "" where refused.
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),
-      cpp: C.accepts(request) ? cppCode(request) : "",
+      cpp: C.accepts(request) ? cppCode(request) : "", // "" where refused
     }),
   };
 })();

@@ -24,7 +24,8 @@ from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
-from tma_dlpack.explorer.choice import Choice
+from tma_dlpack.explorer.choice import Choice, parameters
+from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -62,13 +63,6 @@ new Explorer(new Host(new Place(first)), document.getElementById("explorer"));
 """
 ADDRESS = 1 << 32  # stands for that of a tensor in host memory
 MOST_RANK = 8  # as in state.js
-COLUMN = {"channels_per_pixel", "pixels_per_column"}
-#: The arguments that only some kinds of map have.
-OWN: dict[str, set[str]] = {
-    "tiled": {"box_sizes", "split_inner", "ragged"},
-    "im2col": {"pixel_box_lower_corner", "pixel_box_upper_corner", "im2col_offsets", *COLUMN},
-    "im2col_wide": {"lower_corner_width", "upper_corner_width", "mode", "im2col_offsets", *COLUMN},
-}
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
@@ -148,7 +142,7 @@ def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dic
         For a tensor that the page can't describe: of no dimension, or a type that it does not have.
     """
     given = {name: getattr(choice, name) for name in Choice.__slots__ if name != "preparation"}
-    other = set().union(*OWN.values()) - OWN[choice.kind]
+    other = set().union(*map(parameters, KINDS)) - set(parameters(choice.kind))
     given = {name: None if name in other else value for name, value in given.items()}
     alignment = 32 if choice.interleave_layout == "bytes32" else 16
     state = _map_state(subject) if isinstance(subject, TensorMap) else _tensor_state(subject)

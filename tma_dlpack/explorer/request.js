@@ -96,8 +96,7 @@ const tmaRequest = (() => {
 
   /** The options that have names, by the driver's names. */
   function optionsOf(request, kind) {
-    const defaults = { swizzle: kind === "im2col_wide" ? K.SWIZZLE_128B : 0 };
-    const names = Object.entries({ ...T.OPTION_NAMES, mode: "mode" });
+    const names = Object.entries({ ...T.OPTION_NAMES, mode: "mode" }), { defaults } = T.VERBS[kind];
     return Object.fromEntries(names.map(([ours, drivers]) =>
       [drivers, member(ours, request[ours] ?? defaults[ours] ?? 0)]));
   }
@@ -125,7 +124,7 @@ const tmaRequest = (() => {
   function read(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", isWide = kind === "im2col_wide";
     const target = targetOf(request.target ?? undefined), options = optionsOf(request, kind);
-    const rules = setOfRules(kind, request.rules ?? T.RULE_SETS[kind][0], target);
+    const rules = setOfRules(kind, request.rules ?? T.VERBS[kind].defaults.rules, target);
     const types = typesOf(request), { row, dtype, data_type, asked_type } = types;
     const { interleave } = options, bits = row.element_bits, address = request.address ?? 0;
     const shape = list(request, "shape"), rank = shape.length;
@@ -283,6 +282,7 @@ const tmaRequest = (() => {
     });
   }
 
+  /** The 128 bytes; null where the request is refused, or the target has no model. */
   function encode(request) {
     const fields = fieldsOf(request);
     if (fields === null) return null;

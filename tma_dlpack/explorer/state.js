@@ -9,12 +9,7 @@ const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", "major
 const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column", major: "K", mode: "w", task: "",
   swizzle: "none", interleave_layout: "none", oobfill: "none", l2_fetch_size: "none", data_type: "", rules: "",
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
-const COLUMN = ["channels_per_pixel", "pixels_per_column"];
-const OWN = {  // the numbers of each kind of map
-  tiled: ["box_sizes"],
-  im2col: ["pixel_box_lower_corner", "pixel_box_upper_corner", ...COLUMN],
-  im2col_wide: ["lower_corner_width", "upper_corner_width", ...COLUMN],
-};
+const OWN = Object.fromEntries(Object.entries(tmaTables.VERBS).map(([kind, { needs }]) => [kind, needs]));  // the numbers of each kind of map
 const OF_KINDS = [...new Set(Object.values(OWN).flat()), "im2col_offsets"];
 const IMAGES = [2, 12, 14, 64];  // where there are none
 const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor

@@ -139,6 +139,11 @@ return {
   },
   LEADING_BYTES: (o) => ((o.swizzle !== 0) ? ((o.major === "K") ? 16 : o.tile.column_bytes) : ((o.major === "K") ? o.tile.column_bytes : (((o.swizzle === 4) ? 4 : 8) * [16, 32, 64, 128, 128, 128, 128][o.swizzle]))),
   STRIDE_BYTES: (o) => (((o.swizzle === 0) && (o.major === "MN")) ? o.tile.column_bytes : (((o.swizzle === 4) ? 4 : 8) * [16, 32, 64, 128, 128, 128, 128][o.swizzle])),
+  VERBS: {
+    "tiled": {"name": "make_tma_descriptor", "driver_name": "cuTensorMapEncodeTiled", "needs": ["box_sizes"], "defaults": {"elem_strides": null, "interleave_layout": "none", "swizzle": "none", "l2_fetch_size": "none", "oobfill": "none", "data_type": null, "rules": "libcu++", "allow": [], "split_inner": false, "ragged": null, "target": null}},
+    "im2col": {"name": "make_im2col_descriptor", "driver_name": "cuTensorMapEncodeIm2col", "needs": ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"], "defaults": {"elem_strides": null, "interleave_layout": "none", "swizzle": "none", "l2_fetch_size": "none", "oobfill": "none", "data_type": null, "rules": "documented", "allow": [], "target": null}},
+    "im2col_wide": {"name": "make_im2col_wide_descriptor", "driver_name": "cuTensorMapEncodeIm2colWide", "needs": ["lower_corner_width", "upper_corner_width", "channels_per_pixel", "pixels_per_column"], "defaults": {"elem_strides": null, "interleave_layout": "none", "swizzle": "bytes128", "l2_fetch_size": "none", "oobfill": "none", "mode": "w", "data_type": null, "rules": "documented", "allow": [], "target": null}},
+  },
   OPTION_NAMES: {
     "interleave_layout": "interleave",
     "swizzle": "swizzle",
