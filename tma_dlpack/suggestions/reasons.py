@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from tma_dlpack.consumer.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
@@ -17,7 +16,6 @@ from tma_dlpack.suggestions.tile_choices import BoxChoice, Wanted, choices
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.targets import Target
 
 FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
 SLOW = 0.7  # of a memcpy's speed
@@ -25,17 +23,8 @@ PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take
 Reasons = tuple[str, ...]
 
 
-class Later(NamedTuple):
-    """What reasons are made of; it keeps no tensor."""
-
-    wanted: Wanted
-    stages: int
-    room: int  # bytes of shared memory
-    target: Target
-
-
-def of_choice(choice: BoxChoice, later: Later) -> Reasons:
-    wanted, target = later.wanted, later.target
+def of_choice(choice: BoxChoice, wanted: Wanted) -> Reasons:
+    target = wanted.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
     if "split_inner" in choice.arguments:
@@ -72,10 +61,10 @@ def of_choice(choice: BoxChoice, later: Later) -> Reasons:
     return tuple(reasons)
 
 
-def of_left_out(later: Later, boxes: list[BoxChoice]) -> Reasons:
+def of_left_out(wanted: Wanted, boxes: list[BoxChoice]) -> Reasons:
     return tuple(
         f"left out: box {choice.box} with swizzle {choice.swizzle.name}, which "
-        f"{later.wanted.reader} read {choice.conflicts}-way"
+        f"{wanted.reader} read {choice.conflicts}-way"
         for choice in boxes
     )
 
@@ -89,12 +78,12 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.found}; {finding.limit}. {finding.fix}"
 
 
-def if_needless(later: Later) -> Callable[[], Reasons] | None:
+def if_needless(wanted: Wanted) -> Callable[[], Reasons] | None:
     """Return what says why TMA should not copy such a tile, or None."""
-    tile, bits = later.wanted.tile, later.wanted.bits
+    tile, bits = wanted.tile, wanted.bits
     row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
     if row_bits % (INNER_BYTES * 8):
-        return partial(_narrow, later)
+        return partial(_narrow, wanted)
     if lines == 1:
         return partial(_reasons_of_row, row_bits // 8)
     if lines * row_bits < FEW_BYTES * 8:
@@ -102,9 +91,9 @@ def if_needless(later: Later) -> Callable[[], Reasons] | None:
     return None
 
 
-def _narrow(later: Later) -> Reasons:
-    tile, bits = later.wanted.tile, later.wanted.bits
-    works = _nearest(later, len(tile) - 1)[1]
+def _narrow(wanted: Wanted) -> Reasons:
+    tile, bits = wanted.tile, wanted.bits
+    works = _nearest(wanted, len(tile) - 1)[1]
     take = "" if works is None else f"take a tile of {works}, or "
     return (
         f"a row of the tile is {tile[-1] * bits / 8:g} bytes, and a copy takes multiples of "
@@ -127,13 +116,13 @@ def _few(tile_bytes: int) -> Reasons:
     )
 
 
-def of_too_large(later: Later, tile_bytes: int) -> Reasons:
-    wanted, stages, room, _ = later
+def of_too_large(wanted: Wanted, tile_bytes: int) -> Reasons:
+    stages, room = wanted.stages, wanted.room
     fewer = room // tile_bytes
-    if fewer and _works(later._replace(stages=fewer), wanted.tile):
+    if fewer and _works(replace(wanted, stages=fewer), wanted.tile):
         fix = f"pass stages={fewer}"
     else:
-        smaller = _smaller(later)
+        smaller = _smaller(wanted)
         fix = "take a smaller tile" + (f", such as {smaller}" if smaller else "")
     return (
         f"{counted(stages, 'stage')} of {tile_bytes} bytes of shared memory do not fit into "
@@ -141,21 +130,21 @@ def of_too_large(later: Later, tile_bytes: int) -> Reasons:
     )
 
 
-def of_not_read(later: Later, violations: Sequence[Violation], may_fit: bool) -> Reasons:
+def of_not_read(wanted: Wanted, violations: Sequence[Violation], may_fit: bool) -> Reasons:
     """Name the tiles nearest to one that no box fits, or else what was refused of the first box."""
-    reader = later.wanted.reader
+    reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
-    tile = later.wanted.tile
+    tile = wanted.tile
     for d in reversed(range(len(tile))) if may_fit else ():
-        below, above = _nearest(later, d)
+        below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
             step = math.gcd(*(near[d] for near in works))
-            is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(later, d))
+            is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
             numbers = " or ".join(str(near[d]) for near in works)
             tiles = " or ".join(map(str, works))
-            found = f"{_dimension(later.wanted, d)} is {tile[d]}{multiple}"
+            found = f"{_dimension(wanted, d)} is {tile[d]}{multiple}"
             return (f"{who}: {found}; {numbers} works: take a tile of {tiles}",)
     return (f"{who}, in whatever boxes", *map(_sentence, violations))
 
@@ -172,18 +161,17 @@ def _dimension(wanted: Wanted, d: int) -> str:
 MAX_TRIES = 8  # of tiles in one direction
 
 
-def _works(later: Later, tile: tuple[int, ...]) -> bool:
-    wanted, stages, room, _ = later
-    other = later._replace(wanted=replace(wanted, tile=tile))
-    if if_needless(other) is not None or stages * other.wanted.tile_bytes > room:
+def _works(wanted: Wanted, tile: tuple[int, ...]) -> bool:
+    other = replace(wanted, tile=tile)
+    if if_needless(other) is not None or not other.fits(other.tile_bytes):
         return False
-    return any(stages * choice.all_bytes <= room for choice in choices(other.wanted)[0])
+    return any(other.fits(choice.all_bytes) for choice in choices(other)[0])
 
 
-def _nearest(later: Later, d: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def _nearest(wanted: Wanted, d: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Return the nearest tiles that work with another extent of one dimension: below and above."""
-    tile, unit = later.wanted.tile, _unit(later, d)
-    if not isinstance(later.wanted.access, str):
+    tile, unit = wanted.tile, _unit(wanted, d)
+    if not isinstance(wanted.access, str):
         return None, None  # a function of a thread reads this tile, and no other
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
@@ -191,24 +179,24 @@ def _nearest(later: Later, d: int) -> tuple[tuple[int, ...] | None, tuple[int, .
 
     def first(extents: range) -> tuple[int, ...] | None:
         tiles = ((*tile[:d], n, *tile[d + 1 :]) for n in extents[:MAX_TRIES])
-        return next((near for near in tiles if _works(later, near)), None)
+        return next((near for near in tiles if _works(wanted, near)), None)
 
     return first(downward), first(upward)
 
 
-def _smaller(later: Later) -> tuple[int, ...] | None:
+def _smaller(wanted: Wanted) -> tuple[int, ...] | None:
     """Halve the largest extents until the tile works."""
-    tile = list(later.wanted.tile)
+    tile = list(wanted.tile)
     while True:
-        d = max(range(len(tile)), key=lambda d: tile[d] / _unit(later, d))
-        half = tile[d] // 2 // _unit(later, d) * _unit(later, d)
+        d = max(range(len(tile)), key=lambda d: tile[d] / _unit(wanted, d))
+        half = tile[d] // 2 // _unit(wanted, d) * _unit(wanted, d)
         if half == 0:
             return None
         tile[d] = half
-        if _works(later, tuple(tile)):
+        if _works(wanted, tuple(tile)):
             return tuple(tile)
 
 
-def _unit(later: Later, d: int) -> int:
+def _unit(wanted: Wanted, d: int) -> int:
     """Return the step between extents: whole copies along a row, the 8 rows of an atom."""
-    return INNER_BYTES * 8 // later.wanted.bits if d == len(later.wanted.tile) - 1 else 8
+    return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

@@ -29,6 +29,7 @@ from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: What is nearly as fast as the fastest counts as fast: within the noise of a measurement, and of
@@ -77,6 +78,11 @@ class Wanted:
         Of an element.
     begin : int
         What lines of the tensor begin at a multiple of, bytes: 32, which memory moves, or 16 only.
+    stages : int
+        Tiles in shared memory at a time.
+    room : int
+        Shared memory that they may take, bytes.
+    target : Target
     """
 
     view: TensorView
@@ -89,6 +95,9 @@ class Wanted:
     extents: tuple[int, ...] = ()
     bits: int = 8
     begin: int = 32
+    stages: int = 1
+    room: int = 0
+    target: Target = DEFAULT_TARGET
 
     def map_of(self, **arguments: Any) -> TensorMap:
         """Make a map as `make_tma_descriptor` does; it raises with every violation."""
@@ -100,6 +109,10 @@ class Wanted:
     def without_tensor(self) -> Wanted:
         """Return the same about a tensor that need not be kept alive."""
         return replace(self, view=self.view.at(self.view.address))
+
+    def fits(self, tile_bytes: int) -> bool:
+        """Whether shared memory has room for tiles of so many bytes."""
+        return self.stages * tile_bytes <= self.room
 
     @property
     def as_fast(self) -> float:

@@ -311,27 +311,32 @@ def suggest_view(
         plain = None if findings else _plain(wanted)
         if plain is None:
             return Suggestions(title, (), partial(reasons.of_tensor, findings))
-    bits = plain.arguments.type_row.element_bits
-    wanted = replace(wanted, extents=plain.shape, bits=bits, begin=begin_of(view))
-    return _suggestions(title, wanted, plain.target, count, limit)
+    most = plain.target.max_smem_bytes
+    wanted = replace(
+        wanted,
+        extents=plain.shape,
+        bits=plain.arguments.type_row.element_bits,
+        begin=begin_of(view),
+        stages=count,
+        room=most if limit is None else min(most, limit),
+        target=plain.target,
+    )
+    return _suggestions(title, wanted)
 
 
-def _suggestions(
-    title: str, wanted: Wanted, target: Target, stages: int, limit: int | None
-) -> Suggestions:
-    room = target.max_smem_bytes if limit is None else min(target.max_smem_bytes, limit)
-    later = reasons.Later(wanted.without_tensor(), stages, room, target)
+def _suggestions(title: str, wanted: Wanted) -> Suggestions:
+    later = wanted.without_tensor()  # of which reasons are made
     needless = reasons.if_needless(later)
     if needless is not None:
         return Suggestions(title, (), needless)
-    if stages * wanted.tile_bytes > room:  # whatever the boxes
+    if not wanted.fits(wanted.tile_bytes):  # whatever the boxes
         return Suggestions(title, (), partial(reasons.of_too_large, later, wanted.tile_bytes))
     found, refused = choices(wanted)
     if not found:
         violations = tuple(refused[0].violations()) if refused else ()
         may_fit = any(one.alike != "kind" for one in refused) or not refused
         return Suggestions(title, (), partial(reasons.of_not_read, later, violations, may_fit))
-    fitting = [choice for choice in found if stages * choice.all_bytes <= room]
+    fitting = [choice for choice in found if wanted.fits(choice.all_bytes)]
     if not fitting:
         least = min(choice.all_bytes for choice in found)
         return Suggestions(title, (), partial(reasons.of_too_large, later, least))
@@ -341,7 +346,7 @@ def _suggestions(
     return Suggestions(title, items, partial(reasons.of_left_out, later, left_out))
 
 
-def _suggestion(choice: BoxChoice, later: reasons.Later) -> Suggestion:
+def _suggestion(choice: BoxChoice, later: Wanted) -> Suggestion:
     return Suggestion(
         arguments=choice.arguments,
         copies=choice.copies,
