@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule, read_safely
 from tma_dlpack.dlpack.frameworks import (
     CODES,
-    Framework,
     framework_of,
     is_trusted,
     native_of,
@@ -122,7 +121,10 @@ def _read_dlpack(tensor: Any) -> Export:
     """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken."""
     kind: Any = type(tensor)
     framework = framework_of(kind)
-    _refuse_no_numbers(tensor, framework)
+    dtype = getattr(getattr(tensor, "dtype", None), "name", None) if framework.no_numbers else None
+    if dtype in framework.no_numbers:
+        found = f"is a {framework.name} tensor of dtype {dtype}"
+        refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
     arguments = {"stream": framework.stream} if _takes_stream(tensor) else {}
     try:
         capsule = _export(tensor, {"max_version": DLPACK_VERSION, **arguments})
@@ -137,19 +139,19 @@ def _read_dlpack(tensor: Any) -> Export:
     return Export(address, layout, None if trusted else capsule)
 
 
-def _refuse_no_numbers(tensor: Any, framework: Framework) -> None:
-    if framework.no_numbers:
-        dtype = getattr(getattr(tensor, "dtype", None), "name", None)
-        if dtype in framework.no_numbers:
-            found = f"is a {framework.name} tensor of dtype {dtype}"
-            refuse("TENSOR_EXPORT", found, fix="pass a tensor of numbers")
-
-
 def _export(tensor: Any, arguments: dict[str, Any]) -> object:
     try:
         return tensor.__dlpack__(**arguments)
     except Exception as error:
-        _refuse_export(tensor, error)
+        kind, why = type(tensor), f"__dlpack__ raised {error_text(error)}"
+        if issubclass(kind, np.ndarray) and not isinstance(error, TypeError):
+            if fix := numpy_fix(tensor.dtype):
+                found = f"is a NumPy array of dtype {tensor.dtype}: {why}"
+                refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
+            if not tensor.flags.writeable:
+                refuse("TENSOR_NUMPY_READ_ONLY", f"is a {name_of(kind)} whose {why}", error)
+        found, fix = f"is a {name_of(kind)} whose {why}", framework_of(kind).fix(tensor)
+        refuse("TENSOR_EXPORT", found, error, fix)
 
 
 def _takes_stream(tensor: Any) -> bool:
@@ -164,20 +166,6 @@ def _takes_stream(tensor: Any) -> bool:
     if not device.is_cuda:
         refuse("TENSOR_DEVICE", f"lies on {device}")
     return True
-
-
-def _refuse_export(tensor: Any, error: Exception) -> NoReturn:
-    found = f"is a {name_of(type(tensor))} whose __dlpack__ raised {error_text(error)}"
-    if issubclass(type(tensor), np.ndarray) and not isinstance(error, TypeError):
-        fix = numpy_fix(tensor.dtype)
-        if fix:
-            found = (
-                f"is a NumPy array of dtype {tensor.dtype}: __dlpack__ raised {error_text(error)}"
-            )
-            refuse("TENSOR_NUMPY_DTYPE", found, error, fix)
-        if not tensor.flags.writeable:
-            refuse("TENSOR_NUMPY_READ_ONLY", found, error)
-    refuse("TENSOR_EXPORT", found, error, framework_of(type(tensor)).fix(tensor))
 
 
 # --- __cuda_array_interface__ -------------------------------------------------------------------
@@ -213,18 +201,13 @@ def _read_interface(tensor: Any) -> Export:
     code, bits = CODES[dtype.kind].value, 8 * dtype.itemsize
     flags = READ_ONLY if read_only else 0
     cuda = DLDeviceType.kDLCUDA.value
-    strides = _strides_in_elements(shape, byte_strides, dtype.itemsize)
+    strides = None
+    if byte_strides is not None:
+        step = dtype.itemsize
+        if any(n > 1 and stride % step for n, stride in zip(shape, byte_strides, strict=True)):
+            refuse("TENSOR_BYTE_STRIDES", f"has {step}-byte elements {byte_strides} apart")
+        strides = tuple(stride // step for stride in byte_strides)
     return Export(address, Layout(cuda, 0, code, bits, 1, flags, shape, strides))
-
-
-def _strides_in_elements(
-    shape: tuple[int, ...], byte_strides: tuple[int, ...] | None, itemsize: int
-) -> tuple[int, ...] | None:
-    if byte_strides is None:
-        return None
-    if any(n > 1 and stride % itemsize for n, stride in zip(shape, byte_strides, strict=True)):
-        refuse("TENSOR_BYTE_STRIDES", f"has {itemsize}-byte elements {byte_strides} apart")
-    return tuple(stride // itemsize for stride in byte_strides)
 
 
 # --- Memory -------------------------------------------------------------------------------------
