@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_layers import PACKAGE, ROOMS
+
+import tma_dlpack as tma
+from tma_dlpack.make import extension
 
 ROOT = Path(__file__).parent.parent
 FORMS = sorted((ROOT / ".github").rglob("*.yml"))
@@ -28,6 +33,35 @@ def test_the_files_that_the_architecture_names_exist():
     named = [n for n in named if in_checkout or not re.search(r"(\.c|/_\w+\.h)$", n)]
     missing = [n for n in named if not (PACKAGE / n).is_file() and not (ROOT / n).is_file()]
     assert missing == []
+
+
+LOG = "globalDim (64,64)\nglobalStrides (128)\nboxDim (64,100)\ncuTensorMapEncodeTiled returned 700"
+PATHS = {  # heading of the page -> such a call
+    "a refused call": lambda x: str(tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128")),
+    "an explained call": lambda x: str(tma.explain(LOG)),
+}
+
+
+@pytest.mark.skipif(not extension.COMPILED, reason="the page has the path with the extension")
+@pytest.mark.parametrize("path", PATHS)
+def test_a_call_enters_the_files_that_the_architecture_has_on_its_path(path):
+    x = np.zeros((256, 128), np.float16)
+    section = ARCHITECTURE.partition(f"## The path of {path}")[2].partition("\n## ")[0]
+    named = set(re.findall(r"^  ((?:\w+/)+\w+\.py) ", section, flags=re.MULTILINE))
+    entered = set()
+
+    def watch(frame, event, argument):
+        file = Path(frame.f_code.co_filename)
+        if PACKAGE in file.parents:
+            entered.add(str(file.relative_to(PACKAGE)))
+
+    sys.setprofile(watch)
+    try:
+        PATHS[path](x)
+    finally:
+        sys.setprofile(None)
+    assert len(named) > 5
+    assert named - entered == set()
 
 
 def test_links_of_the_contributing_page_lead_to_files():
