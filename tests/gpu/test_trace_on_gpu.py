@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.debug.trace import program
+from tma_dlpack.debug import trace as program
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 
 BARE = ("FLOAT16", 2, 0x1000, (64, 128), (128,))

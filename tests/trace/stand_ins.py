@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import tma_dlpack as tma
-from tma_dlpack.debug.trace.program import CUPTI
+from tma_dlpack.debug.trace import CUPTI
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc")

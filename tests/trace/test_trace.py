@@ -14,7 +14,7 @@ from stand_ins import COMPILER, build, compile_c, environment
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.debug.trace import program
+from tma_dlpack.debug import trace as program
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -95,15 +95,14 @@ def _is_path(word: str) -> bool:
     runs_program=True,
 )
 def _trace(options: argparse.Namespace) -> int:
-    from tma_dlpack.debug.programs import NOT_FOUND
-    from tma_dlpack.debug.trace import program
+    from tma_dlpack.debug import programs, trace
 
     words = _program_of(options)
     if shutil.which(words[0]) is None:
         output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
-        return NOT_FOUND
-    status, trace = program.run(words, talks=options.out is not None or not options.json)
-    show(options, trace, page=trace.html, to=options.out or sys.stderr)
+        return programs.NOT_FOUND
+    status, found = trace.run(words, talks=options.out is not None or not options.json)
+    show(options, found, page=found.html, to=options.out or sys.stderr)
     return status
 
 

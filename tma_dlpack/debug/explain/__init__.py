@@ -5,9 +5,10 @@ which also writes numbers one way; `printed` turns a block into the driver's arg
 checks them against the rules. `sentences` recognises projects' own error messages, `results` the
 driver's results, and what is seen after a launch.
 
-A new format: a row in `words.FORMS` (how to recognise its block, and where it differs from the
-driver: order of arrays, units, arguments that it does not print), new spellings beside it, and an
-example as printed, with the expected arguments, in tests/debug/printed_forms.py.
+What other projects print stands in text files beside the modules, a row each. A new format: a row
+of FORMS in words.txt (how to recognise its block, and where it differs from the driver: order of
+arrays, units, arguments that it does not print), new spellings beside it, and an example as
+printed, with the expected arguments, in tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
-from tma_dlpack.debug.explain import ours, results, sentences
+from tma_dlpack.debug.explain import results, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
@@ -190,7 +191,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    others = ours.REFUSED_CALL.sub("", log.text).split("\n")
+    others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):
         if block.is_mixed:
@@ -245,15 +246,15 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
 
 def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     """Return the calls that the C++ header refused."""
-    if ours.BEGINS not in log.text:
+    if sentences.BEGINS not in log.text:
         return
-    for found in ours.REFUSED_CALL.finditer(log.text):
-        line, call = log.line_at(found.start()), ours.RefusedCall(found["parts"])
-        read = ours.read_call(call, line)
+    for found in sentences.REFUSED_CALL.finditer(log.text):
+        line, call = log.line_at(found.start()), sentences.RefusedCall(found["parts"])
+        read = sentences.read_call(call, line)
         if call.why:
             log.notes.append(f"line {line}: {call.why}")
-        yield _Encode(line, read, ours.check_call(call, read, target))
-    for place, violation in ours.says_in(log.text):
+        yield _Encode(line, read, sentences.check_call(call, read, target))
+    for place, violation in sentences.says_in(log.text):
         line = log.line_at(place)
         read = PrintedArguments(printed_by="tma_dlpack.h", lines=(line, line))
         yield _Encode(line, read, Report((violation,)))

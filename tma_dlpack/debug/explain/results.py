@@ -13,42 +13,12 @@ from typing import Final, NamedTuple
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain.judge import PrintedArguments
-from tma_dlpack.debug.explain.words import FORMS
-from tma_dlpack.tables.coerce import rows
+from tma_dlpack.debug.explain.words import FORMS, tables
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import INNER_BYTES
 
-# -- encodes without arguments --------------------------------------------------------------------
-
-#: Pattern, printer, where the arguments would be.
-HEADINGS: Final = rows(r"""
-Failed to create tensormap\s*\n\s*Dim: | kerutils (FlashMLA) | it prints two lines to standard error
-    and all arguments to standard output: add those
-Failed to create tensormap with cuTensorMapEncodeTiled | XLA | it prints none; the dump of
-    --xla_dump_to has TmaDescriptor{...}, which can be read
-Failed to initialize the TMA descriptor (?!due|\d|\.|,)[A-Za-z_]\w* | TileLang before March 2026 |
-    it prints the name alone: paste the generated host code (globalDim, globalStride, boxDim...), or
-    update, and it prints all arguments. In tile-ai/tilelang#460 the last dimension was no multiple
-    of 16 bytes (STRIDE_ALIGNED)
-Failed to encode TMA descriptor \S+: | TileLang (CuTe DSL) | it prints none: print the arguments of
-    the encode beside it
-Failed to encode tensor map: | DeepGEMM (Python) | it prints none; newer releases print 'Making TMA
-    desc: ...' with DG_JIT_DEBUG=1
-Error in \w+ TMA descriptor creation: | ThunderKittens | newer releases print
-    'cuTensorMapEncodeTiled arguments:' below; paste those lines
-via CCCL: | cuda.core | it prints no value: print the tensor's data pointer, shape, strides and
-    dtype
-cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\W{1,4}(?:failed|returned|error) | cuTensorMapEncode* |
-    print every argument beside the result: tensorDataType, globalAddress, globalDim, globalStrides,
-    boxDim, elementStrides, interleave, swizzle
-global_stride \(\d+\) must be (?:a multiple of the previous stride|>= global_dim) | XLA | this is a
-    rule of its own, which the driver does not ask
-Failed to initialize the TMA descriptor | CUTLASS or TensorRT-LLM | they print the arguments beside
-    this line, to standard error: paste those lines
-Failed to create (?:a )?(?:TMA descriptor|tensor ?map) | an encoder | print every argument beside
-    the result
-""")
+_TABLES: Final = tables("results")
 
 # -- results of the driver ------------------------------------------------------------------------
 
@@ -62,27 +32,7 @@ class Result(NamedTuple):
 
 
 RESULTS: Final[tuple[Result, ...]] = tuple(
-    Result(int(code), f"CUDA_ERROR_{name}", words)
-    for code, name, words in rows("""
-1 | INVALID_VALUE | invalid argument
-2 | OUT_OF_MEMORY | out of memory
-3 | NOT_INITIALIZED | initialization error
-4 | DEINITIALIZED | driver shutting down
-100 | NO_DEVICE | no CUDA-capable device is detected
-201 | INVALID_CONTEXT | invalid device context
-500 | NOT_FOUND | named symbol not found
-700 | ILLEGAL_ADDRESS | an illegal memory access was encountered
-702 | LAUNCH_TIMEOUT | the launch timed out and was terminated
-710 | ASSERT | device-side assert triggered
-714 | HARDWARE_STACK_ERROR | hardware stack error
-715 | ILLEGAL_INSTRUCTION | an illegal instruction was encountered
-716 | MISALIGNED_ADDRESS | misaligned address
-717 | INVALID_ADDRESS_SPACE | operation not supported on global/shared address space
-718 | INVALID_PC | invalid program counter
-719 | LAUNCH_FAILED | unspecified launch failure
-801 | NOT_SUPPORTED | operation not supported
-999 | UNKNOWN | unknown error
-""")
+    Result(int(code), f"CUDA_ERROR_{name}", words) for code, name, words in _TABLES["RESULTS"]
 )
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
@@ -170,43 +120,7 @@ def results_of(text: str) -> list[Result]:
 # -- after the launch -----------------------------------------------------------------------------
 
 
-#: Symptom | misuse | the check that settles it | what a map says about it: a key of `_facts`. Most
-#: likely first. Measured, one case a process: H200, 2026-11-22.
-CAUSES: Final = rows("""
-700 | the map is in local or shared memory: a kernel parameter without __grid_constant__ | declare
-    it `const __grid_constant__ CUtensorMap map`, and pass its address |
-700 | the map's address is a host address, was freed, or was never allocated | compare the map's
-    global_address with the live allocation (cuPointerGetAttribute); run compute-sanitizer | address
-700 | the destination lies beyond the block's shared memory | add the tile's bytes to its offset and
-    compare with the launch's shared memory | bytes
-700 | no dynamic shared memory was asked for at the launch | print the third launch argument; above
-    48 KB also set cudaFuncAttributeMaxDynamicSharedMemorySize | bytes
-716 | the tile in shared memory is not aligned to 128 bytes | print __cvta_generic_to_shared(tile) %
-    128; declare it alignas(128), 1024 with a swizzle |
-716 | the map itself is aligned to 32 bytes only | print the address of the CUtensorMap % 64; a
-    struct around it must be alignas(64) |
-716 | the barrier is not aligned to 8 bytes | print its shared address % 8; declare it alignas(8) |
-715 | the rank of the instruction is not the map's | compare the .Nd of cp.async.bulk.tensor, or the
-    coordinates, with the map's rank | rank
-715 | a tiled map is used by an im2col instruction, or the reverse | look for .im2col in the kernel
-    | kind
-715 | the map is all zeros: never encoded, or not copied to the device | read the 128 bytes on the
-    host just before the launch | zeros
-715 | the innermost coordinate is not on 16 bytes | print coordinate 0 times the element's bytes, %
-    16 | unit
-715 | a multicast names a block that is not in the cluster | compare the bits of the multicast mask
-    with the cluster's size |
-719 | the barrier was never initialized | one thread runs mbarrier.init, then fence.mbarrier_init,
-    then __syncthreads(), before the first copy |
-719 | arrivals or expected bytes leave the barrier's range of 2^20 - 1 | print the counts that
-    mbarrier.init and expect_tx are given | range
-hang | the barrier expects more bytes than arrive | compare expect_tx with the sum of the copies'
-    bytes: the whole box counts, also where it leaves the tensor | bytes
-hang | the barrier is armed and no copy is issued | look at the branch of the thread that copies:
-    the same thread arms and copies |
-hang | the barrier was initialized for more arrivals than come | compare the count of mbarrier.init
-    with the threads that arrive: 1 if one thread arms it |
-""")
+CAUSES: Final = _TABLES["CAUSES"]
 _NO_ERROR = (
     "a wait that ends too early gives no error, and a tile that is wrong or right by luck: the "
     "barrier expects fewer bytes "
@@ -347,7 +261,7 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 
     To a text that only says what was seen, the causes are the answer.
     """
-    headings = [(p, where) for pattern, p, where in HEADINGS if re.search(pattern, text)]
+    headings = [(p, where) for pattern, p, where in _TABLES["HEADINGS"] if re.search(pattern, text)]
     if not headings and len(text) <= LONGEST_SYMPTOM and symptoms_of(text):
         return []
     names = ", ".join(form.name for form in FORMS)

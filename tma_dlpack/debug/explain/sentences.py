@@ -2,23 +2,31 @@
 
 Most checks do not show all the numbers; what they show is judged as printed arguments are. A
 sentence without a number counts only where its line says that it failed: documents quote the same
-words.
+words. The lines of our own headers show more, the tensor and the options too: there the whole call
+is checked, as `check_tma_descriptor` does, under its own rules.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.words import OF_DRIVER
-from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed
-from tma_dlpack.tables.coerce import counted, rows
-from tma_dlpack.tables.errors import Violation
+from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
+from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, tables
+from tma_dlpack.dlpack import Layout, TensorView, check_layout
+from tma_dlpack.make.build import check_view
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.dtypes import data_type_of
+from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
 from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
 from tma_dlpack.tables.targets import Target
+
+_TABLES: Final = tables("sentences")
 
 
 class Sentence(NamedTuple):
@@ -39,102 +47,11 @@ _PARTS: Final = {
     "<16>": r"(?:multiple of 16|16[- ]?(?:bytes?|B)[- ]aligned|divisible by 16|aligned to 16)",
     "<NOT_SUPPORTED>": r" not supported(?: on \.target '\w+')?",
 }
-#: Below each printer and its source: the rule, and how its check words it. A number of bytes is
-#: judged as a printed stride is.
-_CHECKS: Final = r"""
-# CUTLASS | NVIDIA/cutlass copy_traits_sm90_tma.hpp
-STRIDE_ALIGNED <ASSERT>gmem_prob_stride\[[1-4]\]\s*&\s*0b1111
-STRIDE_RANGE <ASSERT>gmem_prob_stride\[[1-4]\]\)?\s*<\s*\(uint64_t
-STRIDE_INNERMOST <ASSERT>gmem_prob_stride\[0\]\s*==
-DIM_RANGE <ASSERT>gmem_prob_shape\[[0-4]\]\s*[<>]=
-ADDRESS_ALIGNED <ASSERT>\(gmem_address\)\s*&\s*0b1111
-BOX_RANGE <ASSERT>smem_box_shape\[[0-4]\]\s*[<>]=
-ELEM_STRIDES_RANGE <ASSERT>smem_box_stride\[[0-4]\]\s*[<>]=
-# ThunderKittens | HazyResearch/ThunderKittens include/types/global/tma.cuh
-STRIDE_ALIGNED <ASSERT>gmem_stride\[[0-3]\]\s*%\s*16\s*==\s*0
-BOX_INNER_16B <ASSERT>smem_shape\[0\]\s*\*\s*sizeof\(dtype\)\)\s*%\s*16
-BOX_SWIZZLE_SPAN <ASSERT>smem_shape\[0\]\s*\*\s*sizeof\(dtype\)\s*<=
-BOX_RANGE <ASSERT>smem_shape\[[0-4]\]\s*<=\s*256
-# Triton | triton-lang/triton triton/tools/tensor_descriptor.py
-STRIDE_ALIGNED AssertionError: strides must be 16-byte aligned
-ADDRESS_ALIGNED AssertionError: base must be 16-byte aligned
-STRIDE_INNERMOST AssertionError: Last dimension must be contiguous
-DIM_RANGE AssertionError: shape must be positive
-BOX_INNER_16B Descriptor block shape must have at least 16 bytes in the last dim[a-z]*, but got [\d
-    *=]+ bytes
-STRIDE_INNERMOST Tensor descriptor last dim must be 1(?:,? but got [\w-]+)?
-RANK AssertionError: rank (?:cannot be more than 5|must not be zero|must be 1-5)
-OOB_NAN Padding option `nan` is only supported for floating point
-# TileLang | tile-ai/tilelang src/cuda/runtime.cc
-STRIDE_ALIGNED globalStrides\[(?P<entry>\d)\] \(raw globalStride\[\d\] =
-    (?:(?P<bytes>\d{1,24})|[^\n]{1,200}?)\) must\b
-ADDRESS_ALIGNED globalAddress must be \d+-byte aligned, but mod\d+=\d+
-DIM_RANGE globalDim\[\d\] must be (?:non-zero|<= 2\^32)
-BOX_RANGE boxDim\[\d\] must be (?:non-zero|<= 256)
-BOX_INNER_16B boxDim\[0\] \* elementSize must be a multiple of 16 bytes
-BOX_SWIZZLE_SPAN boxDim\[0\] \* elementSize must be <= swizzle span
-ELEM_STRIDES_RANGE elementStrides\[\d\] must be in \[1, 8\]
-# JAX Mosaic GPU | jax-ml/jax jaxlib/mosaic/gpu/runtime.cc
-STRIDE_ALIGNED Byte strides must be divisible by 16 and less [^\n]{0,20}but\s+got\s<BYTES>
-DIM_RANGE TMA size must be less than 2\*\*32, but got -?\d+
-STRIDE_INNERMOST Minormost stride must be 1, but got -?\d+
-BOX_RANGE Window shape must be in \[0, 256\], but got -?\d+
-BOX_INNER_16B last dimension of window shape must have a bytewidth\s+divisible by 16
-# libcu++ | NVIDIA/cccl make_tma_descriptor.h
-ADDRESS_ALIGNED tensor\.data \(address\) is not sufficiently aligned
-ADDRESS_NULL (?:via CCCL|what\(\)|invalid_argument)[^\n]{0,40}Address is null
-RANK tensor\.ndim \(rank\) must be between 1 and 5
-RANK_INTERLEAVED tensor\.ndim \(rank\) must be greater than or equal to 3
-DIM_RANGE tensor\.shape\[i\] must be greater than 0 and less than
-STRIDE_ALIGNED Stride in bytes is not a multiple of the alignment
-STRIDE_RANGE Stride in bytes is greater than or equal to 2\^40
-STRIDE_UNIQUE Stride must be 0 or greater than or equal to the product
-BOX_RANK Box sizes size mismatch
-BOX_IN_SHAPE box_sizes\[i\] must be between 1 and min
-BOX_INNER_16B tma_interleave_layout::none requires box_sizes innermost
-BOX_SWIZZLE_SPAN tma_swizzle::bytes\w+\*? requires box_sizes innermost
-BOX_SMEM Box sizes do not fit in shared memory
-ELEM_STRIDES_RANGE elem_strides\[i\] must be greater than 0
-INTERLEAVE_32B_SWIZZLE bytes32 requires tma_swizzle::bytes32
-OOB_NAN tma_oob_fill::nan is only supported for floating-point
-CAPABILITY Compute capability 9\.0 or higher is required
-# XLA | openxla/xla xla/stream_executor/gpu/tma_metadata.cc
-RANK unsupported rank for TMA: -?\d+
-DIM_RANGE global_dims \([\d,]*\) must be non-zero and <= 2\^32
-STRIDE_ALIGNED global_strides \([\d,]*\) must be a multiple of (?:16|32)
-BOX_RANGE box_dims \[[\d,]*\] must be non-zero and <= 256
-BOX_INNER_16B box_dims\[0\] \(\d+\) \* element_byte_width \(\d+\) must be a multiple
-BOX_SWIZZLE_SPAN swizzle is k\d+B, box_dims\[0\] \* element_byte_width must be <= \d+
-ELEM_STRIDES_RANGE element_strides \([\d,]*\) must be non-zero and <= 8
-RANK_INTERLEAVED If TmaInterleave is not kNone, then tensor rank must
-INTERLEAVE_32B_SWIZZLE when interleave is k32B, swizzle must be k32B
-# cuda.core | NVIDIA/cuda-python cuda_core/cuda/core/_tensor_map.pyx
-ADDRESS_ALIGNED Global memory address must be 16-byte aligned, got address 0x\w+
-RANK [Tt]ensor rank must be between [13] and 5, got -?\d+
-BOX_RANK box_dim must have \d+ elements \(same as tensor rank\), got \d+
-BOX_RANGE box_dim\[\d\] must be in \[1, 256\], got -?\d+
-ELEM_STRIDES_RANGE element_strides\[\d\] must be positive, got -?\d+
-# TransformerEngine | NVIDIA/TransformerEngine transformer_engine/common/common.cu
-ADDRESS_ALIGNED Tensor data pointer must be 16B aligned
-STRIDE_ALIGNED Shape not supported\. For \d+-b\w+ data type, expected multiple of \d+, got \d+
-# cuTile | NVIDIA/cutile-python cuda.tile
-GATHER4 TILE_GATHER4 requires a rank-2 tensor map with tile_shape\[1\] == 1[^\n]{0,80}
-GATHER4 TILE_GATHER4[^\n]{0,80}\b(?:not supported|invalid|rejected)
-# ptxas | the PTX ISA, cp.async.bulk.tensor
-SCATTER4 Feature '\.tile::scatter4[^'\n]{0,60}'<NOT_SUPPORTED>
-GATHER4_TARGET Feature '\.tile::gather4[^'\n]{0,60}'<NOT_SUPPORTED>
-# the program | its own check
-STRIDE_ALIGNED <ERROR>[Ss]trides?\b[^\n]{0,60}?<16>
-ADDRESS_ALIGNED <ERROR>(?:address|pointer|ptr)\b[^\n]{0,60}?<16>
-BOX_RANGE <ERROR>[Bb]ox\w*[^\n]{0,60}?(?:<= ?256|\[[01], 256\]|most 256)
-# TensorRT-LLM | NVIDIA/TensorRT-LLM trtllm-gen, buildNdTmaDescriptor
-BOX_RANGE boxDim too large \d{1,10}
-"""
 
 
 def _sentences() -> Iterator[Sentence]:
     printer = source = ""
-    for cells in rows(_CHECKS):
+    for cells in _TABLES["CHECKS"]:
         first, _, rest = cells[0].partition(" ")
         if first == "#":
             printer, source = rest, cells[1]
@@ -147,32 +64,8 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: Rule | what to do about it, for checks that show no numbers.
-FIXES: Final = dict(
-    rows("""
-ADDRESS_ALIGNED | start the tensor at an aligned element, or copy it: x.clone()
-ADDRESS_NULL | skip an empty tensor
-RANK | merge dimensions, or make one map per slice
-RANK_INTERLEAVED | use interleave none
-DIM_RANGE | skip an empty tensor; split one that is too long
-STRIDE_ALIGNED | pad the inner dimension so that each row is a multiple of 16 bytes
-STRIDE_RANGE | index this dimension instead, and make one map per slice; look for 32-bit overflow
-STRIDE_INNERMOST | make the last dimension contiguous: x.contiguous(), or describe the transpose
-STRIDE_UNIQUE | permute the tensor so that strides descend, or check only the driver's rules:
-    rules='driver'
-BOX_RANK | pass one entry each
-BOX_RANGE | copy a larger tile in several steps
-BOX_IN_SHAPE | shrink the box, or check only the driver's rules: rules='driver'
-BOX_INNER_16B | widen the inner box to a multiple of 16 bytes
-BOX_SWIZZLE_SPAN | narrow the inner box to the span and copy in several steps, or use a wider
-    swizzle
-BOX_SMEM | shrink the box
-ELEM_STRIDES_RANGE | use 1
-INTERLEAVE_32B_SWIZZLE | use swizzle 32B
-OOB_NAN | fill with zeros
-CAPABILITY | use a Hopper or newer GPU
-""")
-)
+#: What to do about a rule, for checks that show no numbers.
+FIXES: Final = dict(_TABLES["FIXES"])
 _RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
 
 _FAILED = re.compile(  # on the line of a sentence
@@ -234,34 +127,14 @@ _DEVICE_CHECK: Final = re.compile(
     rf"block \((?P<block>{_PLACE})\), thread \((?P<thread>{_PLACE})\), "
     r"(?P<verb>[^:;\n]{1,99}): (?P<found>[^;\n]{1,300}); (?P<limit>[^\n]{1,400})"
 )
-#: Words of a check that name no action, as a pattern | what to change.
-_DEVICE_FIXES: Final = rows(r"""
-map .*is an? (im2col|tiled) | use the verb of this kind of map, or make a map of the other kind
-coordinates; | use the verb with as many coordinates as the map has dimensions
-innermost coordinate | step the innermost coordinate by a multiple of 16 bytes
-coordinate \d+ is|corners of | begin the copy where the map's corners, or a store's tensor, allow it
-dimension \d+ of the map | make maps of parts of the tensor
-changed map | publish() the map to global memory, and use it there
-barrier .*aligned to 8 | declare the barrier __shared__ alignas(8)
-of the warp | call it with all 32 threads of the warp, outside of branches that divide them
-swizzle repeats | align the tile to what the swizzle repeats, or index by the absolute address
-multiple of 128 | align it: alignas(128); for a tile with a swizzle, alignas(1024)
-ends at shared | ask for more dynamic shared memory at the launch, or take a smaller box or fewer
-    stages
-bytes are expected; | expect the bytes in several phases, or on several barriers
-parity is | flip the parity after each wait, and begin with 0
-expect.*loads | arrive_expect_tx() the sum of all loads' bytes, before them: each brings the map's
-    tx_bytes
-arrival | init() the barrier for as many arrivals as come in a phase
-cluster has | name only blocks of the cluster: a bit of the mask, or a rank below its size
-element type | use an operation that this element type has
-""")
 
 
 def _device_fix(found: str, limit: str) -> str:
     """Return what to change after a failed check on the device; most limits say it."""
     words = f"{found}; {limit}"
-    fixes = (fix for pattern, fix in _DEVICE_FIXES if re.search(pattern, words, re.IGNORECASE))
+    fixes = (
+        fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
+    )
     return next(fixes, limit)
 
 
@@ -283,3 +156,114 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
                 fix=f"in {file}: {_device_fix(what, limit)}",
             ),
         )
+
+
+# -- what tma_dlpack_make.hpp throws --------------------------------------------------------------
+
+BEGINS = "tma_dlpack: refused: "
+#: The line of a call: at most as far as the next one begins.
+REFUSED_CALL: Final = re.compile(
+    rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
+    r"; python -m tma_dlpack explain says why"
+)
+_CALL = re.compile(r"(cuTensorMapEncode\w{1,20})\((.*)\)")
+_PAIR = re.compile(
+    r"(\w{1,40})=(?:\{([^{}\n]{0,999})\}|(0x[\da-f]{1,16}|-?(?:0|[1-9]\d{0,23})|True)(?!\w))"
+)
+_NUMBER = re.compile(r"-?\d{1,24}")
+_RARE = {option.name: option.form for option in RARE_OPTIONS}
+_LISTS = ("dtype", "device", "box_sizes", *(n for n, form in _RARE.items() if form == "integers"))
+_OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+_LINE: Final = re.compile(rf"{BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
+
+
+class RefusedCall:
+    """The parts of a line: the call of the driver, if it could be described, and what is beside."""
+
+    def __init__(self, parts: str) -> None:
+        self.function, self.rules, self.why = "", "", ""
+        self.call: dict[str, Any] = {}
+        self.options: dict[str, Any] = {}
+        self.tensor: dict[str, Any] = {}
+        for part in parts.split("; "):
+            name, _, rest = part.partition(": ")
+            if call := _CALL.fullmatch(part):
+                self.function, self.call = call[1], _pairs(call[2])
+            elif part.startswith("rules="):
+                self.rules = part.removeprefix("rules=")
+            elif name in ("options", "tensor"):
+                setattr(self, name, _pairs(rest))
+            elif not part.startswith(("broken: ", "allow names ")):  # which the report says itself
+                self.why = f"{self.why}; {part}" if self.why else part
+
+
+def says_in(text: str) -> Iterator[tuple[int, Violation]]:
+    """Return the place of each line that shows no call, and the violation."""
+    for line in _LINE.finditer(text):
+        for pattern, argument, limit, fix in _TABLES["SAYS"]:
+            if found := re.match(pattern, line[1]):
+                name, what = found.expand(argument), found[0].partition(", and ")[0]
+                words = {"limit": limit, "fix": fix, "source": "tma_dlpack_make.hpp"}
+                yield line.start(), ARGUMENT.violation(name, what, **words)
+
+
+def read_call(line: RefusedCall, number: int) -> PrintedArguments:
+    """Return the driver's arguments of a refused call; none where it could not be described."""
+    where: dict[str, Any] = {"printed_by": "tma_dlpack.h", "lines": (number, number)}
+    shown: dict[str, Any] = {}
+    for name, value in line.call.items():
+        meaning = meaning_of(name)
+        if meaning is not None:
+            shown[meaning[0]] = member_of(meaning[0], value) if meaning[0] in ENUMS else value
+    for corner in CORNERS:
+        if f"{corner}_width" in shown:
+            shown[corner] = (shown.pop(f"{corner}_width"),)
+    kind = KIND_OF.get(line.function, "tiled")
+    known = {name: shown[name] for name in arguments_of(kind) if name in shown}
+    return PrintedArguments(kind=kind, **where, **known)
+
+
+def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Report:
+    """Check a refused call as `check_tma_descriptor` would."""
+    tensor, options = line.tensor, line.options
+    dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
+    shape, strides = tensor.get("shape", ()), tensor.get("strides")
+    one_each = strides is None or len(strides) == len(shape)
+    if len(dtype) != 3 or len(device) != 2 or not one_each:
+        return check_printed(read, target)
+    (code, bits, lanes), (device_type, device_id) = dtype, device
+    address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
+    try:
+        layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
+        view = TensorView(address, *check_layout(layout), "DLTensor")
+    except TmaPreconditionError as error:
+        return Report(error.violations)
+    given: dict[str, Any] = {"rules": line.rules, "target": target}
+    for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
+        value = getattr(read, OF_DRIVER.get(name, name))
+        given[name] = value[::-1] if isinstance(value, tuple) else value
+    given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
+    if read.kind == "tiled":
+        given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
+        given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
+    if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
+        return check_printed(read, target)
+    if not line.call:
+        given |= dict.fromkeys(_OPTIONS[1:], 0)
+    return check_view(read.kind, view, given)
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    """Return the values of ``name=value``, of those names whose value has the right type."""
+    pairs: dict[str, Any] = {}
+    for name, listed, single in _PAIR.findall(text):
+        items = [item for item in listed.split(", ") if item]
+        meaning = meaning_of(name)
+        is_list = name in _LISTS or (meaning is not None and meaning[0] in ARRAYS)
+        if name == "allow" and not single:
+            pairs[name] = tuple(items)
+        elif is_list and not single and all(_NUMBER.fullmatch(item) for item in items):
+            pairs[name] = tuple(map(int, items))
+        elif single and not is_list and (single == "True") == (_RARE.get(name) == "flag"):
+            pairs[name] = single == "True" or int(single, 0)
+    return pairs

@@ -1,8 +1,8 @@
 """Names that logs use for driver arguments, who prints what, and one way to write numbers.
 
 A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
-only where strong ones stand around it. `FORMS` is the table of the projects that print arguments; a
-new one is a row there, with an example in tests/debug/printed_forms.py. `normal` removes casts and
+only where strong ones stand around it. `FORMS` are the projects that print arguments; a new one is
+a row in words.txt, with an example in tests/debug/printed_forms.py. `normal` removes casts and
 types around numbers, makes hexadecimal numbers decimal ones, and a number that is masked, broken or
 in another unit ``?``. A call of the driver in pasted source becomes ``name=value``, with the values
 that its arrays were declared with.
@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -40,53 +41,23 @@ def key_of(word: str) -> str:
     return word.replace("_", "").lower()
 
 
+def tables(name: str) -> dict[str, list[list[str]]]:
+    """Return the tables of a text file beside this one, by name: rows of cells."""
+    text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
+    return {table: rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
+
+
+_TABLES: Final = tables("words")
+
+
 def _words(table: str) -> dict[str, str]:
-    return {key_of(word): argument for argument, line in rows(table) for word in line.split()}
+    lines = _TABLES[table]
+    return {key_of(word): argument for argument, words in lines for word in words.split()}
 
 
-#: The driver's argument, as `TensorMap` names it | its words; case and underscores do not count.
-STRONG: Final = _words("""
-data_type | tensor_data_type tma_format tma_data_format elem_type tensor_map_data_type tma_data_type
-    tma_dtype cu_dtype tmap_dtype tma_type desc_type
-rank | tensor_rank tma_dim tma_rank
-global_address | global_address gmem_address global_addr gmem_addr global_ptr gmem_ptr
-global_dim | global_dim global_dims gmem_prob_shape gmem_shape gmem_dims gmem_dim global_shape
-    global_sizes global_size gmem_dim_shape tensor_dims gmem_sizes
-global_strides | global_strides global_stride gmem_prob_stride gmem_stride gmem_strides
-    cuda_global_strides strides_in_bytes stride_in_bytes byte_strides outer_stride
-    global_strides_bytes gmem_outer_stride
-raw_strides | global_strides_raw
-box_dim | box_dim box_dims box_shape box_size box_sizes smem_box_shape smem_shape smem_dims smem_box
-    smem_dim block_size_dims tile_shapes window_shape smem_box_dim smem_box_size
-element_strides | element_strides element_stride elem_strides elem_stride smem_box_stride
-    smem_stride tile_strides traversal_strides traversal_stride box_strides box_stride elem_step
-interleave | interleave interleave_mode interleave_layout tma_interleave
-swizzle | swizzle swizzle_mode swizzle_type tma_swizzle smem_swizzle swizzle_size swizzle_bytes
-    swizzle_kind
-l2_promotion | l2_promotion l2_promo tma_l2_promotion l2_fetch_size l2_promotion_size
-oob_fill | oob_fill float_oob_fill tma_oob_fill oob oob_fill_mode
-pixel_box_lower_corner | pixel_box_lower_corner pixel_box_lower lower_corner tma_lower_corner
-pixel_box_upper_corner | pixel_box_upper_corner pixel_box_upper upper_corner tma_upper_corner
-pixel_box_lower_corner_width | pixel_box_lower_corner_width
-pixel_box_upper_corner_width | pixel_box_upper_corner_width
-channels_per_pixel | channels_per_pixel smem_box_channel
-pixels_per_column | pixels_per_column smem_box_pixel
-element_bytes | elem_size element_size elem_bytes element_bytes elem_bytewidth
-""")
-WEAK: Final = _words("""
-data_type | format dtype data_type
-rank | dim rank ndim num_dims
-global_address | gmem address data_ptr ptr
-global_dim | shape shapes size sizes dims tensor_shape tensor_size global_memory
-global_strides | stride strides
-box_dim | box block_size block_shape tile tile_shape tile_size tile_dims shared_memory
-l2_promotion | l2
-oob_fill | fill
-padding | padding
-swizzle_base | base
-element_bytes | itemsize
-mode | mode
-""")
+STRONG: Final = _words("STRONG")
+WEAK: Final = _words("WEAK")
 
 #: Arguments that are lists.
 ARRAYS: Final = frozenset(
@@ -187,42 +158,8 @@ def _form(name: str, any_of: str, how: str, words: str) -> Form:
     return Form(name, together, frozenset(how.split()), implied, tuple(words.split()))
 
 
-#: Name | words of which one is there | how it prints, what it implies | its words, in their order.
-#: Rows are tried in this order. Read in the projects' own sources on 2026-11-21: include/
-#: tma_dlpack.h; tilelang src/cuda/runtime.cc; cutlass include/cute/atom/copy_traits_sm90_tma.hpp;
-#: triton third_party/nvidia/backend/driver.c; flashinfer include/flashinfer/trtllm/fmha/
-#: kernelParams.h; DeepGEMM csrc/jit_kernels/impls/runtime_utils.hpp; ThunderKittens include/types/
-#: global/tma.cuh; FlashMLA csrc/kerutils/include/kerutils/host/host.h; xla xla/stream_executor/gpu/
-#: tma_metadata.cc; Fuser csrc/tma.cpp.
-FORMS: Final[tuple[Form, ...]] = tuple(
-    _form(*row)
-    for row in rows("""
-tma_dlpack.h | tensorDataType+globalDim | |
-TileLang | globalStridesRaw cudaGlobalStrides | | format tensorDataType dim tensorRank gmem_address
-    globalDim globalStridesRaw cudaGlobalStrides boxDim smem_box_pixel smem_box_channel
-    pixelBoxLowerCorner pixelBoxUpperCorner elementStrides interleave swizzle l2Promotion oobFill
-CUTLASS | globalDim globalStrides boxDim | leading padded | format tensorDataType dim tensorRank
-    gmem_address globalDim globalStrides boxDim smem_box_pixel smem_box_channel pixelBoxLowerCorner
-    pixelBoxUpperCorner elementStrides interleave swizzle l2Promotion oobFill
-Triton | blockSize elemType+elemSize | interleave=0 l2_promotion=2 | elemType rank global_address
-    elemSize swizzle padding channelsPerPixel pixelsPerColumn shape strides blockSize pixelBoxLower
-    pixelBoxUpper elementStrides fill
-TensorRT-LLM and FlashInfer | tileShapes tileStrides swizzleType tmaFormat+gmem | padded garbage
-    interleave=0 l2_promotion=2 oob_fill=0 | tmaFormat dim gmem Shape Stride tileShapes tileStrides
-    swizzleType
-DeepGEMM | global_memory+shared_memory outer_stride | elements element_strides=1 interleave=0
-    l2_promotion=3 oob_fill=0 | global_memory shared_memory outer_stride swizzle base elem_size
-ThunderKittens | tma_dim tma_swizzle tma_interleave gmem_shape+smem_shape | padded | tma_format
-    tma_dim global_addr gmem_shape gmem_stride smem_shape smem_stride tma_interleave tma_swizzle
-    tma_l2Promotion tma_oobFill
-kerutils (FlashMLA) | box_size+size swizzle_mode+interleave_mode box_size+swizzle_mode | | Dim size
-    strides box_size element_strides global_ptr data_type swizzle_mode l2_promotion interleave_mode
-    oob_fill
-XLA | float_oob_fill box_dims+element_size | | element_size rank global_dims global_strides box_dims
-    element_strides interleave swizzle l2_promotion float_oob_fill
-nvFuser | gmem_strides+box_strides | |
-""")
-)
+#: Rows are tried in this order.
+FORMS: Final[tuple[Form, ...]] = tuple(_form(*row) for row in _TABLES["FORMS"])
 GENERAL: Final = Form()
 #: Words whose order and units are the driver's wherever they are printed.
 DRIVERS_OWN: Final = frozenset(

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from tma_dlpack.debug.lint.flow import Conditions, Flow
 from tma_dlpack.debug.lint.ptx import Function, Instruction
@@ -122,7 +122,7 @@ class Events:
         self.blocks: list[list[Happening]] = []
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
-        self._overlaps: dict[tuple[Access, Access, bool], str] = {}
+        self.overlap = cache(overlap)
         for number, block in enumerate(flow.blocks):
             self._open.clear()
             found = [(event_of(code.opcode), code) for code in block.code]
@@ -133,12 +133,6 @@ class Events:
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
                 self._with_writes(number, writes)
-
-    def overlap(self, a: Access, b: Access, exact: bool) -> str:
-        """Return `overlap` of two accesses, computed once."""
-        if (a, b, exact) not in self._overlaps:
-            self._overlaps[a, b, exact] = overlap(a, b, exact)
-        return self._overlaps[a, b, exact]
 
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
         """Put the writes of registers between the events of a block, in their order."""

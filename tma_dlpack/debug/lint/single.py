@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tma_dlpack.consumer.operand import INSTRUCTIONS
 from tma_dlpack.debug.lint.events import Access, Events, event_of
@@ -20,12 +20,48 @@ from tma_dlpack.debug.lint.ptx import Function, Instruction
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.lint.values import Value, Values
 from tma_dlpack.debug.names import demangled
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 # -- alone ---------------------------------------------------------------------------------------
+
+#: What is shown | the rule | what it is at most | what is wrong | what mends it.
+_WORDS: Final = {
+    name: words
+    for name, *words in rows("""
+local | MAP_SPACE | error | the tensor map is copied from local memory, where TMA cannot read it: a
+    parameter by value that is not __grid_constant__, or a local variable; the copy ends in error
+    700 | declare the parameter const __grid_constant__ CUtensorMap and pass its address
+shared | MAP_SPACE | error | the tensor map stands in shared memory, where TMA cannot read it; the
+    copy ends in error 700 | publish it in global memory (tensormap.cp_fenceproxy), or pass it as a
+    __grid_constant__ parameter
+letter | CLUSTER | error | {instruction} does not exist on {target}: the code is refused by ptxas |
+    compile for {target}a (-arch={target}a)
+cluster | CLUSTER | warning | the kernel reaches other blocks of a cluster, and nothing in it says
+    that it is launched as one: a copy to a block that is not there ends in error 715 |
+    declare __cluster_dims__, or launch with cudaLaunchAttributeClusterDimension
+rank | MAP_MISMATCH | error | the copy is {asked}-D and its map has rank {map.rank}: error 715 |
+    use the instruction for a {map.kind} map of rank {map.rank}, or its map
+kind | MAP_MISMATCH | error | the copy is {asked} and its map is {map.kind}: error 715 |
+    use the instruction for a {map.kind} map of rank {map.rank}, or its map
+bytes | MAP_MISMATCH | warning | a barrier expects {count} bytes, and no sum of this kernel's copies
+    ({copies} bytes each) gives that: the wait never ends, or ends too early | expect the bytes of
+    the copies: TensorMap.tx_bytes of each
+swizzle | MAP_MISMATCH | warning | the matrix descriptor says swizzle {asked}, and the maps that are
+    loaded have {had}: the product is of other elements | make the descriptor of the map:
+    tma.matrix_descriptor(tensor_map).value
+""")
+}
+
+
+def _mistake(name: str, code: Instruction, is_sure: bool = True, **shown: Any) -> Mistake:
+    rule, most, message, fix = _WORDS[name]
+    is_error = is_sure and most == "error"
+    return Mistake(rule, is_error, code, None, message.format(**shown), fix.format(**shown))
+
 
 #: What ptxas accepts for architectures with a letter alone.
 _NEEDS_LETTER = re.compile(r"wgmma\.|tcgen05\.|setmaxnreg|tensormap\.replace")
@@ -48,23 +84,7 @@ def _spaces(events: Events) -> Iterator[Mistake]:
         spaces = {origin.partition(":")[0] for origin in access.origins}
         for space in ("local", "shared"):
             if space in spaces:
-                why, fix = _WRONG_SPACES[space]
-                yield Mistake("MAP_SPACE", len(spaces) == 1, access.first, None, why, fix)
-
-
-_WRONG_SPACES = {
-    "local": (
-        "the tensor map is copied from local memory, where TMA cannot read it: a parameter by "
-        "value that is not __grid_constant__, or a local variable; the copy ends in error 700",
-        "declare the parameter const __grid_constant__ CUtensorMap and pass its address",
-    ),
-    "shared": (
-        "the tensor map stands in shared memory, where TMA cannot read it; the copy ends in "
-        "error 700",
-        "publish it in global memory (tensormap.cp_fenceproxy), or pass it as a "
-        "__grid_constant__ parameter",
-    ),
-}
+                yield _mistake(space, access.first, len(spaces) == 1)
 
 
 def _clusters(events: Events) -> Iterator[Mistake]:
@@ -75,29 +95,17 @@ def _clusters(events: Events) -> Iterator[Mistake]:
     multicast = []
     for code in function.code:
         if plain and _NEEDS_LETTER.match(code.opcode):
-            yield Mistake(
-                "CLUSTER", True, code, None,
-                f"{code.opcode.split('.')[0]} does not exist on {target}: the code is refused by "
-                f"ptxas",
-                f"compile for {target}a (-arch={target}a)",
-            )  # fmt: skip
+            yield _mistake("letter", code, instruction=code.opcode.split(".")[0], target=target)
         knows |= bool(_KNOWS_CLUSTERS.search(code.operands)) or "barrier.cluster" in code.opcode
         if ".multicast::cluster" in code.opcode or code.opcode.startswith("mapa"):
             multicast.append(code)
     if not knows:
-        for code in multicast:
-            yield Mistake(
-                "CLUSTER", False, code, None,
-                "the kernel reaches other blocks of a cluster, and nothing in it says that it is "
-                "launched as one: a copy to a block that is not there ends in error 715",
-                "declare __cluster_dims__, or launch with cudaLaunchAttributeClusterDimension",
-            )  # fmt: skip
+        yield from (_mistake("cluster", code) for code in multicast)
 
 
 # -- with the maps of a launch --------------------------------------------------------------------
 
-_RULE = "MAP_MISMATCH"
-_RANK = re.compile(r"\.tensor\.([1-5])d")
+_RANK = re.compile(r"\.tensor\.([1-5])d(?!.*(?:gather4|scatter4))")
 _OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{MAP_BYTES}\]")
 _MOST_BYTES = 1 << 20  # an mbarrier expects fewer
 
@@ -180,16 +188,11 @@ def _maps_of(access: Access, function: Function, places: Places) -> list[TensorM
 def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
     """Compare rank and mode of a copy with its map."""
     asked = _RANK.search(code.opcode)
-    fix = f"use the instruction for a {tensor_map.kind} map of rank {tensor_map.rank}, or its map"
-    if asked and ".gather4" not in code.opcode and ".scatter4" not in code.opcode:
-        rank = int(asked[1])
-        if rank != tensor_map.rank:
-            found = f"the copy is {rank}-D and its map has rank {tensor_map.rank}: error 715"
-            yield Mistake(_RULE, True, code, None, found, fix)
+    if asked and int(asked[1]) != tensor_map.rank:
+        yield _mistake("rank", code, asked=asked[1], map=tensor_map)
     kind = "im2col" if ".im2col" in code.opcode else "tiled"
     if kind != tensor_map.kind.partition("_")[0]:
-        found = f"the copy is {kind} and its map is {tensor_map.kind}: error 715"
-        yield Mistake(_RULE, True, code, None, found, fix)
+        yield _mistake("kind", code, asked=kind, map=tensor_map)
 
 
 def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
@@ -201,13 +204,7 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
         terms, count = values.operand(code.split()[-1])
         if terms or not 0 < count < _MOST_BYTES or count in reachable:
             continue
-        copies = ", ".join(map(str, sorted(sums)))
-        yield Mistake(
-            _RULE, False, code, None,
-            f"a barrier expects {count} bytes, and no sum of this kernel's copies ({copies} bytes "
-            "each) gives that: the wait never ends, or ends too early",
-            "expect the bytes of the copies: TensorMap.tx_bytes of each",
-        )  # fmt: skip
+        yield _mistake("bytes", code, count=count, copies=", ".join(map(str, sorted(sums))))
 
 
 def _sums_of(sizes: Iterable[int]) -> set[int]:
@@ -239,12 +236,7 @@ def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
                 swizzle = layouts.get(number)
                 if number and swizzle is not None and swizzle not in swizzles:
                     had = ", ".join(sorted(TmaSwizzle(s).name for s in swizzles))
-                    yield Mistake(
-                        _RULE, False, code, None,
-                        f"the matrix descriptor says swizzle {swizzle.name}, and the maps that "
-                        f"are loaded have {had}: the product is of other elements",
-                        "make the descriptor of the map: tma.matrix_descriptor(tensor_map).value",
-                    )  # fmt: skip
+                    yield _mistake("swizzle", code, asked=swizzle.name, had=had)
 
 
 def _constants(value: Value | None, depth: int) -> Sequence[int]:

@@ -32,9 +32,16 @@ Known = dict["Symbol", Value]
 
 _MOST_TERMS, _MOST_DEPTH = 12, 64
 _HUGE = 1 << 64
-#: Registers that differ between the threads of a block, and their bound.
-_OF_THREAD = {"%tid.x": 1023, "%laneid": 31, "%warpid": 31, "%tid.y": 1023, "%tid.z": 63}
-_BY_THREAD = {*_OF_THREAD, "elect"}
+#: What differs between the threads of a block: its bound, and what it is where %tid.x is `t` and
+#: the others are 0.
+_OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
+    "%tid.x": (1023, lambda t: t),
+    "%tid.y": (1023, lambda t: 0),
+    "%tid.z": (63, lambda t: 0),
+    "%laneid": (31, lambda t: t % 32),
+    "%warpid": (31, lambda t: t // 32),
+    "elect": (1, lambda t: int(t % 32 == 0)),
+}
 
 
 @dataclass(eq=False, slots=True)
@@ -58,12 +65,8 @@ class Symbol:
 
     def _at(self, thread: int, known: Known) -> Value:
         itself = _value(self)
-        if self.op in ("%tid.y", "%tid.z"):
-            return (), 0
         if self.op in _OF_THREAD:
-            return (), {"%tid.x": thread, "%laneid": thread % 32, "%warpid": thread // 32}[self.op]
-        if self.op == "elect":
-            return (), int(thread % 32 == 0)
+            return (), _OF_THREAD[self.op][1](thread)
         if self.op == "shfl":  # of lane 0
             value = at_thread(self.arguments[0], thread // 32 * 32, {})
             return itself if value[0] else value
@@ -238,7 +241,7 @@ class Values:
         if space or text in self.function.parameters:
             return _value(self._name(text, space or "param"))
         if text.startswith("%") and _SPECIAL.match(text):
-            return _value(self._symbol(text, (), high=_OF_THREAD.get(text)))
+            return _value(self._symbol(text, (), high=_OF_THREAD.get(text, (None,))[0]))
         return _value(self._register(text))
 
     def first_turn(self, value: Value, line: int) -> dict[Symbol, Value]:
@@ -275,7 +278,7 @@ class Values:
                 frozenset().union(*(symbol.registers for symbol in inner)),
                 frozenset().union(*(symbol.origins for symbol in inner)),
                 0 if deep else depth,
-                op in _BY_THREAD or any(symbol.by_thread for symbol in inner),
+                op in _OF_THREAD or any(symbol.by_thread for symbol in inner),
             )  # fmt: skip
             self._symbols[key] = found
         return found
@@ -384,15 +387,10 @@ class Values:
             symbol = self._symbol("compare", (a, b), order or how, high=1)
             self._predicate(name, ((((symbol, 1),), 1, 1, how[:2] in ("lt", "gt")),))
             return
-        intervals = {
-            "eq": (at, at, True), "ne": (at, at, False),
-            "lt": (bottom, at - 1, True), "lo": (bottom, at - 1, True),
-            "ge": (bottom, at - 1, False), "hs": (bottom, at - 1, False),
-            "le": (bottom, at, True), "ls": (bottom, at, True),
-            "gt": (bottom, at, False), "hi": (bottom, at, False),
-        }  # fmt: skip
-        if how in intervals:
-            self._predicate(name, ((terms, *intervals[how]),))
+        how = _UNSIGNED.get(how, how)
+        if how in ("eq", "ne", "lt", "ge", "le", "gt"):
+            low, high = (at, at) if how in ("eq", "ne") else (bottom, at - (how in ("lt", "ge")))
+            self._predicate(name, ((terms, low, high, how in ("eq", "lt", "le")),))
 
     def _computed(self, opcode: str, words: list[str]) -> Value | None:
         """Return the value of an operation on whole numbers; None if it is not one."""
@@ -432,6 +430,10 @@ class Values:
             return _value(self._symbol("mul", (a, b)))
         terms, factor = (a, b[1]) if a[0] else (b, a[1])
         return tuple((s, f * factor) for s, f in terms[0]) if factor else (), terms[1] * factor
+
+
+#: Comparisons of unsigned numbers, by the names of the others.
+_UNSIGNED = {"lo": "lt", "hs": "ge", "ls": "le", "hi": "gt"}
 
 
 def _high(value: Value) -> int | None:

@@ -2,8 +2,8 @@
 
 `_inject.c` is a library that libcuda loads into the program, or `trace` into this process. Through
 CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
-`result` reads the folder and shows the maps, which `traced` checks against the rules; `program`
-runs a program with the library in it.
+`result` reads the folder and shows the maps, which `traced` checks against the rules; `run` runs a
+program with the library in it, for ``python -m tma_dlpack trace -- PROGRAM``.
 
 A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of _inject.c: the number of its
 callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
@@ -13,19 +13,44 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tma_dlpack import driver
-from tma_dlpack.debug.trace import program
-from tma_dlpack.debug.trace.result import Trace, problem_text
-from tma_dlpack.debug.trace.traced import TracedMap
+from tma_dlpack.debug import programs
+from tma_dlpack.debug.programs import INJECTION, status_of
+from tma_dlpack.debug.trace.result import (
+    ALONE,
+    Trace,
+    parse,
+    problem_text,
+    refusal_text,
+    refusals,
+)
+from tma_dlpack.debug.trace.traced import TracedMap, merged
 from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError
+
+FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
+_PAUSE_SECONDS = 0.02  # between looks for refused calls
+_MOST_EXPLAINED = 20  # refused calls on standard error; the report has all
+_SITES = "lib/python3*/site-packages"
+_CUPTI_FILES = (
+    "nvidia/cu13/lib/libcupti.so*",
+    "nvidia/cuda_cupti/lib/libcupti.so*",
+    "triton/backends/nvidia/lib/cupti/libcupti.so*",
+)
+_TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/libcupti.so")
 
 
 @untraced
@@ -61,7 +86,7 @@ def trace() -> Iterator[Trace]:
     >>> t.maps[0].arguments.box_dim, t.maps[0].kernels  # doctest: +SKIP
     ((64, 64), ('kernel',))
     """
-    program.refuse_another_tool()
+    refuse_another_tool()
     reason = driver.status().reason
     if reason is not None:
         raise TmaUnsupportedError(reason)
@@ -70,7 +95,7 @@ def trace() -> Iterator[Trace]:
         prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
     ) as folder:
         traced = Trace(Path(folder))
-        if not library.tma_dlpack_trace_start(os.fsencode(folder), program.cupti_paths().encode()):
+        if not library.tma_dlpack_trace_start(os.fsencode(folder), cupti_paths().encode()):
             problems = [p for process in traced._raw["processes"] for p in process["problems"]]
             running = "another trace of this process is running: CUPTI has one subscriber at a time"
             raise TmaUnsupportedError("; ".join(map(problem_text, problems)) or running)
@@ -83,4 +108,126 @@ def trace() -> Iterator[Trace]:
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    return ctypes.PyDLL(str(program.library()))
+    return ctypes.PyDLL(str(library()))
+
+
+def library() -> Path:
+    """Return the path of the library that libcuda loads; raise if it was not built."""
+    path = Path(__file__).with_name("_inject.abi3.so")
+    if not path.exists():
+        raise TmaUnsupportedError(
+            "this installation has no library for trace: it is built on Linux with glibc; install "
+            "the wheel for Linux, or a C compiler and run pip install again"
+        )
+    return path
+
+
+def refuse_another_tool() -> None:
+    """Raise where another tool is loaded into every CUDA program of this environment."""
+    programs.refuse_another_tool(
+        "another tool is loaded into CUDA programs, and CUPTI has one subscriber at a time "
+        f"({ALONE})"
+    )
+
+
+def cupti_paths(program: str | None = None) -> str:
+    """Return where CUPTI is: in the packages of this Python and of the program's, in toolkits.
+
+    For `TMA_DLPACK_TRACE_CUPTI`, with colons between; a value that the user set comes first.
+    """
+    sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+    found = shutil.which(program) if program else None
+    if found:
+        for python in (Path(found), Path(found).resolve()):
+            sites += python.parent.parent.glob(_SITES)
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    paths = [path for site in sites for pattern in _CUPTI_FILES for path in site.glob(pattern)]
+    paths += [Path(root, file) for root in toolkits if root for file in _TOOLKIT_FILES]
+    known = [str(path) for path in dict.fromkeys(paths) if path.exists()]
+    return ":".join([*filter(None, [os.environ.get(CUPTI)]), *known])
+
+
+def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
+    """Run a program to its end; return its exit status, 128 + n for a signal n, and the trace.
+
+    Refused calls are explained on standard error as soon as they are seen, unless `talks` is False.
+    """
+    refuse_another_tool()
+    with tempfile.TemporaryDirectory(
+        prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
+    ) as name:
+        folder = Path(name)
+        words = {INJECTION: str(library()), FOLDER: name, CUPTI: cupti_paths(program[0])}
+        if talks:
+            print(
+                f"tma_dlpack trace: beside it, no other tool can subscribe to CUPTI ({ALONE})",
+                file=sys.stderr,
+                flush=True,
+            )
+        child = programs.begin(program, words)
+        if isinstance(child, OSError):
+            print(f"tma_dlpack trace: {program[0]}: {child.strerror}", file=sys.stderr)
+            return status_of(child), Trace(folder)
+        watch = _Watch(folder)
+        with _signals_passed_to(child):
+            while child.poll() is None:
+                if talks:
+                    watch.look()
+                time.sleep(_PAUSE_SECONDS)
+        if talks:
+            watch.look()
+        trace = Trace(folder)
+        trace._freeze()
+    return status_of(child), trace
+
+
+class _Watch:
+    """Reads what is new in the files of a running program."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.read: dict[Path, int] = {}
+        self.explained = 0
+
+    def look(self) -> None:
+        """Explain new refusals and problems on standard error."""
+        for path in self.folder.glob("*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self.read.get(path, 0))
+                content = file.read()
+            content = content[: content.rfind(b"\n") + 1]
+            self.read[path] = self.read.get(path, 0) + len(content)
+            if content:
+                self._explain(path, parse(content))
+
+    def _explain(self, path: Path, lines: list[dict[str, object]]) -> None:
+        process = {"pid": path.name.partition("-")[0], "pauses": 0}
+        for line in lines:
+            if line["is"] == "problem":
+                text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
+                print(text, file=sys.stderr, flush=True)
+        refused = [{**line, "process": 0, "count": 1, "kernels": []} for line in refusals(lines)]
+        for traced in merged(refused, [process]):
+            self.explained += 1
+            if self.explained <= _MOST_EXPLAINED:
+                print(refusal_text(traced), file=sys.stderr, flush=True)
+            elif self.explained == _MOST_EXPLAINED + 1:
+                print("tma_dlpack trace: more refused calls are in the report", file=sys.stderr)
+
+
+@contextmanager
+def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave Ctrl-C to the program, which gets it from the terminal too; pass others on."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        child.send_signal(number)
+
+    before = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)
+    }
+    before |= {n: signal.signal(n, pass_on) for n in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
