@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
 import random
+import re
 import signal
 
 import pytest
@@ -495,6 +498,11 @@ def test_addresses_in_place_of_lists_are_no_numbers():
         "> ",
         "3: ",
         "    ",
+        "E1123 05:20:08.123456   12345 cuda_executor.cc:1234] ",
+        "Nov 23 05:20:08 node-17 python3[4242]: ",
+        "2026-11-23T05:20:08.123456789Z stderr F ",
+        "2026-11-23T05:20:08.1234567Z ##[error]",
+        "\N{NO-BREAK SPACE}",
     ],
 )
 @pytest.mark.parametrize("printer", [cutlass, trtllm, triton, kerutils])
@@ -505,6 +513,47 @@ def test_prefixes_of_lines_are_left_out(prefix, printer):
     assert found.requests[0].global_dim == GOOD.global_dim
     assert found.requests[0].data_type == 9
     assert rules(found) == [["BOX_RANGE"]]
+
+
+@pytest.mark.parametrize("key", ["log", "message", "MESSAGE"])
+@pytest.mark.parametrize("printer", [cutlass, trtllm, triton, kerutils])
+def test_what_lines_of_json_say_is_read(printer, key):
+    lines = ["{not json", "{}", *printer(GOOD.but(box_dim=(64, 300))).splitlines()]
+    text = "\n".join(json.dumps({"time": "2026", key: line + "\n", "id": 7}) for line in lines)
+    for log in (text, f"starting\n{text}", text + '\n{"' + "[" * 9000):
+        assert rules(tma.explain(log)) == [["BOX_RANGE"]]
+
+
+@pytest.mark.parametrize("printer", [cutlass, trtllm, triton, kerutils, thunderkittens])
+@pytest.mark.parametrize("width", [79, 80, 100])
+@pytest.mark.parametrize("prefix", ["(Worker_TP3 pid=99) ERROR 11-23 05:20:08 [core.py:390] ", ""])
+def test_a_terminal_that_wraps_lines_cuts_no_number(printer, width, prefix):
+    for call, expected in ((GOOD, []), (GOOD.but(box_dim=(64, 300)), ["BOX_RANGE"])):
+        lines = [prefix + line for line in printer(call).splitlines()]
+        cut = "".join(re.sub(rf"(.{{{width}}})(?=.)", r"\1\n", line) + "\n" for line in lines)
+        found = tma.explain(cut)
+        assert {r.global_address for r in found.requests} <= {GOOD.global_address, None}
+        assert rules(found) in ([expected], [[]], [])
+        assert rules(found) == [expected] or prefix
+
+
+def test_lines_of_two_projects_printouts_are_of_neither():
+    printed = [p(GOOD).splitlines() for p in (cutlass, triton, trtllm, thunderkittens, kerutils)]
+    for one, other in itertools.permutations(printed, 2):
+        for step in (1, 2, 3):
+            pieces = [(lines[i : i + step]) for i in range(0, 40, step) for lines in (one, other)]
+            found = tma.explain("\n".join(itertools.chain(*pieces)))
+            assert not any(itertools.chain(*rules(found))), found
+
+
+def test_a_list_of_strides_that_is_too_short_or_long_for_its_printer_is_not_read():
+    text = cutlass(GOOD)
+    start = re.search(r"globalStrides *\(2,8192,", text)
+    after = text[start.end() :].partition("\n")[2]
+    for rest in (",0,0)", ",0,0,0,0)"):
+        found = tma.explain(f"{text[: start.end() - 1]}{rest}\n{after}")
+        assert found.requests[0].global_strides is None
+        assert rules(found) == [[]]
 
 
 def test_processes_that_name_themselves_are_told_apart():

@@ -79,10 +79,11 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument; None where two differ, or it is a line of something else."""
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
-    if not strong:
+    if form.words or not strong:
         others = [f for f in block.fields if f.argument != name and (f.strong or form.words)]
-        own = [f for f in own if _is_alike(f, others, form)]
-    own = strong or own
+        own = [f for f in own if f.strong or _is_alike(f, others, form)]
+    else:
+        own = strong
     return own[0] if own and all(f.value[:3] == own[0].value[:3] for f in own) else None
 
 
@@ -288,7 +289,7 @@ class _Lists:
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        is_first = leading and len(values) < rank and values[0] in (1, 2, 4, 8)
+        is_first = leading and values[0] in (1, 2, 4, 8)  # of too few or too many
         return None if is_first else values
 
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:

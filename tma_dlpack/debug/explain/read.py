@@ -7,12 +7,14 @@ loggers and colours go. Lines that may come from several processes are not read.
 from __future__ import annotations
 
 import bisect
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
+from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain.words import (
     ARRAYS,
     FORMS,
@@ -32,6 +34,7 @@ FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
 NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
 LONGEST_LIST = 600  # characters
+LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
 
 # -- lines and processes --------------------------------------------------------------------------
 
@@ -40,7 +43,10 @@ _STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
 _PREFIX = re.compile(
     rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|{_STAMP}"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
-    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?[FP]?"
+    r"|[IWEF]\d{4} \d\d:\d\d:\d\d[\d.]* +(?P<thread>\d{1,10}) [^\s\]]{1,80}:\d{1,6}\]"  # glog
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}"  # syslog
+    r"(?:\[(?P<pid>\d{1,10})\])?:(?=\s)"
+    r"|(?:INFO|WARN|WARNING|ERROR|DEBUG|FATAL|CRITICAL|std(?:err|out))\b:?(?: ?[FP]\b)?|##\[\w+\]"
     r"|\((?=[^)\n]*[A-Za-z])(?=[^)\n]*(?:[\d_]|rank|pid))[^()\n]{1,80}\)(?!\d)"
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>(?!\d)|#(?=\s)"
     r"|E(?=[ \t]{2}))[ \t]*"
@@ -67,10 +73,58 @@ class Lines:
 
 
 def plain(text: str) -> str:
-    """Return a text without colours, with plain blanks and line ends; a repr as what it shows."""
+    """Return a text without colours, with plain blanks and line ends; a repr as what it shows.
+
+    Of log lines that are JSON objects, what they say.
+    """
+    if _OBJECT.match(text) or '\n{"' in text:
+        text = "\n".join(map(_said, text.splitlines()))
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
-    return _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _unwrapped(text.replace("\u00a0", " "))
+
+
+def _unwrapped(text: str) -> str:
+    """Return a text with the lines whole that a terminal's width cut, and blank lines behind them.
+
+    Such lines are the longest, each as long as the others; what follows is shorter, and begins with
+    no prefix and no field.
+    """
+    lines = text.split("\n")
+    width = max(map(len, lines))
+    if width not in _WIDTHS:
+        return text
+    cut = [i for i, line in enumerate(lines[:-1]) if len(line) == width and _CUT_OFF.search(line)]
+    if width not in _USUAL_WIDTHS and len({lines[i] for i in cut}) < 2:
+        return text
+    for i in cut:
+        rest, word = lines[i + 1], _WORD.match(lines[i + 1])
+        is_field = word and (word["heading"] or (word["name"] and meaning_of(word["name"])))
+        goes_on = len(rest) < width and _GOES_ON.match(rest) and not _PREFIX.match(rest)
+        if goes_on and not is_field and not hexdump.is_line(lines[i]):
+            lines[i : i + 2] = lines[i] + rest, ""
+    return "\n".join(lines)
+
+
+_CUT_OFF = re.compile(r"[\w,.(\[:=][ \t]*$")
+_GOES_ON = re.compile(r"[\w,.()\[\]]")
+_WIDTHS, _USUAL_WIDTHS = range(60, 301), (79, 80, 100, 120, 132)  # of terminals
+
+_OBJECT = re.compile(r"\s*\{\s*\"")
+_SAYS = ("log", "message", "msg", "text", "textPayload", "MESSAGE")
+
+
+def _said(line: str) -> str:
+    """Return what a log line says that is a JSON object; another line as it is."""
+    if not _OBJECT.match(line) or len(line) > LONGEST_OBJECT:
+        return line
+    try:
+        parsed = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    says = (parsed.get(key) for key in _SAYS) if isinstance(parsed, dict) else ()
+    return next((said.rstrip("\n") for said in says if isinstance(said, str)), line)
 
 
 def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
@@ -97,7 +151,9 @@ def _split_prefix(line: str) -> tuple[str, str]:
         prefix = _PREFIX.match(line, at)
         if prefix is None or prefix[0].rstrip("| \t").replace("_", "").lower() in _ARGUMENTS:
             break
-        if _PROCESS.search(prefix[0]):
+        if named := prefix["thread"] or prefix["pid"]:
+            process += named
+        elif _PROCESS.search(prefix[0]):
             process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()
         at = prefix.end()
     return process, line[at:]
@@ -404,8 +460,17 @@ def _blocks_of(stream: Lines) -> list[Block]:
     blocks = [b for b in blocks if b.fields]
     for block in blocks[:-1]:
         block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)  # not cut off
+    for block in blocks:
+        block.is_mixed |= _has_words_of_another(block)
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
+
+
+def _has_words_of_another(block: Block) -> bool:
+    """Return whether lines of another project's printout stand within a block."""
+    own = form_of(block).words
+    words = {f.word for f in block.fields if f.strong}
+    return bool(own) and any(words & {*form.words} - {*own} for form in FORMS)
 
 
 def _add(blocks: list[Block], found: Field) -> None:
