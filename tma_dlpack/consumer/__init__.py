@@ -8,7 +8,8 @@ consumer's side from the map, or refuses with a box that works.
 failing neighbour in tests/consumer/test_matrix_descriptor.py, and its words for the page in
 explorer/operand.js. What a row `holds`, and the two byte offsets of `operand.py`, are expressions
 that ``python .packaging/generate.py`` prints for the page. `operand.py` has the tile as a matrix,
-which both functions read.
+which both functions read. `reads.py` counts what a warp waits for at the banks, for pictures and
+suggestions.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix"; CUTLASS, mma_traits_sm90_gmma.hpp and mma_sm100_desc.hpp for the
