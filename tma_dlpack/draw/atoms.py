@@ -237,21 +237,13 @@ def matrix_html(descriptor: MatrixDescriptor) -> str:
 def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
-    grid = _k_major(d, span) if d.major == "K" else _mn_major(d, span, rows)
+    atoms = tuple(_k_major(d, span) if d.major == "K" else _mn_major(d, span, rows))
     across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
     title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"
-    atoms = tuple(
-        Atom(y, x, address, steps)
-        for y, line in enumerate(grid)
-        for x, (address, steps) in enumerate(line)
-    )
-    return MatrixAtoms(title, d, atoms, len(grid), len(grid[0]), rows, span)
+    return MatrixAtoms(title, d, atoms, atoms[-1].down + 1, atoms[-1].across + 1, rows, span)
 
 
-Atoms = list[list[tuple[int, tuple[int, ...]]]]
-
-
-def _k_major(d: MatrixDescriptor, span: int) -> Atoms:
+def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
     """Rows of M or N down, spans of K across: each step starts in one of them."""
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
@@ -260,12 +252,13 @@ def _k_major(d: MatrixDescriptor, span: int) -> Atoms:
         else:
             columns.setdefault(start - start % span, []).append(step)
     return [
-        [(address + n * d.stride_byte_offset, tuple(steps)) for address, steps in columns.items()]
+        Atom(n, m, address + n * d.stride_byte_offset, tuple(steps))
         for n in range(d.mn_elements // 8)
+        for m, (address, steps) in enumerate(columns.items())
     ]
 
 
-def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Atoms:
+def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
     """Rows of K down, spans of M or N across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
@@ -273,9 +266,10 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> Atoms:
     per_span = span // d.element_bytes
     spans, per_step = -(-d.mn_elements // per_span), d.k_elements // rows
     return [
-        [(start + n * down + m * across, (step,)) for m in range(spans)]
+        Atom(step * per_step + n, m, start + n * down + m * across, (step,))
         for step, start in enumerate(d.k_starts)
         for n in range(per_step)
+        for m in range(spans)
     ]
 
 

@@ -176,7 +176,7 @@ class Chunk:
         """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
         bank = f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
-        is_tinted, hatched = (self.state in (s, "clipped") for s in ("data", "filled"))
+        is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
         style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
         links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
         return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)

@@ -18,9 +18,10 @@ import json
 import re
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from tma_dlpack.draw.grid import (
@@ -287,25 +288,23 @@ def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
     return f"{light}{DARK}{{{dark}}}"
 
 
-def _classed(name: str) -> str:
-    """Return a cell's class and what is no colour."""
-    attributes = STYLES[name].attributes
-    return f' class="t-{name}"' + f" {attributes}" * bool(attributes)
+Look = dict[str, str]  # style -> attributes of a cell
 
-
-def _coloured(name: str) -> str:
-    """Return a cell's class, and the light colours for viewers without style sheets."""
-    fill, stroke, _ = STYLES[name]
-    line = f' stroke="{stroke[0]}"' * (stroke[0] != "none")
-    return f'{_classed(name)} fill="{fill[0]}"{line}'
-
-
-Look = Callable[[str], str]  # style -> attributes
+#: The class, and what is no colour.
+CLASSED: Look = {
+    name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
+    for name, style in STYLES.items()
+}
+#: The same with the light colours, for viewers without style sheets.
+COLOURED: Look = {
+    name: f'{CLASSED[name]} fill="{fill}"' + f' stroke="{stroke}"' * (stroke != "none")
+    for name, ((fill, _), (stroke, _), _) in STYLES.items()
+}
 
 
 def svg_panel(scene: Scene) -> str:
     """Return one scene as an SVG document whose style sheet carries all colours."""
-    return _document(scene, [scene], _drawn(scene, _classed))
+    return _document(scene, [scene], _drawn(scene, CLASSED))
 
 
 def svg_file(
@@ -316,20 +315,20 @@ def svg_file(
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
     for line in textwrap.wrap(sentence, NOTE_COLUMNS):
-        placed.append(_cell(words(MARGIN, y - 6, line, "label", LINE), _coloured))
+        placed.append(_cell(words(MARGIN, y - 6, line, "label", LINE), COLOURED))
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
         for n, scene in enumerate(row):
             if row_height and (n == 0 or x + scene.width > row_width):
                 x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
-            placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, _coloured)}</g>')
+            placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, COLOURED)}</g>')
             x += scene.width + GAP
             width, row_height = max(width, x - GAP), max(row_height, scene.height)
     width, height = width + MARGIN, y + row_height + MARGIN
     body = (
-        f'<rect width="{width:g}" height="{height:g}"{_coloured("paper")}/>'
+        f'<rect width="{width:g}" height="{height:g}"{COLOURED["paper"]}/>'
         f'<text x="{MARGIN}" y="19" font-size="{TITLE_SIZE}" text-anchor="start"'
-        f"{_coloured('strong')}>{html.escape(title)}</text>{''.join(placed)}"
+        f"{COLOURED['strong']}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
     return _document(Scene(width, height, about, ()), scenes, body, title)
@@ -361,7 +360,7 @@ def _drawn(scene: Scene, look: Look) -> str:
     """Draw the paper and the cells; neighbours of one `css` move as one group."""
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
-    for css, cells in groupby(scene.items, key=lambda cell: cell.css):
+    for css, cells in groupby(scene.items, attrgetter("css")):
         drawn = "".join(_cell(cell, look) for cell in cells)
         parts.append(f'<g style="{html.escape(css)}">{drawn}</g>' if css else drawn)
     return "".join(parts)
@@ -371,19 +370,19 @@ def _cell(c: Cell, look: Look) -> str:
     if c.style in WORDS:
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
         begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
-        return f"{begin}{look(c.style)}>{html.escape(c.text)}</text>"
+        return f"{begin}{look[c.style]}>{html.escape(c.text)}</text>"
     if not c.columns or not c.rows or c.style == "way":
         points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
-        return f'<polyline points="{points}"{look(c.style)}/>'
+        return f'<polyline points="{points}"{look[c.style]}/>'
     key = f' data-k="{html.escape(c.key)}"' * bool(c.key)
     to = f' data-to="{html.escape(" ".join(c.to))}"' * bool(c.to)
     parts = [f"<title>{html.escape(c.title)}</title>"] * bool(c.title)
     parts.append(
         f'<rect x="{c.column:g}" y="{c.row:g}" width="{c.columns:g}" height="{c.rows:g}"'
-        f"{look(c.style)}{key}{to}/>"
+        f"{look[c.style]}{key}{to}/>"
     )
     if c.hatched:
-        parts.append(f'<path d="{hatching(c.column, c.row, c.columns, c.rows)}"{look("hatch")}/>')
+        parts.append(f'<path d="{hatching(c.column, c.row, c.columns, c.rows)}"{look["hatch"]}/>')
     if c.text:
         parts += _centred(c, look)
     return f"<g>{''.join(parts)}</g>" if len(parts) > 1 else parts[0]
@@ -394,7 +393,7 @@ def _centred(c: Cell, look: Look) -> list[str]:
     pitch, x = LABEL_SIZE * LINE_HEIGHT, c.column + c.columns / 2
     baseline = c.row + (c.rows - pitch * len(lines)) / 2 + BASELINE * LABEL_SIZE
     return [
-        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}"{look("label")}>{html.escape(line)}</text>'
+        f'<text x="{x:g}" y="{baseline + pitch * n:.4g}"{look["label"]}>{html.escape(line)}</text>'
         for n, line in enumerate(lines)
     ]
 
