@@ -106,8 +106,8 @@ def refused(
 
     The words are made when they are read, from numbers: the tensor is not kept.
     """
-    read = CallInC(call, name_of(type(tensor)))
-    find = partial(_violations_in_c, read, names_in_caller(tensor))
+    read = CallInC(call, type(tensor), names_in_caller(tensor))
+    find = partial(_violations_in_c, read)
     if given is not None:
         return Report._judged(given, read, find)
     if call.mask & UNSUPPORTED_ROWS:  # which decides of what class the error is
@@ -115,34 +115,33 @@ def refused(
     return TmaPreconditionError._deferred(find)
 
 
-def _violations_in_c(read: CallInC, names: Names) -> tuple[Violation, ...]:
-    return find_violations(read.request_of(read.call), names)
+def _violations_in_c(read: CallInC) -> tuple[Violation, ...]:
+    return find_violations(read.request_of(read.call), read.names)
 
 
 class CallInC:
-    """Parses the arguments after a tensor that C has read, in C where it can."""
+    """A refused call of a tensor that C has read; it parses other arguments, in C where it can."""
 
-    __slots__ = ("call", "producer")
+    __slots__ = ("call", "names", "producer")
 
-    def __init__(self, call: JudgedCall, producer: str) -> None:
+    def __init__(self, call: JudgedCall, producer: type, names: Names) -> None:
         self.call = call
         self.producer = producer
+        self.names = names
 
     def __call__(self, given: Mapping[str, Any]) -> Request:
         """Return the request of other arguments."""
         call = self.call.changed(given, None)
         if call is not None:
             return self.request_of(call)
-        layout, address, target, _ = self.call.parts
-        view = TensorView(0, *check_layout(layout), self.producer)
+        view, address, target, _ = self._parts(self.call)
         named = _target_in_c(target) if given["target"] is None else given["target"]
         named, unreadable = _named_target(named)
         return read_call(KINDS[self.call.kind], view, address, given, named, False, unreadable)
 
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
-        layout, address, target, options = call.parts
-        view = TensorView(0, *check_layout(layout), self.producer)
+        view, address, target, options = self._parts(call)
         kind, options = KINDS[call.kind], Options.of(options)
         request = request_of_options(kind, view, address, _target_in_c(target), options)
         request.call = call
@@ -150,9 +149,13 @@ class CallInC:
             request.facts = call
         return request
 
+    def _parts(self, call: JudgedCall) -> tuple[TensorView, int, Any, Any]:
+        layout, address, target, options = call.parts
+        view = TensorView(0, *check_layout(layout), name_of(self.producer))
+        return view, address, target, options
+
     def __reduce__(self) -> tuple[Any, ...]:
-        layout, address, *_ = self.call.parts
-        view = TensorView(0, *check_layout(layout), self.producer)
+        view, address, *_ = self._parts(self.call)
         return partial, (_request, KINDS[self.call.kind], view, address, ())
 
 

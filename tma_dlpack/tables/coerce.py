@@ -169,9 +169,10 @@ def counted(number: int | Fraction, unit: str) -> str:
     >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
     ('1 byte', '2 entries', '1.5 bytes')
     """
-    text = str(number) if isinstance(number, int) else f"{float(number):.10g}"
-    plural = f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
-    return f"{text} {unit if number == 1 else plural}"
+    text = number if isinstance(number, int) else f"{float(number):.10g}"
+    if number == 1:
+        return f"{text} {unit}"
+    return f"{text} {unit[:-1]}ies" if unit[-1] == "y" else f"{text} {unit}s"
 
 
 def reusable(value: object) -> object:
