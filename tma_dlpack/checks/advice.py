@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from tma_dlpack.checks import ways, words
+from tma_dlpack.checks import views, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
@@ -176,7 +176,7 @@ ADVICE: tuple[Rule, ...] = (
         ),
         limit="the rest of each pixel is filled, and is read as more channels",
         fix=lambda r: (
-            ways.channels_last_hint(r)
+            views.channels_last_hint(r)
             or f"use at most {r.arguments.global_dim[0]}, unless the kernel expects the fill"
         ),
         source="PTX ISA, tensor copies in im2col mode; measured, H200",

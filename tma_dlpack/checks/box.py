@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 
-from tma_dlpack.checks import ways, words
+from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -51,7 +51,7 @@ def _range_ways(r: Request, i: int) -> Iterator[Tries]:
         yield (
             way
             for bits in range(32, 128, 32)
-            for way in ways.viewed(r, bits, "pass {}")
+            for way in views.viewed(r, bits, "pass {}")
             if not r.is_driver_call and bits > r.tensor.dtype.itemsize_bits
         )
 

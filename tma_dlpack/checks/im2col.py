@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tma_dlpack.checks import ways, words
+from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.box import inner_found, unit_fix, unit_ways
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
@@ -143,7 +143,7 @@ _KERNEL = "use a kernel no larger than the padded image"
 
 def _bounding_box_ways(r: Request, i: int) -> Iterator[Tries]:
     if _only_wraps(r, i):
-        yield ways.parts(r, r.facts.first_spatial + i)
+        yield views.parts(r, r.facts.first_spatial + i)
     elif not r.is_driver_call:
         yield _open_bounding_box(r, i)
 
@@ -218,7 +218,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         found=lambda r, i: words.extent_found(r, r.facts.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.facts.first_spatial + i),
-        ways=lambda r, i: [ways.parts(r, r.facts.first_spatial + i)],
+        ways=lambda r, i: [views.parts(r, r.facts.first_spatial + i)],
         source=MEASURED,
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),

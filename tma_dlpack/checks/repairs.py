@@ -29,8 +29,8 @@ _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
 _ALLOWABLE = frozenset(ALLOWABLE)
 _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
-#: The arguments that say how large the tile is.
-_TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column"})
+#: The arguments that decide how large the tile is.
+_TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
 
 _AFTER = tuple(sum(1 << _ROW[other] for other in rule.after) for rule in RULES)
 _AFTER_HERE = tuple(sum(1 << _ROW[other] for other in rule.after_here) for rule in RULES)

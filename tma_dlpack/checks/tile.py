@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tma_dlpack.checks import ways, words
+from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import (
@@ -129,7 +129,7 @@ def _step_found(r: Request, i: int) -> str:
 
 def _step_ways(r: Request, i: int) -> Iterator[Tries]:
     yield ways.elem_strides(r, i)
-    yield ways.stepped(r, i)
+    yield views.stepped(r, i)
 
 
 _step_rule = partial(
@@ -201,7 +201,7 @@ def _whole_span_ways(r: Request) -> Iterator[Tries]:
     """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
     span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
-        yield ways.widened(r, span)
+        yield views.widened(r, span)
         one = ways.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
         text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
         yield [Way(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
@@ -275,8 +275,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
         ways=lambda r: [
-            ways.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
-            ways.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+            views.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+            views.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
         ],
     ),
     _row(
@@ -292,7 +292,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         mends=("data_type",),
         ways=lambda r: [
             ways.carriers(r),
-            ways.viewed(r, 8, "view the storage as bytes, {}, and split that"),
+            views.viewed(r, 8, "view the storage as bytes, {}, and split that"),
         ],
     ),
     _row(
@@ -336,8 +336,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         "needs two of them",
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
         ways=lambda r: [
-            ways.merged(r, MAX_RANK - 2),
-            ways.indexed(r, MAX_RANK - 2),
+            views.merged(r, MAX_RANK - 2),
+            views.indexed(r, MAX_RANK - 2),
             [Way("omit ragged: the tensor has no rows", {"ragged": None}, is_guess=True)]
             if r.rank == 1
             else (),

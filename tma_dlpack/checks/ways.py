@@ -1,8 +1,9 @@
-"""Ways to mend a call: another argument, or another tensor, and the words for it.
+"""Ways to mend a call: what a way is, and those that pass other arguments.
 
 The `ways` of a row are its alternatives, the best first; each is an iterable of tries, the nearest
 first. `repairs.py` asks the judge of each try what would remain, and proposes what is accepted: the
 sentence of a fix and `Report.fixed` are the same answer. Nothing here knows which rule it mends.
+Ways to another tensor are in `views.py`.
 """
 
 from __future__ import annotations
@@ -15,28 +16,17 @@ from typing import NamedTuple
 from tma_dlpack.checks import words
 from tma_dlpack.checks.request import PLACES, Request, Seen
 from tma_dlpack.checks.rule import Change
-from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import (
-    DATA_TYPES,
-    DataTypeRow,
-    DLDataType,
-    data_type_of,
-    overrides_of,
-)
-from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, data_type_of, overrides_of
+from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import (
-    INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
     MAX_PIXELS,
     SWIZZLE_SPAN_BYTES,
 )
-
-NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
-_FRESH = 1 << 20  # where a copy is supposed to lie, aligned as its framework allocates
 
 
 class Way(NamedTuple):
@@ -179,27 +169,6 @@ def elem_strides(r: Request, i: int) -> Iterator[Way]:
             yield Way(f"use {n}{what}", {"elem_strides": with_entry(steps, i, n)})
 
 
-def stepped(r: Request, i: int) -> Iterator[Way]:
-    """Yield every n-th element of the tensor itself, instead of a step of the copy."""
-    step = r.arguments.element_strides[i]
-    if not is_own(r) or r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
-        return
-    d = r.rank - 1 - i
-    shape, strides = list(r.tensor.shape), list(r.tensor.strides)
-    shape[d], strides[d] = -(-shape[d] // step), strides[d] * step
-    box, steps = list(reverse(r.arguments.box_dim)), list(reverse(r.arguments.element_strides))
-    box[d], steps[d] = max(1, -(-box[d] // step)), 1
-    change: Change = {"box_sizes": tuple(box), "elem_strides": tuple(steps)}
-    if all(n == 1 for n in steps):
-        change["elem_strides"] = (1,) * len(steps)
-    yield Way(
-        f"step the tensor itself: pass x[{':, ' * d}::{step}] with box_sizes={tuple(box)} and "
-        f"elem_strides={change['elem_strides']}",
-        change,
-        _seen(r, tuple(shape), tuple(strides)),
-    )
-
-
 def data_types(r: Request) -> Iterator[Way]:
     """Yield the types that the same bits may have.
 
@@ -214,22 +183,30 @@ def data_types(r: Request) -> Iterator[Way]:
             continue
         own = data_type_of(r.tensor.dtype) if t is None else t
         bits = r.tensor.dtype.itemsize_bits if own is None else DATA_TYPES[own].element_bits
-        change = _box_in(r, row.element_bits if r.type_is_known else bits, bits)
-        named = "".join(f" with {name}={value}" for name, value in change.items())
-        text = f"omit data_type{',' * bool(named)}{named}"
+        change = box_in(r, bits, or_bits=bits)
+        text = f"omit data_type{',' * bool(change)}{with_options(change)}"
         if t is not None:
-            text = f"pass data_type={t.name!r}{named}: copies do not change the bits"
+            text = f"pass data_type={t.name!r}{with_options(change)}: copies do not change the bits"
         yield Way(text, {"data_type": t} | change)
 
 
-def _box_in(r: Request, old: int, bits: int) -> Change:
-    """Return the box of elements of `old` bits in as many bytes of other elements, rounded up.
+def with_options(change: Change) -> str:
+    """Return the words for arguments to pass too."""
+    named = [f"{name}={value}" for name, value in change.items()]
+    return f" with {' and '.join(named)}" if named else ""
 
-    The boxes of packed types count values, the others elements of the tensor.
+
+def box_in(r: Request, bits: int, or_bits: int) -> Change:
+    """Return the box in as many bytes of elements of other `bits`, rounded up.
+
+    The boxes of packed types count values, the others elements of the tensor. Where maps have no
+    type for it, its own elements have `or_bits`.
     """
+    old = r.facts.element_bits if r.type_is_known else or_bits
     if old == bits or (r.kind == "tiled" and not r.facts.box_count):
         return {}
-    return with_box_entry(r, 0, -(-r.arguments.inner_box * old // bits))
+    inner = r.facts.box_dim[0] if r.kind == "tiled" else r.facts.channels
+    return with_box_entry(r, 0, -(-inner * old // bits))
 
 
 def _is_like(row: DataTypeRow, other: DataTypeRow) -> bool:
@@ -252,155 +229,14 @@ def targets(name: str, text: str, is_guess: bool = False) -> Iterator[Way]:
 
 def counts(r: Request, name: str) -> Iterator[Way]:
     """Yield other channels per pixel, or pixels per column: the nearest first."""
-    a, c = r.arguments, r.facts
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
         return
-    old, fits = a.pixels_per_column, MAX_PIXELS
-    if c.box_bits > 0 < old:
-        fits = max(1, 8 * MAX_BOX_BYTES * old // c.box_bits)
+    old, fits = r.facts.pixels, MAX_PIXELS
+    if r.facts.box_bits > 0 < old:
+        fits = max(1, 8 * MAX_BOX_BYTES * old // r.facts.box_bits)
     for n in _nearest_first(old, (1, MAX_PIXELS, min(MAX_PIXELS, fits))):
         yield Way(f"use {n}", {name: n})
-
-
-# -- another tensor over the same memory -----------------------------------------------------------
-
-
-def is_own(r: Request) -> bool:
-    """Whether the fix may be another tensor: of a `make_*` call that describes no other layout."""
-    return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
-
-
-def _seen(
-    r: Request,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    dtype: DLDataType | None = None,
-    address: int | None = None,
-) -> Seen:
-    return Seen(r.address if address is None else address, dtype or r.tensor.dtype, shape, strides)
-
-
-def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Way]:
-    """Yield the tensor with its dimensions in another order, and the box in that order."""
-    if list(order) == list(range(r.rank)):
-        return
-    change: Change = {}
-    if r.kind == "tiled":
-        for name, values in (
-            ("box_sizes", r.arguments.box_dim),
-            ("elem_strides", r.arguments.element_strides),
-        ):
-            rows = reverse(values)
-            if len(rows) == r.rank and any(n != rows[0] for n in rows):
-                change[name] = tuple(rows[d] for d in order)
-    change |= _ragged_after(r, order) or {}
-    named = [f"{name}={value}" for name, value in change.items()]
-    code = words_of(r.tensor).permute.format(order=", ".join(map(str, order)))
-    options = f" with {' and '.join(named)}" if named else ""
-    shape = tuple(r.tensor.shape[d] for d in order)
-    strides = tuple(r.tensor.strides[d] for d in order)
-    yield Way(text.format(f"{code}{options}"), change, _seen(r, shape, strides))
-
-
-def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
-    """Return ragged= for a tensor of these of the dimensions, None for others; None if it is lost.
-
-    `kept` has the old dimension for each of the new ones.
-    """
-    if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
-        return {}
-    dim = r.rare.ragged % r.rank
-    return {"ragged": list(kept).index(dim)} if dim in kept else None
-
-
-def reshaped(
-    r: Request,
-    code: str,
-    kept: Sequence[int | None],
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    box: tuple[int, ...],
-    text: str,
-) -> Iterator[Way]:
-    """Yield the tensor with other dimensions over the same elements, and a box for it.
-
-    `kept` has the dimension that each of them was, None where it was none. Slices of any length are
-    taken along one that is kept.
-    """
-    change = _ragged_after(r, kept)
-    if change is None:
-        return
-    if r.kind == "tiled":
-        change = {"box_sizes": box} | change
-    named = [f"{name}={value}" for name, value in change.items()]
-    options = f" with {' and '.join(named)}" if named else ""
-    if any(n != 1 for n in r.arguments.element_strides):
-        options += " and without elem_strides"
-    change |= {"elem_strides": None}
-    yield Way(text.format(f"{code}{options}"), change, _seen(r, shape, strides))
-
-
-def merged(r: Request, rank: int) -> Iterator[Way]:
-    """Yield the tensor with contiguous outer dimensions merged, down to a rank."""
-    if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
-        return
-    shape, strides, box = r.tensor.shape, r.tensor.strides, reverse(r.arguments.box_dim)
-    if len(box) != r.rank:
-        box = (1,) * r.rank
-    for first in range(rank):
-        last = first + r.rank - rank  # dimensions first..last become one
-        if last >= r.rank:
-            return
-        inner = zip(range(first, last), range(first + 1, last + 1), strict=True)
-        if not all(strides[d] == shape[e] * strides[e] or shape[d] == 1 for d, e in inner):
-            continue
-        new_shape = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
-        new_strides = (*strides[:first], *strides[last:])
-        new_box = (*box[:first], _merged_box(box, shape, first, last), *box[last + 1 :])
-        kept = (*range(first), None, *range(last + 1, r.rank))
-        code, text = f"x.reshape({new_shape})", "merge dimensions that are contiguous: pass {}"
-        yield from reshaped(r, code, kept, new_shape, new_strides, new_box, text)
-
-
-def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
-    """Return the merged entry: whole inner dimensions count, a part of one is all there is."""
-    size = box[last]
-    for d in range(last - 1, first - 1, -1):
-        if size < math.prod(shape[d + 1 : last + 1]):
-            break
-        size *= box[d]
-    return min(size, MAX_BOX)
-
-
-def indexed(r: Request, rank: int) -> Iterator[Way]:
-    """Yield one slice of the tensor, of a rank: of the outermost dimensions that are not ragged."""
-    if not is_own(r) or r.kind != "tiled" or r.rank <= rank:
-        return
-    ragged = None if r.rare.ragged is None else r.rare.ragged % r.rank
-    index = [d for d in range(r.rank - 1) if d != ragged][: r.rank - rank]
-    kept = [d for d in range(r.rank) if d not in index]
-    box = reverse(r.arguments.box_dim)
-    box = tuple(box[d] for d in kept) if len(box) == r.rank else box
-    code = f"x[{', '.join('0' if d in index else ':' for d in range(index[-1] + 1))}]"
-    shape = tuple(r.tensor.shape[d] for d in kept)
-    strides = tuple(r.tensor.strides[d] for d in kept)
-    text = "make one map per slice, such as {}"
-    yield from reshaped(r, code, kept, shape, strides, box, text)
-
-
-def outer_ones(r: Request, rank: int, text: str) -> Iterator[Way]:
-    """Yield the tensor with outer dimensions of extent 1, up to a rank, and a box for it."""
-    if not is_own(r) or not 0 < r.rank < rank:
-        return
-    more = rank - r.rank
-    code = f"x[{', '.join(['None'] * more)}]"
-    box = reverse(r.arguments.box_dim)
-    box = (1,) * more + box if len(box) == r.rank else box
-    shape = (1,) * more + r.tensor.shape
-    strides = (0,) * more + r.tensor.strides
-    kept, text = (*[None] * more, *range(r.rank)), text.format("add dimensions of size 1, {}")
-    yield from reshaped(r, code, kept, shape, strides, box, text)
 
 
 def moved(r: Request, offset: int) -> Iterator[Way]:
@@ -412,120 +248,3 @@ def moved(r: Request, offset: int) -> Iterator[Way]:
 def described(strides: tuple[int, ...], text: str) -> Iterator[Way]:
     """Yield the same description of the memory with other strides=."""
     yield Way(text.format(f"strides={strides}"), {"strides": strides}, is_guess=text.endswith("?"))
-
-
-def one_at_a_time(r: Request, i: int) -> Iterator[Way]:
-    """Yield one index of dimension i (innermost first), as a dimension of extent 1."""
-    if not is_own(r):
-        return
-    d = r.rank - 1 - i
-    shape = (*r.tensor.shape[:d], 1, *r.tensor.shape[d + 1 :])
-    change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
-    box = f" with box_sizes={change['box_sizes']}" if change else ""
-    part = f"x[{':, ' * d}n:n+1]"
-    text = f"make one map for each index n of dimension {d}, of {part}{box}"
-    yield Way(text, change, _seen(r, shape, r.tensor.strides))
-
-
-def parts(r: Request, i: int) -> Iterator[Way]:
-    """Yield a part of the tensor along dimension i (innermost first)."""
-    if not is_own(r):
-        return
-    d = r.rank - 1 - i
-    shape = (*r.tensor.shape[:d], 1 << 30, *r.tensor.shape[d + 1 :])
-    yield Way(words.parts_fix(r, i), {}, _seen(r, shape, r.tensor.strides))
-
-
-def viewed(r: Request, bits: int, text: str) -> Iterator[Way]:
-    """Yield the tensor seen as unsigned integers (signed ones if wider), with the box in them."""
-    if not is_own(r) or not r.rank:
-        return
-    own_bits, widest = r.tensor.dtype.itemsize_bits, words_of(r.tensor).widest_bits
-    size = max(own_bits, bits)
-    if own_bits == bits or bits > widest or size % min(own_bits, bits) or own_bits % 8:
-        return
-    wide, narrow = (bits // own_bits, 1) if bits > own_bits else (1, own_bits // bits)
-    sizes = (r.tensor.shape[-1], *r.tensor.strides[:-1], r.facts.inner_box)
-    if any(n % wide for n in sizes):
-        return
-    name = f"int{bits}" if bits > own_bits else f"uint{bits}"
-    shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
-    strides = (*(n * narrow // wide for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
-    code = DLDataTypeCode.kDLInt if bits > own_bits else DLDataTypeCode.kDLUInt
-    change = _box_in(r, r.type_row.element_bits if r.type_is_known else own_bits, bits)
-    box = "".join(f" with {entry}={value}" for entry, value in change.items())
-    if r.asked_type is not None:
-        change["data_type"] = None
-        box += f" {'and ' * bool(box)}without data_type"
-    view = _seen(r, shape, strides, DLDataType(code, bits, 1))
-    yield Way(text.format(words_of(r.tensor).view_as.format(dtype=name) + box), change, view)
-
-
-# -- copies ----------------------------------------------------------------------------------------
-
-
-def copies(r: Request) -> Iterator[Way]:
-    """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
-    if not is_own(r):
-        return
-    code, shape = words_of(r.tensor), r.tensor.shape
-    dense = row_major_strides(shape)
-    is_dense = r.tensor.strides == canonical_strides(shape, dense, r.tensor.dtype.itemsize_bits)
-    copy = f"copy it: x = {code.copy if is_dense else code.contiguous}"
-    yield Way(copy, {}, _seen(r, shape, dense, address=_fresh(r)))
-    if code.aligned_copy:
-        text = f"copy it to such an address: {code.aligned_copy}"
-        yield Way(text, {}, _seen(r, shape, dense, address=_FRESH))
-    for align_bytes in (INNER_BYTES, 2 * INNER_BYTES):
-        bits = r.tensor.dtype.itemsize_bits
-        yield from padded(r, math.lcm(align_bytes * 8, bits) // bits)
-
-
-def channels_last_hint(r: Request) -> str:
-    """Say how to put the channels last, where the second dimension has them; "" elsewhere."""
-    return next((way.text for way in channels_last(r)), "")
-
-
-def channels_last(r: Request) -> Iterator[Way]:
-    """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
-    if r.is_driver_call or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
-        return
-    shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
-    if r.rank < 3 or not shape[-1] < channels <= shape[1]:
-        return
-    order = (0, *range(2, r.rank), 1)
-    spatial = "D, H, W"[-3 * r.facts.spatial + 2 :]
-    text = f"this looks like N, C, {spatial}, and im2col reads N, {spatial}, C: pass {{}}"
-    code = words_of(r.tensor)
-    permuted_code = code.permute.format(order=", ".join(map(str, order)))
-    shape = tuple(r.tensor.shape[d] for d in order)
-    seen = _seen(r, shape, row_major_strides(shape), address=_fresh(r))
-    yield Way(text.format(words.for_x(code.contiguous, permuted_code)), {}, seen)
-
-
-def padded(r: Request, unit: int) -> Iterator[Way]:
-    """Yield a copy whose rows take a multiple of `unit` elements each."""
-    if not is_own(r) or not r.rank:
-        return
-    *outer, extent = r.tensor.shape
-    code = words_of(r.tensor).pad
-    grows = "{widths}" in code  # where rows cannot have gaps, the copy is wider
-    shape = (*outer, -(-extent // unit) * unit)
-    strides = row_major_strides(shape)
-    shape_seen = shape if grows else r.tensor.shape
-    yield Way(words.pad_fix(r, code, unit), {}, _seen(r, shape_seen, strides, address=_fresh(r)))
-
-
-def widened(r: Request, unit: int) -> Iterator[Way]:
-    """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
-    if not is_own(r) or not r.rank:
-        return
-    *outer, extent = r.tensor.shape
-    shape = (*outer, -(-extent // unit) * unit)
-    seen = _seen(r, shape, row_major_strides(shape), address=_fresh(r))
-    yield Way(words.pad_fix(r, words_of(r.tensor).widen, unit), {}, seen)
-
-
-def _fresh(r: Request) -> int:
-    """Return an address as a copy has it, aligned no better than its framework does."""
-    return _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
