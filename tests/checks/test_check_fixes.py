@@ -22,7 +22,7 @@ from strategies import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.checks import RULES
+from tma_dlpack.checks import RULES, repairs
 from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import (
@@ -705,3 +705,10 @@ def test_a_box_of_packed_values_is_of_as_many_bytes_as_another_type(x, options, 
     del expected["inner"]
     assert report.changes() == expected
     assert f"box_sizes={expected['box_sizes']}" in report.violations[0].fix
+
+
+def test_a_row_without_a_fix_of_its_own_says_so_where_no_way_is_accepted(monkeypatch):
+    monkeypatch.setattr(repairs, "answers", lambda request, fault, known: [])
+    (violation,) = tma.check_tma_descriptor(np.zeros((64, 64), np.float16), (64, 6)).violations
+    assert violation.rule == "BOX_INNER_16B"
+    assert violation.fix == "no other box_sizes is accepted while the rest is as it is"

@@ -119,7 +119,6 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
-        fix=lambda r: f"give {counted(r.rank, 'entry')}, row-major",
         libcudacxx="__get_box_sizes",
         ways=lambda r: [ways.per_dimension(r, "box_sizes")],
     ),
@@ -132,7 +131,6 @@ BOX_RULES: tuple[Rule, ...] = (
             f"be 1..{MAX_BOX * r.facts.span_values if r.rare.split_inner and i == 0 else MAX_BOX}"
         ),
         asks=f"be 1..{MAX_BOX}",
-        fix=lambda r, i: f"use at most {MAX_BOX}, and several copies for a larger tile",
         mends=("split_inner", "box_sizes"),
         ways=_range_ways,
         documented=True,
@@ -146,7 +144,6 @@ BOX_RULES: tuple[Rule, ...] = (
         after_here=("BOX_RANGE", "DIM_RANGE"),
         holds="box_dim[d] <= global_dim[d]",
         must=be_in_shape,
-        fix=lambda r, i: f"use at most {r.arguments.global_dim[i]}",
         mends=("allow", "box_sizes"),
         ways=_shape_ways,
         differs="the driver accepts larger boxes; the rest of the tile is filled",
@@ -162,7 +159,6 @@ BOX_RULES: tuple[Rule, ...] = (
             f"be a multiple of {INNER_BYTES} bytes when "
             f"{words.argument(r, 'interleave_layout')} is none"
         ),
-        fix=unit_fix,
         ways=unit_ways,
         libcudacxx="__get_box_sizes",
         documented=True,
@@ -178,7 +174,6 @@ BOX_RULES: tuple[Rule, ...] = (
         holds="not is_padded or inner_box == PADDED_INNER_VALUES",
         found=lambda r: f"{words.inner_box(r)} is {counted(r.facts.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
-        fix=lambda r: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
         documented=True,
         mends=("box_sizes", "data_type"),
         ways=lambda r: [
@@ -200,7 +195,6 @@ BOX_RULES: tuple[Rule, ...] = (
         "bytes",
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.swizzle.name}",
-        fix=lambda r: f"narrow it to {r.span_bytes} bytes, or use swizzle='none'",
         mends=("swizzle", "split_inner", "box_sizes"),
         ways=_span_ways,
         libcudacxx="__get_box_sizes",
@@ -229,7 +223,6 @@ BOX_RULES: tuple[Rule, ...] = (
         sets=TILED_ON_SM_90,
         holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
-        fix=unit_fix,
         ways=unit_ways,
         source=MEASURED,
         differs="libcu++ and the documentation require it only when not interleaved",

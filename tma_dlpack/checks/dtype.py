@@ -10,7 +10,6 @@ from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import HAS_TYPE, LIBCU
 from tma_dlpack.checks.ways import Tries
-from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.errors import Rule
 
 
@@ -48,7 +47,6 @@ _nan_rule = partial(
         f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
     ),
     must="be none for data types that are not floating-point",
-    fix=lambda r: f"use {words.argument(r, 'oobfill')}='none', which fills with zeros",
     documented=True,
     ways=lambda r: [
         (w._replace(text=f"{w.text}, which fills with zeros") for w in ways.members(r, "oobfill"))
@@ -100,10 +98,6 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
             f"tensor of {r.view.dtype if r.view else 'unknown type'}"
         ),
         must="have the element size of the tensor",
-        fix=lambda r: (
-            "omit data_type, or choose one of "
-            + ", ".join(t.name for t in overrides_of(r.tensor.dtype))
-        ),
         source="tma_dlpack: data_type does not change the size of an element",
         ways=lambda r: [ways.data_types(r)],
     ),

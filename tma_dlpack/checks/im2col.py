@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tma_dlpack.checks import views, ways, words
-from tma_dlpack.checks.box import inner_found, unit_fix, unit_ways
+from tma_dlpack.checks.box import inner_found, unit_ways
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
@@ -234,7 +234,6 @@ IM2COL_RULES: tuple[Rule, ...] = (
         holds="not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes",
-        fix=unit_fix,
         ways=unit_ways,
         source=MEASURED,
         differs="not in the im2col document",

@@ -357,16 +357,20 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
 
 def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) -> Violation:
     rule, entry = fault.rule, fault.key[1]
-    if lifted:  # in the place of the row's own allow=
-        texts = [lifted if a.way.change.keys() == {"allow"} else _text(request, a) for a in ways]
-        texts = texts or [rule.usual_fix(request, *entry)]
-        texts += [lifted] * (lifted not in texts)
-    else:
-        texts = [_text(request, a) for a in ways]
-    fix = "; or ".join(texts).replace("?; or ", "? If not, ") or rule.usual_fix(request, *entry)
+    argument = words.argument(request, fault.argument)
+    texts = [
+        lifted if lifted and answer.way.change.keys() == {"allow"} else _text(request, answer)
+        for answer in ways
+    ]
+    if not texts:
+        none = f"no other {argument} is accepted while the rest is as it is"
+        texts.append(rule.usual_fix(request, *entry) or none)
+    if lifted and lifted not in texts:
+        texts.append(lifted)
+    fix = "; or ".join(texts).replace("?; or ", "? If not, ")
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
-    return Violation(rule.id, words.argument(request, fault.argument), found, limit, fix, source)
+    return Violation(rule.id, argument, found, limit, fix, source)
 
 
 def _text(request: Request, answer: Answer) -> str:

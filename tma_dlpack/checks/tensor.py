@@ -180,7 +180,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="has_wide",
         found=lambda r: f"the target of an im2col-wide map is {r.target}",
         must="be for compute capability 10.0 or later",
-        fix=lambda r: f"use make_im2col_descriptor: {r.target} has no instruction for such a map",
         ways=lambda r: [
             ways.targets(
                 "sm_100",
@@ -223,10 +222,6 @@ TENSOR_RULES: tuple[Rule, ...] = (
             f"tensor of {counted(r.rank, 'dimension')}"
         ),
         must=f"be none for fewer than {MIN_RANK_INTERLEAVED} dimensions",
-        fix=lambda r: (
-            f"use {words.argument(r, 'interleave_layout')}='none', or add outer dimensions of "
-            f"size 1{'' if r.is_driver_call else ' with x[None]'}"
-        ),
         libcudacxx="__get_tensor_map_rank",
         documented=True,
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",

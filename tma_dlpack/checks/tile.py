@@ -91,7 +91,6 @@ TILE_RULES: tuple[Rule, ...] = (
             f"{words.argument(r, 'interleave_layout')} is {r.arguments.interleave.name}"
         ),
         must="be none for 16U6_ALIGN16B",
-        fix=lambda r: f"use {words.argument(r, 'interleave_layout')}='none'",
         documented=True,
         mends=("interleave_layout", "data_type"),
         ways=lambda r: [ways.members(r, "interleave_layout"), ways.data_types(r)],
@@ -174,7 +173,6 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
         holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
         must=be_in_shape,
-        fix=lambda r, i: f"use {min(r.arguments.global_dim[i], MAX_ELEM_STRIDE)}",
         mends=("allow", "elem_strides"),
         ways=lambda r, i: [
             ways.allow(r, "ELEM_STRIDES_IN_SHAPE"),
@@ -310,7 +308,6 @@ RECIPE_RULES: tuple[Rule, ...] = (
             else f"the last entry of box_sizes is {counted(r.arguments.inner_box, 'element')}"
         ),
         must=_span_must,
-        fix=lambda r: f"use a multiple of {r.facts.span_values}",
         mends=("box_sizes", "swizzle"),
         ways=_whole_span_ways,
     ),

@@ -243,7 +243,7 @@ Text = str | Callable[..., str]  # of the request, and of the entry where the ro
 class Rule:
     """One precondition: the predicate that judges it, and the words that explain it.
 
-    Only `id`, `fix`, and `must` or `limit` are required of every row.
+    Only `id`, `must` or `limit`, and `fix` or `ways` are required of every row.
 
     Attributes
     ----------
@@ -268,13 +268,14 @@ class Rule:
         Whether libcu++ looks at the outermost entry first.
     group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
         What it is about.
-    found, must, fix : str or callable (request[, entry]) -> str
-        What was found; the limit, read after "it must"; what to do.
+    found, must : str or callable (request[, entry]) -> str
+        What was found; the limit, read after "it must".
+    fix : str or callable (request[, entry]) -> str
+        What to do where there are no `ways`, or no way is accepted.
     limit : str
         The whole limit, where it is not "it must ...".
     ways : callable (request[, entry]) -> iterable, or None
-        What to do about it, the best first: `checks.ways` says what a way is. Those that are
-        accepted replace `fix`.
+        What to do about it, the best first: `checks.ways` says what a way is.
     mends : tuple of str, or None
         The arguments that its ways change, the best first, where they are not `on` alone.
     asks : str
@@ -315,7 +316,7 @@ class Rule:
     found: Text = ""
     must: Text = ""
     limit: str = ""
-    fix: Text
+    fix: Text = ""
     ways: Callable[..., Iterable[Any]] | None = None
     mends: tuple[str, ...] | None = None
     asks: str = ""
