@@ -103,6 +103,8 @@ def _span_ways(r: Request) -> Iterator[Tries]:
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes")
 _inner_row = partial(_row, after=_HAS_INNER, after_here=("BOX_RANGE",), found=inner_found)
+#: With a fix of its own: no width of a split box may mend it, where the type can't be split.
+_unit_row = partial(_inner_row, fix=unit_fix, ways=unit_ways)
 _bytes_row = partial(
     _row, fix="shrink it, and copy in several steps", ways=lambda r: [ways.shrunk_boxes(r)]
 )
@@ -148,7 +150,7 @@ BOX_RULES: tuple[Rule, ...] = (
         ways=_shape_ways,
         differs="the driver accepts larger boxes; the rest of the tile is filled",
     ),
-    _inner_row(
+    _unit_row(
         id="BOX_INNER_16B",
         step=82,
         why="the hardware copies a row of the tile in units of 16 bytes",
@@ -159,7 +161,6 @@ BOX_RULES: tuple[Rule, ...] = (
             f"be a multiple of {INNER_BYTES} bytes when "
             f"{words.argument(r, 'interleave_layout')} is none"
         ),
-        ways=unit_ways,
         libcudacxx="__get_box_sizes",
         documented=True,
     ),
@@ -216,14 +217,13 @@ BOX_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_box_sizes",
     ),
     # 10. what only the driver requires
-    _inner_row(
+    _unit_row(
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
         why="the driver requires it for every layout",
         sets=TILED_ON_SM_90,
         holds="interleave == 0 or not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         must=f"be a multiple of {INNER_BYTES} bytes for the driver, interleaved or not",
-        ways=unit_ways,
         source=MEASURED,
         differs="libcu++ and the documentation require it only when not interleaved",
     ),
