@@ -22,6 +22,7 @@ from tma_dlpack.draw.barrier_model import (
     Program,
     Wait,
 )
+from tma_dlpack.tables import coerce
 
 PIECE, QUICK_PIECE = 7, 4  # ticks
 PIECES = 4  # of a tile, at most
@@ -30,38 +31,25 @@ STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "
 
 #: Name -> what the kernel does, and what comes of it.
 MISTAKES = {
-    "expects too little": (
-        "expect_tx announces some of the bytes:",
-        "they run out while others are still on their way, and the phase ends early",
-    ),
-    "expects too much": (
-        "expect_tx announces twice the bytes:",
-        "the rest never comes, and the phase never ends",
-    ),
-    "wrong parity": (
-        "wait(full, ...) names parity 1 in the first phase:",
-        "it passes while phase 0 lasts, and waits for ever once phase 0 has ended",
-    ),
-    "initialised for 2": (
-        "init names 2 arrivals, and one thread arrives:",
-        "one arrival stays pending when all bytes are there, and the phase never ends",
-    ),
-    "no fence": (
-        "no fence_async between writing shared memory and the store:",
-        "the engine reads through another proxy, and may read bytes from before the writes",
-    ),
-    "empty parity": (
-        "the producer's first waits name parity 0:",
-        "it waits until stages are released that were never filled, and nobody starts",
-    ),
-    "never flipped": (
-        "the consumer names parity 0 in every round:",
-        "in the second it passes before the new tile is there, and blocks once it is there",
-    ),
-    "not released": (
-        "the consumer does not arrive at empty:",
-        "the producer waits for ever until the first stage is free again",
-    ),
+    name: (does, why)
+    for name, does, why in coerce.rows("""
+expects too little | expect_tx announces some of the bytes:
+    | they run out while others are still on their way, and the phase ends early
+expects too much | expect_tx announces twice the bytes:
+    | the rest never comes, and the phase never ends
+wrong parity | wait(full, ...) names parity 1 in the first phase:
+    | it passes while phase 0 lasts, and waits for ever once phase 0 has ended
+initialised for 2 | init names 2 arrivals, and one thread arrives:
+    | one arrival stays pending when all bytes are there, and the phase never ends
+no fence | no fence_async between writing shared memory and the store:
+    | the engine reads through another proxy, and may read bytes from before the writes
+empty parity | the producer's first waits name parity 0:
+    | it waits until stages are released that were never filled, and nobody starts
+never flipped | the consumer names parity 0 in every round:
+    | in the second it passes before the new tile is there, and blocks once it is there
+not released | the consumer does not arrive at empty:
+    | the producer waits for ever until the first stage is free again
+""")
 }
 ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
 MEASURED = "measured on an H200"
