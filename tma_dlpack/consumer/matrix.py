@@ -130,12 +130,10 @@ def _k_major_starts(operand: Operand) -> Iterable[int]:
     Without a swizzle a column is 16 bytes wide, and a step takes two.
     """
     tile, first = operand.tile, operand.smem_address
-    at_once = tile.column_bytes * max(1, K_STEP_BYTES // tile.row_bytes)
-    return [
-        column + byte
-        for column in range(first, first + tile.columns * tile.column_bytes, at_once)
-        for byte in range(0, tile.row_bytes, K_STEP_BYTES)
-    ]
+    row_bytes, column_bytes = tile.row_bytes, tile.column_bytes
+    starts = range(first, first + row_bytes, K_STEP_BYTES)
+    step = max(1, K_STEP_BYTES // row_bytes)
+    return [n + column * column_bytes for column in range(0, tile.columns, step) for n in starts]
 
 
 def _mn_major_starts(operand: Operand) -> Iterable[int]:

@@ -303,9 +303,12 @@ def _corners(
     padding: Sequence[int | tuple[int, int]],
     dilation: Sequence[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    sides = [_sides(pad) for pad in padding]
-    upper = [p - d * (k - 1) for k, (_, p), d in zip(kernel_size, sides, dilation, strict=True)]
-    return tuple([-before for before, _ in sides]), tuple(upper)
+    lower, upper = [], []
+    for size, pad, step in zip(kernel_size, padding, dilation, strict=True):
+        before, after = _sides(pad)
+        lower.append(-before)
+        upper.append(after - step * (size - 1))
+    return tuple(lower), tuple(upper)
 
 
 # -- the words of refusals -------------------------------------------------------------------------

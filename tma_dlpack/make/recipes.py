@@ -31,10 +31,10 @@ from tma_dlpack.checks.request import ragged_wrap_bytes
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import opaque
-from tma_dlpack.tables.arguments import reverse
+from tma_dlpack.tables.arguments import NO_SWIZZLE, reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import overrides_of
-from tma_dlpack.tables.enums import Ints, Swizzle, Tensor
+from tma_dlpack.tables.enums import Ints, Swizzle, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tensor_map.map import TensorMap
@@ -83,7 +83,7 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     >>> tma.make_tma_descriptor(x, **arguments).tx_bytes == 64 * 128 * 2
     True
     """
-    tm = described(tensor, box_sizes, swizzle=swizzle, split_inner=True)
+    tm = _described(tensor, box_sizes, swizzle, True, None)
     box, shape, strides = tm.box_sizes, tm.shape, tm.strides
     words: dict[str, Any] = {
         "box_sizes": box,
@@ -96,21 +96,36 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     return words
 
 
-def described(tensor: Any, box_sizes: Ints, **options: Any) -> TensorMap:
+def _described(
+    tensor: Any,
+    box_sizes: Ints,
+    swizzle: Swizzle,
+    split_inner: bool,
+    ragged: SupportsIndex | None,
+    carrier: TensorMapDataType | None = None,
+) -> TensorMap:
     """Make a map for its layout alone: for a target that has every swizzle, by the driver's rules.
 
     A type that maps do not have is carried as an unsigned integer of its size.
     """
-    options |= {"rules": "driver", "target": "sm_100"}
     try:
-        return make_tma_descriptor(tensor, box_sizes, **options)
+        return make_tma_descriptor(
+            tensor,
+            box_sizes,
+            swizzle=swizzle,
+            data_type=carrier,
+            rules="driver",
+            split_inner=split_inner,
+            ragged=ragged,
+            target="sm_100",
+        )
     except TmaPreconditionError as error:
-        if [violation.rule for violation in error.violations] != ["DTYPE"]:
+        if carrier is not None or [violation.rule for violation in error.violations] != ["DTYPE"]:
             raise
         choices = overrides_of(as_tensor_view(tensor).dtype)
         if not choices:
             raise
-        return make_tma_descriptor(tensor, box_sizes, data_type=choices[0], **options)
+    return _described(tensor, box_sizes, swizzle, split_inner, ragged, choices[0])
 
 
 @opaque
@@ -246,7 +261,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     if integer_of(dim) is None:
         raise bad_value("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
-        tm = described(tensor, box_sizes, ragged=dim)
+        tm = _described(tensor, box_sizes, NO_SWIZZLE, False, dim)
     except TmaPreconditionError as error:  # in the words of this function
         raise error._reworded(_of_dim) from error.__cause__
     return {

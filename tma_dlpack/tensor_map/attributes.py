@@ -73,16 +73,10 @@ class MapAttributes(MapStorage):
     def arguments(self) -> EncodeArguments:
         """The arguments of cuTensorMapEncode*, without the address."""
         known = self._arguments
-        return self._find_arguments() if known is None else known
-
-    @opaque
-    def _find_arguments(self) -> EncodeArguments:
-        described, numbers = self._description, self._numbers
-        if described is not None or numbers is None:
-            known = self.description.arguments
-        else:
-            known = arguments_of(numbers)
-        self._keep_arguments(known)
+        if known is None:
+            numbers = None if self._description is not None else self._numbers
+            known = self.description.arguments if numbers is None else arguments_of(numbers)
+            self._keep_arguments(known)
         return known
 
     @property
@@ -196,7 +190,7 @@ class MapAttributes(MapStorage):
         """Strides, row-major, elements (packed types: values); the innermost is 1."""
         a = self.arguments
         bits = a.type_row.element_bits
-        elements = []
+        elements = [1]
         for stride_bytes in a.global_strides:
             stride, rest = divmod(stride_bytes * 8, bits)
             if rest:
@@ -205,7 +199,7 @@ class MapAttributes(MapStorage):
                     "read global_strides, which is in bytes"
                 )
             elements.append(stride)
-        return (*reverse(elements), 1)
+        return reverse(elements)
 
     @property
     def box_sizes(self) -> tuple[int, ...]:
