@@ -360,5 +360,5 @@ const tmaCheck = (() => {
     return fault ? `${fault.rule.id}: it must ${fault.rule.must}` : "";
   }
 
-  return { check, accepts, reasonOf, put, valueOf, reachOf, halved, python };
+  return { check, accepts, reasonOf, put, valueOf, reachOf, nearest, halved, python };
 })();

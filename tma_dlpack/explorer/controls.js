@@ -54,18 +54,10 @@ class Legal {
   }
   // The nearest legal value, in the direction of `way` first where it is given.
   snap(name, value, way = 0) {
-    const r = this.ranges[name];
-    if (!r || this.isLegal(name, value)) return value;
-    const toward = (signs) => {
-      for (let d = 1; d <= r.most - r.least; d++) {
-        for (const sign of signs) {
-          const v = value + sign * d;
-          if (v >= r.least && v <= r.most && this.isLegal(name, v)) return v;
-        }
-      }
-      return null;
-    };
-    return (way ? toward([way]) : null) ?? toward([-1, 1]) ?? value;
+    const range = this.ranges[name], isLegal = (n) => this.isLegal(name, n);
+    if (!range || isLegal(value)) return value;
+    const onward = { ...range, ...(way > 0 ? { least: value } : { most: value }) };
+    return (way ? tmaModel.nearest(value, onward, isLegal) : null) ?? tmaModel.nearest(value, range, isLegal) ?? value;
   }
 }
 

@@ -21,17 +21,16 @@ class Host {
   open(state) {
     Object.assign(this, { accepted: null, instead: null });
     this.turn(state);
-    if (!this.accepted) this.drawRepaired();
+    if (!this.ok) this.instead = this.withFix();
   }
-  // A first state that is refused has no accepted picture before it: draw it with its fix.
-  drawRepaired() {
-    const { state: wanted, request: asked, report, tile: refused } = this, repaired = this.repaired();
-    if (!repaired) return;
-    this.turn(repaired);
-    if (this.tile.refusal) this.turn(this.moved());
-    const { state, tile, request } = this;
-    Object.assign(this, { state: wanted, request: asked, report, found: { state: repaired }, tile: refused });
-    this.instead = tile.refusal ? null : { state: { ...state, tab: wanted.tab }, tile, request };
+  // A first state that is refused has no accepted picture before it: what is drawn has its fix.
+  withFix() {
+    const repaired = this.repaired();
+    let found = repaired && resultOf(repaired);
+    if (found?.tile.refusal) found = resultOf(movedOf(found));
+    if (!found?.ok) return null;
+    this.accepted = found.state;
+    return { ...found, state: { ...found.state, tab: this.state.tab } };
   }
   link() { return `${location.href.split("#")[0]}${writeAddress(this.state)}`; }
 
@@ -43,7 +42,7 @@ class Host {
   }
   fix() {
     this.changed = ["fix"];
-    this.turn(this.report.ok ? this.moved() : this.repaired() || this.state);
+    this.turn(this.report.ok ? movedOf(this) : this.repaired() || this.state);
   }
   undo() {
     this.changed = ["undo"];
@@ -68,19 +67,8 @@ class Host {
 
   // --- What is chosen ---
   turn(state) {
-    this.state = state;
-    this.request = requestOf(state);
-    this.report = tmaModel.check(this.request);
-    this.found = null;  // what repairs it
-    this.tile = null;
-    if (this.report.ok) {
-      const { rank } = tmaRequest.encodeArguments(this.request);
-      if (state.coords?.length !== rank) state.coords = [...tmaModel.firstCoords(this.request)];
-      this.tile = new ShownTile(state, this.request);
-      if (!this.tile.refusal) this.accepted = state;
-    }
-    state.coords ??= state.shape.map(() => 0);
-    this.shapeOfControls = shapeOf(state);
+    Object.assign(this, resultOf(state), { found: null, shapeOfControls: shapeOf(state) });  // found: what repairs it
+    if (this.ok) this.accepted = state;
   }
   chosen(values) {
     const state = { ...this.state };
@@ -133,16 +121,6 @@ class Host {
     }
     return state;
   }
-  moved() {
-    const state = { ...this.state, coords: [...this.state.coords] };
-    for (const name of ["coords", "im2col_offsets"])
-      (state[name] || []).forEach((value, d) => {
-        const r = tmaModel.legal(this.request, `${name}[${d}]`, this.state.coords, this.offsets);
-        const step = r.step || 1, least = Math.ceil(r.least / step) * step;
-        state[name] = state[name].map((n, e) => (e === d ? clamp(Math.round(value / step) * step, least, Math.floor(r.most / step) * step) : n));
-      });
-    return state;
-  }
   // Enums by their names, and what Python calls otherwise.
   wordsOf(change) {
     const words = {};
@@ -152,13 +130,12 @@ class Host {
     }
     return words;
   }
-  get offsets() { return this.state.kind === "tiled" ? null : this.state.im2col_offsets; }
 
   // --- Answers ---
   // looks: the width of the pictures, the part of the tensor and the phase that are shown, the pinned chunk.
   answer(looks) {
     Object.assign(this.looks, looks);
-    const { state, report, tile } = this, refused = tile?.refusal, ok = Boolean(tile) && !refused;
+    const { state, report, tile, ok } = this, refused = tile?.refusal;
     if (ok) this.instead = null;
     const isBlank = !(ok || this.instead || this.accepted);
     const last = this.instead ? "the picture shows it with the fix below" : isBlank ? "there is no picture of it" : LAST;
@@ -172,7 +149,7 @@ class Host {
       }
     }
     const task = state.task ? { name: state.task, isDone: TASKS[state.task].isDone(this) } : null;
-    const code = tmaModel.code(this.request, state.coords, this.offsets);
+    const code = tmaModel.code(this.request, state.coords, offsetsOf(state));
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, task, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
@@ -267,9 +244,8 @@ class Host {
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
     const at = isBeside ? accepted : state, request = requestOf(at), ranges = {}, options = {};
-    const offsets = at.kind === "tiled" ? null : at.im2col_offsets;
     for (const { name, most, options: all } of this.controls()) {
-      if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsets);
+      if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsetsOf(at));
       if (![...MENUS, "dtype"].includes(name)) continue;
       const reasons = all.map((option) => [option, tmaModel.reason(request, name, option)]);
       options[name] = Object.fromEntries(reasons.filter(([, why]) => why));
@@ -286,6 +262,17 @@ const menuOf = (state) => {
 };
 
 const tasked = (name) => completed({ ...readAddress(TASKS[name].start)[0], task: name });
+
+// The state with coordinates that can be copied.
+function movedOf({ state, request }) {
+  const moved = { ...state };
+  for (const name of ["coords", "im2col_offsets"])
+    moved[name] = state[name]?.map((value, d) => {
+      const { least, most, step } = tmaModel.legal(request, `${name}[${d}]`, state.coords, offsetsOf(state));
+      return clamp(Math.round(value / step) * step, Math.ceil(least / step) * step, Math.floor(most / step) * step);
+    });
+  return moved;
+}
 
 // Strides under which no row of a contiguous tensor overlaps the next.
 const apart = (shape, strides) => {

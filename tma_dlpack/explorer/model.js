@@ -177,6 +177,7 @@ const tmaModel = (() => {
     ldmatrix: ofArguments(G.ldmatrix),
     operand: tmaOperand.operand,
     legal,
+    nearest: C.nearest,
     reason: (request, name, value) => reasonOf(put(request, name, value || null)),
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),

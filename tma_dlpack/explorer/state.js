@@ -56,21 +56,12 @@ function writeAddress(state) {
   return `#${parts.join("&")}`;
 }
 
-// What a menu offers; undefined for what is no menu.
-function optionsOf(name, state) {
-  const { ENUMS, RULE_SETS, TARGETS, DTYPES } = tmaTables;
-  if (name === "kind") return Object.keys(OWN);
-  if (name === "dtype") return Object.keys(DTYPES);
-  if (name === "target") return Object.keys(TARGETS);
-  if (name === "rules") return ["", ...RULE_SETS[state.kind || "tiled"]];
-  if (name === "split_inner") return ["", "yes"];
-  if (name === "data_type") return ["", ...ENUMS.data_type];
-  if (name === "tab") return Object.keys(TABS);
-  if (name === "access") return ["column", "row", "ldmatrix"];
-  if (name === "task") return ["", ...Object.keys(TASKS)];
-  if (name === "major") return ["K", "MN"];
-  return ENUMS[name];
-}
+const OPTIONS = {  // of menus; those of rules follow from the kind
+  ...tmaTables.ENUMS, kind: Object.keys(OWN), dtype: Object.keys(tmaTables.DTYPES), target: Object.keys(tmaTables.TARGETS),
+  split_inner: ["", "yes"], data_type: ["", ...tmaTables.ENUMS.data_type], tab: Object.keys(TABS),
+  access: ["column", "row", "ldmatrix"], major: ["K", "MN"], task: ["", ...Object.keys(TASKS)],
+};
+const optionsOf = (name, { kind = "tiled" } = {}) => (name === "rules" ? ["", ...tmaTables.RULE_SETS[kind]] : OPTIONS[name]);
 
 // --- A state that can be judged -----------------------------------------------------------------------
 
@@ -109,12 +100,27 @@ const requestOf = (state) => {
   return request;
 };
 
+const offsetsOf = (state) => (state.kind === "tiled" ? null : state.im2col_offsets);
+
+// What a state results in; `ok`: there is a tile to show.
+function resultOf(state) {
+  const request = requestOf(state), report = tmaModel.check(request);
+  let tile = null;
+  if (report.ok) {
+    const { rank } = tmaRequest.encodeArguments(request);
+    if (state.coords?.length !== rank) state.coords = [...tmaModel.firstCoords(request)];
+    tile = new ShownTile(state, request);
+  }
+  state.coords ??= state.shape.map(() => 0);
+  return { state, request, report, tile, ok: tile !== null && !tile.refusal };
+}
+
 // --- The tile that is shown ---------------------------------------------------------------------------
 
 // What the pictures ask of a tile: tmaModel's, with names and links. Lists are row-major, of the map.
 class ShownTile {
   constructor(state, request) {
-    const found = tmaModel.tile(request, state.coords, state.kind === "tiled" ? null : state.im2col_offsets);
+    const found = tmaModel.tile(request, state.coords, offsetsOf(state));
     const map = tmaRequest.encodeArguments(request), { rank } = map, outward = (list) => [...list].reverse();
     const { chunks, chunk, ...plan } = found;
     Object.assign(this, plan, { found, state, map, smemOffset: 0 });

@@ -1,6 +1,5 @@
 // Tasks to begin with: each sets a state, says in one sentence what to do, and asks the model whether it is done.
 
-const isShown = ({ tile }) => Boolean(tile) && !tile.refusal;
 const TASKS = {
   edge: {
     title: "Cross the edge",
@@ -8,7 +7,7 @@ const TASKS = {
     asks: "Drag the box over an edge of the tensor until half of it is outside.",
     hint: "Nothing is refused: coordinates may be negative, or beyond the shape.",
     learned: "What is out of bounds became zeros, the barrier counts its bytes all the same, and the kernel needs no test of its own.",
-    isDone: (now) => isShown(now) && now.tile.chunks.filter((c) => c.state === "filled").length * 2 >= now.tile.chunks.length,
+    isDone: (now) => now.ok && now.tile.chunks.filter((c) => c.state === "filled").length * 2 >= now.tile.chunks.length,
   },
   break: {
     title: "Break it",
@@ -25,7 +24,7 @@ const TASKS = {
     hint: "All 8 rows begin in the same bank. Choose the swizzle that is as wide as a row of the box: 64 float16 are 128 bytes.",
     learned: "The swizzle spreads the 16-byte columns of 8 rows over all 32 banks.",
     isDone: (now) => {
-      const addresses = isShown(now) && String(now.state.box_sizes) === "16,64" && tmaModel.ldmatrix(now.request, 0, 0, { num: 4 });
+      const addresses = now.ok && String(now.state.box_sizes) === "16,64" && tmaModel.ldmatrix(now.request, 0, 0, { num: 4 });
       return Boolean(addresses) && tmaModel.banks(now.request, addresses).worst === 1;
     },
   },
@@ -35,7 +34,7 @@ const TASKS = {
     asks: "This copy brings 64 x 64 elements. Bring 64 x 128 of them with one copy, still swizzled by bytes128.",
     hint: "Rows of 128 float16 are wider than the swizzle's 128 bytes: describe the columns in spans, as one more dimension. split_inner under Options does it.",
     learned: "One copy fills two columns of spans of 128 bytes, each as wgmma reads it: the map has one more dimension.",
-    isDone: (now) => isShown(now) && now.tile.txBytes === 64 * 128 * 2 && now.tile.swizzle === "bytes128",
+    isDone: (now) => now.ok && now.tile.txBytes === 64 * 128 * 2 && now.tile.swizzle === "bytes128",
   },
   core: {
     title: "Feed the tensor core",
@@ -43,6 +42,6 @@ const TASKS = {
     asks: "wgmma can't read this tile. Change the box and the swizzle until it can.",
     hint: "An atom has 8 rows: 60 is no multiple. Without a swizzle a row must be 16 bytes wide; bytes128 reads rows of 128.",
     learned: "The matrix descriptor on the right says where the tile begins, how far it is to the next 8 rows, and the swizzle.",
-    isDone: (now) => isShown(now) && now.state.kind === "tiled" && now.tile.spans.at(-1) === 64 && !tmaModel.operand(now.request, now.state.major).refusals.length,
+    isDone: (now) => now.ok && now.state.kind === "tiled" && now.tile.spans.at(-1) === 64 && !tmaModel.operand(now.request, now.state.major).refusals.length,
   },
 };
