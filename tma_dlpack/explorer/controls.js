@@ -47,17 +47,14 @@ const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no",
 class Legal {
   ranges = {};  // of numbers: {least, most, step, reason, refused}
   options = {};  // of menus: why an option is refused
-  isLegal(name, value) {
-    const r = this.ranges[name];
-    if (!r) return true;
-    return value % r.step === 0 && !r.refused.some((run) => run.first <= value && value <= run.last);
-  }
   // The nearest legal value, in the direction of `way` first where it is given.
   snap(name, value, way = 0) {
-    const range = this.ranges[name], isLegal = (n) => this.isLegal(name, n);
-    if (!range || isLegal(value)) return value;
-    const onward = { ...range, ...(way > 0 ? { least: value } : { most: value }) };
-    return (way ? tmaModel.nearest(value, onward, isLegal) : null) ?? tmaModel.nearest(value, range, isLegal) ?? value;
+    const range = this.ranges[name];
+    if (!range) return value;
+    const isRefused = (n) => range.refused.some((run) => run.first <= n && n <= run.last);
+    const isLegal = (n) => range.least <= n && n <= range.most && !isRefused(n);
+    const search = (part) => tmaModel.nearest(value, { ...range, ...part }, isLegal);
+    return (way ? search(way > 0 ? { least: value } : { most: value }) : null) ?? search({}) ?? value;
   }
 }
 

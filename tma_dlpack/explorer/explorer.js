@@ -43,9 +43,8 @@ class Drag {
     event.stopImmediatePropagation();  // chunks are walked through in the other pictures
     if (!axes[n]) return;
     const { legal, values } = this.explorer, { dimension } = axes[n], name = `coords[${dimension}]`;
-    const by = event.shiftKey ? values[`box_sizes[${dimension}]`] ?? 1 : 1, r = legal.ranges[name];
-    const wanted = values[name] + sign * by, within = Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted));
-    const next = legal.snap(name, within, sign);
+    const by = event.shiftKey ? values[`box_sizes[${dimension}]`] ?? 1 : 1;
+    const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
   begin(event, svg, axes) {
@@ -67,23 +66,19 @@ class Drag {
       const now = pointer(e), changed = {};
       for (const s of sides) {
         const name = `${sizing ? "box_sizes" : "coords"}[${s.axis.dimension}]`;
-        const wanted = Math.round(s.axis.position(now[s.n]) - (sizing ? s.start : s.grab));
-        const r = legal.ranges[name];
-        changed[name] = legal.snap(name, Math.min(r?.most ?? wanted, Math.max(r?.least ?? wanted, wanted)));
+        changed[name] = legal.snap(name, Math.round(s.axis.position(now[s.n]) - (sizing ? s.start : s.grab)));
       }
       explorer.choose(changed);
     };
+    const until = new AbortController(), { signal } = until;
     const end = () => {
+      until.abort();
       explorer.shown = null;
       explorer.dragging = false;
-      removeEventListener("pointermove", move);
-      removeEventListener("pointerup", end);
-      removeEventListener("pointercancel", end);
       explorer.settle();
     };
-    addEventListener("pointermove", move);
-    addEventListener("pointerup", end);
-    addEventListener("pointercancel", end);
+    addEventListener("pointermove", move, { signal });
+    for (const name of ["pointerup", "pointercancel"]) addEventListener(name, end, { signal });
     explorer.dragging = true;
     event.preventDefault();
     if (!inside && !sizing) move(event);
