@@ -1032,7 +1032,6 @@ def js_tables() -> str:
     return "\n".join(
         [
             f"// {SOURCE}.",
-            '"use strict";',
             "",
             "const tmaTables = (() => {",
             "const K = {",

@@ -1,7 +1,6 @@
 // Which byte goes where: a copy's lines, its tile in shared memory, and who reads which banks.
 // As geometry/, draw/chunks.py, consumer/reads.py and consumer/ldmatrix.py do in Python.
 // `a` is what tmaRequest.encodeArguments returns: index 0 is innermost.
-"use strict";
 
 const tmaGeometry = (() => {
   const T = tmaTables, K = T.K;

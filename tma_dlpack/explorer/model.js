@@ -14,7 +14,6 @@
 // What is missing is as in Python. Enums are names or numbers. im2col_wide has lower_corner_width
 // and upper_corner_width (numbers) and mode. No function changes the request that it is given; what
 // each returns stands where it is defined. Those of a tile are for accepted requests.
-"use strict";
 
 const tmaModel = (() => {
   const T = tmaTables, R = tmaRequest, G = tmaGeometry, C = tmaCheck;

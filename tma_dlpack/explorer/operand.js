@@ -1,6 +1,5 @@
 // A tile as an operand of wgmma or tcgen05.mma, which read shared memory through 64 bits.
 // As consumer/ and draw/atoms.py do in Python; the tile's address in shared memory is 0.
-"use strict";
 
 const tmaOperand = (() => {
   const T = tmaTables, { K_STEP_BYTES: STEP, UNITS, SPAN_BYTES, ATOM_ROWS } = T.OPERAND;

@@ -205,7 +205,7 @@ def source(name: str) -> str:
     """Return a file without comments and indentation."""
     text = (HERE / name).read_text(encoding="utf-8")
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
-    return "\n".join(line for line in lines if line and line != '"use strict";')
+    return "\n".join(filter(None, lines))
 
 
 def _closed(script: str) -> str:

@@ -1,6 +1,5 @@
 // A request in the user's words: read, described for the judge, and encoded as 128 bytes.
 // As checks/parse.py, checks/request.py and tables/bits.py do in Python.
-"use strict";
 
 const tmaRequest = (() => {
   const T = tmaTables, K = T.K;
