@@ -403,6 +403,12 @@ def test_legal_options_of_each_menu_are_those_that_python_accepts(page):
                 assert (reason == "") == is_accepted(state, given), (seed, menu, option)
 
 
+def test_a_split_row_goes_as_far_as_the_tensor(page):
+    rows = ROWS | {"box_sizes": [64, 128], "swizzle": "bytes128", "split_inner": True}
+    row = page.evaluate("(r) => tmaModel.legal(r, 'box_sizes[1]')", rows)
+    assert (row["least"], row["most"], row["step"], row["refused"]) == (1, 256, 64, [])
+
+
 def test_a_coordinate_steps_by_16_bytes_and_an_im2col_column_starts_in_its_box(page):
     rows = {"shape": [64, 64], "dtype": "float16", "box_sizes": [8, 64], "address": 4096}
     column = page.evaluate("(r) => tmaModel.legal(r, 'coords[1]')", rows)

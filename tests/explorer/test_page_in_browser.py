@@ -205,6 +205,39 @@ def test_a_fix_is_applied_in_the_tab_that_is_open(open_page):
     assert seen.page.get_attribute("[aria-selected=true]", "data-tab") == "banks"
 
 
+@pytest.mark.parametrize(
+    ("width", "order"),
+    [
+        (1280, ["tmax-state", "tmax-report", "tmax-fixes", "tmax-stage", "tmax-tools"]),
+        (390, ["tmax-state", "tmax-stage", "tmax-report", "tmax-fixes", "tmax-tools"]),
+    ],
+)
+def test_the_reason_is_read_first_or_beside_the_controls_where_they_are_below(
+    open_page, width, order
+):
+    seen = open_page("#shape=96,256&box_sizes=16,60&swizzle=bytes64", width)
+    tops = (
+        "(names) => names.map((n) => document.querySelector(`.${n}`).getBoundingClientRect().top)"
+    )
+    found = seen.page.evaluate(tops, order)
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pointing_at_a_chunk_moves_nothing(open_page, width):
+    seen = open_page("#shape=4096,4096&box_sizes=64,64&swizzle=bytes128&coords=128,512", width)
+    chunks = seen.page.locator(".tmax-stage svg [data-k^=c]")
+    tools = ".tmax-tools"
+    before = seen.page.eval_on_selector(tools, "(e) => e.getBoundingClientRect().top + scrollY")
+    longest = 0
+    for n in (0, 9, 30, 60):
+        chunks.nth(n).dispatch_event("pointerover")
+        longest = max(longest, len(seen.page.inner_text(".tmax-said")))
+        after = seen.page.eval_on_selector(tools, "(e) => e.getBoundingClientRect().top + scrollY")
+        assert after == before
+    assert longest > 120
+
+
 def test_a_refused_tensor_is_described_as_images_and_corrected(open_page):
     seen = open_page("#shape=4,8,12&dtype=float16")
     assert "✗ refused: 2 violations" in seen.state()

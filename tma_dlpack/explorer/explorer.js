@@ -159,7 +159,7 @@ class Explorer {
       make("div", { class: "tmax-pictures" },
         this.tasks.length ? make("div", { class: "tmax-tasks" }, make("b", {}, "Try:"), ...this.tasks) : null, this.taskBox,
         make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.note, this.state, this.refused, this.fixes, this.stepper, this.picture, this.codeBox, this.said, this.report, tools)));
+        this.note, this.state, this.report, this.refused, this.fixes, this.stepper, this.picture, this.codeBox, this.said, tools)));
     this.el.append(this.root);
     const hidden = make("style", {}, about.stored ? `.${about.stored}{display:none}` : "");
     document.head.append(hidden);

@@ -32,8 +32,10 @@ const tmaModel = (() => {
     if (field === "coords" || field === "im2col_offsets")
       return legalPlace(request, field, place, coords, im2colOffsets);
     const value = C.valueOf(request, field), number = place === null ? value : value[place];
-    const why = (n) => reasonOf(put(request, field, n, place));
-    return legalNumber(number, C.reachOf(read(request), field, place), why);
+    const why = (n) => reasonOf(put(request, field, n, place)), a = read(request);
+    const reach = C.reachOf(a, field, place), isWide = field === "box_sizes" && reach.most > T.K.MAX_BOX;
+    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // of a split row, which may be long
+    return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 
   /** The legal multiples of a control's step; of 1 where what stands between them is legal too. */

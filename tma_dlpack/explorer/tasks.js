@@ -41,7 +41,7 @@ const TASKS = {
     start: "#shape=128,64&box_sizes=60,64&tab=core",
     asks: "wgmma can't read this tile. Change the box and the swizzle until it can.",
     hint: "An atom has 8 rows: 60 is no multiple. Without a swizzle a row must be 16 bytes wide; bytes128 reads rows of 128.",
-    learned: "The matrix descriptor on the right says where the tile begins, how far it is to the next 8 rows, and the swizzle.",
+    learned: "The matrix descriptor says where the tile begins, how far it is to the next 8 rows, and the swizzle.",
     isDone: (now) => now.ok && now.state.kind === "tiled" && now.tile.spans.at(-1) === 64 && !tmaModel.operand(now.request, now.state.major).refusals.length,
   },
 };
