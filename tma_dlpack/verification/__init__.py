@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from tma_dlpack import driver
@@ -137,18 +138,18 @@ def _seed_and_device(seed: object, device_id: object) -> tuple[int, int]:
 def _run(
     check: Check, n: int, seed: int, arena: Arena, findings: Findings, keeps_all: bool
 ) -> VerifyRow:
-    accepted = disagreements = 0
-    first = None
-    for number in _progress(check.name, n):
-        outcome = run_case(check, number, seed, arena)
-        if keeps_all or (check.op == "encode" and not arena.target.has_model):
-            findings.add(check.name, number, outcome)
-        accepted += outcome.accepted
-        if outcome.difference is not None:
-            disagreements += 1
-            first = first or _reproducible(check, number, seed, outcome)
-    note = findings.fields(check.name) if check.op == "encode" else ""
-    return VerifyRow(check.name, n, accepted, disagreements, first, note)
+    encodes = check.op == "encode"
+
+    def results() -> Iterator[tuple[bool, str | None]]:
+        for number in _progress(check.name, n):
+            outcome = run_case(check, number, seed, arena)
+            if keeps_all or (encodes and not arena.target.has_model):
+                findings.add(check.name, number, outcome)
+            found = outcome.difference
+            yield outcome.accepted, found and _reproducible(check, number, seed, outcome)
+
+    row = VerifyRow.of(check.name, results())
+    return replace(row, note=findings.fields(check.name)) if encodes else row
 
 
 def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str:

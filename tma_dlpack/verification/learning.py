@@ -8,13 +8,13 @@ which fields of sm_90's agree.
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import sys
 import zlib
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,14 @@ class VerifyRow:
     disagreements: int
     first: str | None = None
     note: str = ""
+
+    @classmethod
+    def of(cls, name: str, results: Iterable[tuple[bool, str | None]]) -> VerifyRow:
+        """Count cases: whether each was accepted, and how the two sides differ."""
+        cases = list(results)
+        differing = [text for _, text in cases if text is not None]
+        first = differing[0] if differing else None
+        return cls(name, len(cases), sum(ok for ok, _ in cases), len(differing), first)
 
 
 @public
@@ -134,10 +142,8 @@ class Findings:
     device: str
     target: Target
     seed: int
-    version: str = dataclasses.field(
-        default_factory=lambda: str(sys.modules["tma_dlpack"].__version__)
-    )
-    cases: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    version: str = field(default_factory=lambda: str(sys.modules["tma_dlpack"].__version__))
+    cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
         """Keep one case."""
@@ -202,12 +208,10 @@ class Findings:
                 continue
             encodes = check.op == "encode"
             texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
-            pairs = zip(cases, texts, strict=True)
-            differing = [f"{case['call']}\n{text}" for case, text in pairs if text is not None]
-            accepted = sum(case["accepted"] for case in cases)
-            note = self.fields(check.name) if encodes else ""
-            first = next(iter(differing), None)
-            rows.append(VerifyRow(check.name, len(cases), accepted, len(differing), first, note))
+            calls = [text and f"{c['call']}\n{text}" for c, text in zip(cases, texts, strict=True)]
+            accepted = [case["accepted"] for case in cases]
+            row = VerifyRow.of(check.name, zip(accepted, calls, strict=True))
+            rows.append(replace(row, note=self.fields(check.name)) if encodes else row)
         return tuple(rows)
 
     def fields(self, check: str) -> str:
@@ -286,11 +290,10 @@ class FieldStatistics:
             return
         self.maps += 1
         word = int.from_bytes(made_by_driver, "little")
-        for field in fields_of(arguments.kind, arguments.rank):
-            self.seen[field.label] += 1
-            agree = field.read(made_by_driver) == field.read(modelled)
-            self.same[field.label] += agree
-            word &= ~field.mask
+        for one in fields_of(arguments.kind, arguments.rank):
+            self.seen[one.label] += 1
+            self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
+            word &= ~one.mask
         self.stray |= word
 
     def __str__(self) -> str:
@@ -302,9 +305,10 @@ class FieldStatistics:
             if self.same[label] < self.seen[label]
         ]
         stray = [str(bit) for bit in range(1024) if self.stray >> bit & 1]
-        agreeing = len(labels) - len(differing)
-        text = f"of {len(labels)} fields of sm_90's layout, {agreeing} agree in all "
-        text += f"{self.maps} maps"
+        text = (
+            f"of {len(labels)} fields of sm_90's layout, {len(labels) - len(differing)} agree in "
+        )
+        text += f"all {self.maps} maps"
         if differing:
             text += f"; these do not: {', '.join(differing)}"
         if stray:
