@@ -232,6 +232,23 @@ def test_a_refusal_for_another_reason_than_the_arguments_says_which(traced, word
     assert violation.found.startswith(found)
 
 
+@pytest.mark.parametrize(
+    ("result", "fix"),
+    [
+        (201, "there is no current context: make one before the encode"),
+        (3, "the driver is not initialized: call cuInit(0)"),
+        (700, "Run the program again with CUDA_LAUNCH_BLOCKING=1"),
+        (2, "report it with the arguments"),
+    ],
+)
+def test_what_to_do_about_a_result_is_what_explain_says(traced, result, fix):
+    _, trace = traced("init nocontext tiled")
+    raw = json.loads(trace.to_json())
+    raw["maps"][0]["result"] = result
+    (violation,) = tma.Trace.from_json(json.dumps(raw)).maps[0].report.violations
+    assert (violation.rule, violation.fix[: len(fix)]) == ("DRIVER_RESULT", fix)
+
+
 ARRAYS = ["map_address", "global_dim", "global_strides", "box_dim", "element_strides"]
 
 

@@ -24,15 +24,16 @@ _TABLES: Final = tables("results")
 
 
 class Result(NamedTuple):
-    """A CUresult as texts show it: number, name, and the driver's words for it."""
+    """A CUresult as texts show it, the driver's words for it, and what to do in an encode."""
 
     code: int
     name: str
     words: str
+    fix: str = ""
 
 
 RESULTS: Final[tuple[Result, ...]] = tuple(
-    Result(int(code), f"CUDA_ERROR_{name}", words) for code, name, words in _TABLES["RESULTS"]
+    Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _TABLES["RESULTS"]
 )
 #: An error of a kernel; every later call of the process returns it, an encode too.
 STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
@@ -200,7 +201,7 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
 
 # -- notes on results of an encode ----------------------------------------------------------------
 
-_HOW_TO_FIND = (
+HOW_TO_FIND = (
     "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
     "or under compute-sanitizer, which names the kernel and the access."
 )
@@ -210,13 +211,6 @@ _INVALID_VALUE = (
     "is the right one, whether the CUtensorMap is aligned to 64 bytes, and whether the driver is "
     "older than the type or swizzle"
 )
-_OTHER_RESULTS = {
-    3: "the driver is not initialized: call cuInit(0), or any function of the CUDA runtime, first",
-    4: "the driver is shutting down: no encode while the process exits",
-    201: "there is no current context: make one before the encode, as cudaFree(0) or torch's first "
-    "CUDA call does; a new thread has none",
-    801: "this GPU or driver has no such maps: compute capability 9.0 and driver 525 or later",
-}
 
 
 def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
@@ -229,16 +223,16 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
         named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
         notes.append(
             f"{_IN_ORDER * clean}{named}: the error of an earlier kernel, which every later call "
-            f"of the process returns, an encode too. {_HOW_TO_FIND}"
+            f"of the process returns, an encode too. {HOW_TO_FIND}"
         )
     elif clean:
         notes.append(
             f"{_IN_ORDER}Codes 700, 715, 719 and 999 (and other errors of a launch) are an earlier "
-            f"kernel's, which every later call returns. {_HOW_TO_FIND}"
+            f"kernel's, which every later call returns. {HOW_TO_FIND}"
         )
         if 1 in codes:
             notes.append(_INVALID_VALUE)
-    return notes + [f"{code}: {words}" for code, words in _OTHER_RESULTS.items() if code in codes]
+    return notes + [f"{r.code}: {r.fix}" for r in RESULTS if r.fix and r.code in codes]
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
@@ -251,7 +245,7 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
         "trusted and none is read. Run one process, or paste one whole block."
     ) + "".join(
         f" {r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of "
-        f"an earlier kernel. {_HOW_TO_FIND}"
+        f"an earlier kernel. {HOW_TO_FIND}"
         for r in found
     )
 

@@ -89,19 +89,13 @@ class Flow:
     def _conditions_of_blocks(self) -> list[Conditions]:
         """Return for each block what holds on every path to it."""
         writes = [{name for _, name in block} for block in self.watch(())]
-        states: list[Conditions | None] = [None] * len(self.blocks)
-        work = [0] if self.blocks else []
-        states[:1] = [_NOTHING] * len(work)
-        while work:
-            block = heapq.heappop(work)
-            state = without(states[block] or _NOTHING, writes[block])
-            for n, more in self.edges[block].items():
-                self.step(1)
-                new, old = both(state, more), states[n]
-                if old is None or not old <= new:
-                    states[n] = new if old is None else old & new
-                    heapq.heappush(work, n)
-        return [state or _NOTHING for state in states]
+
+        def after(block: int, facts: Facts) -> Facts:
+            return {key: without(conditions, writes[block]) for key, conditions in facts.items()}
+
+        entered: Key = "entered", "", True
+        states = self.run(after, {entered: _NOTHING})
+        return [(state or {}).get(entered, _NOTHING) for state in states]
 
     def step(self, count: int) -> None:
         """Count the work; raise where there is too much."""
@@ -109,11 +103,11 @@ class Flow:
         if self._steps > MOST_STEPS:
             raise TooLargeError
 
-    def run(self, transfer: Callable[[int, Facts], Facts]) -> list[Facts | None]:
+    def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
         """Return the facts at the start of each block; None where no path comes."""
         states: list[Facts | None] = [None] * len(self.blocks)
         work = [0] if self.blocks else []
-        states[:1] = [{} for _ in work]
+        states[:1] = [first for _ in work]
         waiting = set(work)
         while work:
             block = heapq.heappop(work)

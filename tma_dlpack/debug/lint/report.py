@@ -204,26 +204,22 @@ def findings(
     mistakes: Mapping[str, list[Mistake]], suppressions: Suppressions
 ) -> tuple[list[LintFinding], list[LintFinding]]:
     """Return what was found and what is suppressed, one finding per cause."""
-    merged: dict[tuple[object, ...], tuple[LintFinding, str, int]] = {}
+    merged: dict[tuple[object, ...], list[LintFinding]] = defaultdict(list)
     for kernel, found in mistakes.items():
         for group in _causes(found):
             worst = max(group, key=lambda m: m.is_error)
             finding = _finding(kernel, group, worst)
-            reason = suppressions.reason(worst.rule, group)
             ends = [code.place for code in worst.ends]
-            key = (finding.rule, reason, *(ends if all(ends) else (kernel, finding.line)))
-            before, _, kernels = merged.get(key, (finding, "", 0))
-            if kernels:
-                is_worse = finding.severity == ERROR != before.severity
-                base = finding if is_worse else before
-                finding = replace(base, sites=before.sites + finding.sites)
-            merged[key] = finding, reason, kernels + 1
+            where = tuple(ends) if all(ends) else (kernel, finding.line)
+            merged[suppressions.reason(worst.rule, group), worst.rule, where].append(finding)
     shown: list[LintFinding] = []
     hidden: list[LintFinding] = []
-    for finding, reason, kernels in merged.values():
-        if kernels > 1:
-            more = f" (and in {counted(kernels - 1, 'more kernel')})"
-            finding = replace(finding, message=finding.message + more)
+    for (reason, *_), alike in merged.items():
+        finding = min(alike, key=lambda f: f.severity)  # the first of the errors, if there are any
+        others = len(alike) - 1
+        more = f" (and in {counted(others, 'more kernel')})" * bool(others)
+        sites = sum(f.sites for f in alike)
+        finding = replace(finding, sites=sites, message=finding.message + more)
         (hidden if reason else shown).append(finding)
     for rows in (shown, hidden):
         rows.sort(key=lambda f: (f.severity, f.rule, f.source or "", f.line))

@@ -184,7 +184,7 @@ def paths(events: Events) -> Iterator[Mistake]:
                 facts = _after(flow, block, happening, facts)
         return facts
 
-    for block, facts in enumerate(flow.run(transfer)):
+    for block, facts in enumerate(flow.run(transfer, {})):
         if facts is not None:
             transfer(block, dict(facts), report=True)
     for (access, use), states in uses.items():

@@ -121,17 +121,21 @@ _COMPUTED: dict[str, Callable[[int, int], int]] = {
 }
 
 
+def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Return a sum's terms: each symbol once, in their order."""
+    factors: dict[Symbol, int] = {}
+    for symbol, factor in terms:
+        factors[symbol] = factors.get(symbol, 0) + factor
+    kept = (term for term in factors.items() if term[1])
+    return tuple(sorted(kept, key=lambda term: term[0].number))
+
+
 def at_thread(value: Value, thread: int, known: Known) -> Value:
     """Return the value in a thread: what is known of its terms there is put in."""
     terms, constant = value
-    left: dict[Symbol, int] = {}
-    for symbol, factor in terms:
-        inner, number = symbol.at(thread, known)
-        constant += factor * number
-        for part, times in inner:
-            left[part] = left.get(part, 0) + times * factor
-    kept = ((symbol, factor) for symbol, factor in left.items() if factor)
-    return tuple(sorted(kept, key=lambda term: term[0].number)), constant
+    there = [(symbol.at(thread, known), factor) for symbol, factor in terms]
+    left = ((part, times * factor) for (inner, _), factor in there for part, times in inner)
+    return _gathered(left), constant + sum(number * factor for (_, number), factor in there)
 
 
 def origins(value: Value) -> frozenset[str]:
@@ -284,14 +288,10 @@ class Values:
         return found
 
     def _sum(self, a: Value, b: Value) -> Value:
-        factors: dict[Symbol, int] = {}
-        for symbol, factor in (*a[0], *b[0]):
-            factors[symbol] = factors.get(symbol, 0) + factor
-        kept = [(symbol, factor) for symbol, factor in factors.items() if factor]
-        kept.sort(key=lambda term: term[0].number)
-        if len(kept) > _MOST_TERMS:
-            kept = [(self._symbol("sum", ((tuple(kept), 0),)), 1)]
-        return tuple(kept), a[1] + b[1]
+        terms = _gathered((*a[0], *b[0]))
+        if len(terms) > _MOST_TERMS:
+            terms = ((self._symbol("sum", ((terms, 0),)), 1),)
+        return terms, a[1] + b[1]
 
     def _read(self, code: Instruction, names: list[str]) -> None:
         """Follow one instruction that writes registers."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.results import RESULTS, STICKY
+from tma_dlpack.debug.explain.results import HOW_TO_FIND, RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
@@ -289,13 +289,8 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
         return
     name = _NAMES.get(result, "an unknown error")
     found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
-    fix = ""
+    fix = next((known.fix for known in RESULTS if known.code == result), "")
     if result in STICKY:
         limit = "this is the error of an earlier kernel, which every later call returns"
-        fix = "look for the kernel: compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1"
-    elif result in (3, 4, 201):
-        limit = "the thread needs a current context of an initialized driver"
-        fix = (
-            "create or set a context first (cudaSetDevice, torch.cuda.init()); after a fork, spawn"
-        )
+        fix = HOW_TO_FIND
     yield REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)
