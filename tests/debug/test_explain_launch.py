@@ -43,6 +43,16 @@ SEEN = [
     ("launch failed with 719", "719", "never initialized"),
     ("it hangs", "hang", "expects more bytes than arrive"),
     ("Deadlock!", "hang", "expects more bytes than arrive"),
+    ("CUDA_EXCEPTION_14, Warp Illegal Address.", "700", "without __grid_constant__"),
+    ("CUDA_EXCEPTION_6, Warp Misaligned Address", "716", "not aligned to 128 bytes"),
+    (
+        "NVRM: Xid (PCI:0000:18:00): 13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0): "
+        "Illegal Instruction Parameter",
+        "715",
+        "the rank of the instruction",
+    ),
+    ("=========     Address 0x40000 is out of bounds", "700", "without __grid_constant__"),
+    ("=========     Address 0x40008 is misaligned", "716", "not aligned to 128 bytes"),
 ]
 
 
@@ -71,6 +81,10 @@ def test_the_causes_of_a_symptom_begin_with_the_most_likely(text, symptom, first
         "Illegal instruction (core dumped)",
         "kernel: 700 ms",
         "never mind",
+        "it does not hang",
+        "nothing hangs",
+        "the kernel doesn't hang anymore",
+        "list index out of bounds",
         "it failed with 0.715",
         "all is well",
     ],

@@ -182,7 +182,7 @@ _MAY_BELONG: Final = re.split(
     r",\s+",
     """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
     gmem, smem, boxdim, box_dim, box_size, swizzle, cu_tensor, descriptor, cuda error, cuda_error,
-    cudaerror, tile::, illegal, misaligned, launch failure, shared memory:""",
+    cudaerror, tile::, illegal, misaligned, launch failure, shared memory:, out of bounds""",
 )
 
 

@@ -49,10 +49,23 @@ _SAID: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
 }
+#: What cuda-gdb, compute-sanitizer and the kernel's log call them.
+_TOOLS_SAY: Final = {
+    words: next(r for r in RESULTS if r.code == code)
+    for code, said in (
+        (700, ("illegal address", "out of bounds", "out of range address")),
+        (715, ("illegal instruction",)),
+        (716, ("misaligned address", "misaligned")),
+    )
+    for words in said
+}
 #: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 _KNOWN: Final = (
-    _RUNTIME | _SAID | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
+    _RUNTIME
+    | _SAID
+    | _TOOLS_SAY
+    | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
 )
 
 
@@ -77,6 +90,9 @@ _PATTERNS: Final = tuple(
         _ABOUT + _one_of(result.words for result in RESULTS),
         _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
         r"(?i:(?P<key>illegal memory access))",
+        r"(?i:\b(?:Warp|Lane|Device|Exception on \([^()\n]{1,60}\):) "
+        r"(?P<key>illegal (?:address|instruction)|misaligned address|out of range address))",
+        r"^=+ +Address 0x[\da-f]+ is (?P<key>out of bounds|misaligned)",
     )
 )
 LONGEST_SYMPTOM = 200  # characters of a text that only says what was seen
@@ -91,12 +107,15 @@ _SHORT: Final = tuple(
     )
 )
 _HANGS = re.compile(
-    r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b[^\n.]{0,40}?"
+    r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b"
+    r"(?:(?!\b(?:not|no longer|never hangs?)\b|n't\b)[^\n.]){0,40}?"
     r"\b(?:hangs?|hung|hanging|deadlocks?|is stuck|never (?:returns|finishes|completes|ends))\b",
     re.IGNORECASE,
 )
+_DOES_NOT = r"(?:not|nothing|no|never|without|\w+n't) (?:[\w']+ )?(?:hang|deadlock|stuck|freez)"
 _SHORT_HANG = re.compile(
-    r"(?:[\w']+ ){0,6}(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
+    rf"(?:(?!{_DOES_NOT})[\w']+ ){{0,6}}"
+    r"(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
     r"|never (?:returns|finishes|completes|ends|stops))(?: forever| sometimes| always)?[.!?]*",
     re.IGNORECASE,
 )
