@@ -131,6 +131,14 @@ def test_a_tool_that_is_not_there_is_named(name, content, tmp_path, monkeypatch)
 # -- hostile PTX ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("old", [";\n", "\n"], ids=["statements", "all of it"])
+def test_a_line_may_hold_many_statements(old):
+    text = (HEAD + ENTRY + WRONG + CLOSE).replace(old, old.replace("\n", " "))
+    report = tma.lint(text + "\n")
+    assert [finding.rule for finding in report.findings] == ["PROXY_FENCE"]
+    assert report.functions == 1
+
+
 def test_a_function_whose_braces_do_not_close_is_named_and_the_next_one_is_read():
     text = HEAD + ENTRY.replace(" k(", " open(") + "{\nret;\n" + ENTRY + WRONG + "}\n"
     report = tma.lint(text)

@@ -127,14 +127,13 @@ class Module:
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
 _HEADER = re.compile(
-    r"^[ \t]*((?:\.(?:visible|extern|weak|common)[ \t]+)*\.(?:entry|func)\b[^{};]*)([{;])",
-    re.MULTILINE,
+    r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s+)*\.(?:entry|func)\b[^{};]*)([{;])"
 )
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
-_TARGET = re.compile(r"^[ \t]*\.target[ \t]+(\w+)", re.MULTILINE)
+_TARGET = re.compile(r"(?<![\w.])\.target\s+(\w+)")
 _SYMBOL = re.compile(
-    r"^[ \t]*(?:\.(?:visible|extern|weak|common)[ \t]+)*\.(shared|global|const|local)\b[^;={\n]*?"
+    r"(?:^|(?<=[;}\s]))\.(shared|global|const|local)\b[^;={\n]*?"
     r"([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={\n]*\])?[ \t]*[;={]",
     re.MULTILINE,
 )
@@ -302,7 +301,7 @@ def _function(
         kind = match.lastgroup
         if kind == "text":
             statement = match["text"]
-            if ".entry" in statement and _HEADER.match(text, text.rfind("\n", 0, start) + 1):
+            if ".entry" in statement and _HEADER.match(text, start):
                 return None, start
             if statement:
                 reader.statement(statement, line)
