@@ -263,7 +263,7 @@ def channels_last_hint(r: Request) -> str:
 
 def channels_last(r: Request) -> Ways:
     """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
-    if r.is_driver_call or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
+    if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
         return
     shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
     if r.rank < 3 or not shape[-1] < channels <= shape[1]:
