@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.call_targets import OTHER_CALLS, OURS, WITH_OPTIONS, targets
+from bench.call_targets import OTHER_CALLS, OURS, PICTURE, WITH_OPTIONS, targets
 from bench.imports import import_ms
 from bench.peers import (
     BOX,
@@ -194,6 +194,7 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
     if subject.is_cuda:
         yield row("make and ptr", f"{MAKE}.ptr")
     yield row("suggest", "suggest(x, (128, 64))")
+    yield row(PICTURE, "tm._repr_html_()")
     column = "im2col(images, (-1, -1), (-1, -1), 64, 128, swizzle='bytes128')"
     yield row("make_im2col_descriptor", column)
     words = "channels_per_pixel=64, pixels_per_column=128, swizzle='bytes128'"

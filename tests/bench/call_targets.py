@@ -47,6 +47,7 @@ ADDED = {"compiled": {"make and bytes(map)": 0.05, "make and ptr": 0.05, "make a
 #: How many times slower than ours a peer's call must be, with changing shapes too.
 PEERS = {"compiled": {"cuda.core view + as_tensor_map": 17, "cuda.bindings by hand": 6}}
 IMPORT_MS = {"compiled": 25, "Python": 30}
+PICTURE, PICTURE_MS = "_repr_html_ of a map", 10
 
 
 def targets(median: Median, import_ms: Sequence[float], lane: str) -> Iterator[Target]:
@@ -97,3 +98,6 @@ def _other_calls(median: Median, device: str, bare: float, lane: str) -> Iterato
         found = median(OTHER_CALLS, f"{label}, {name}")
         if found is not None and ours is not None:
             yield f"{label}, {name}, more", (found - ours) / bare, limit, ""
+    picture = median(OTHER_CALLS, f"{PICTURE}, {name}")
+    if picture is not None:
+        yield f"{PICTURE}, {name}", picture / 1e3, PICTURE_MS, "ms"

@@ -77,6 +77,7 @@ def test_our_other_calls_are_all_there(bench):
         "im2col_corners, torch cpu",
         "make_conv_descriptor, torch cpu",
         "suggest, torch cpu",
+        "_repr_html_ of a map, torch cpu",
         "make_tma_descriptors of 256, each, torch cpu",
         "with_address(tensor), torch cpu",
         "with_address(int)",
