@@ -21,6 +21,7 @@ from tma_dlpack.debug.lint.flow import Flow, TooLargeError
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.lint.values import Values
+from tma_dlpack.debug.names import short_name
 from tma_dlpack.include import get_include
 from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error
@@ -102,14 +103,15 @@ def lint(
     functions = 0
     for module in ptx.modules(given.text):
         callees = summaries(module.functions)
-        notes += [f"{name}: its braces do not close; not checked" for name in module.unread]
+        unread = map(short_name, module.unread)
+        notes += [f"{name}: its braces do not close; not checked" for name in unread]
         comments |= module.comments
         functions += len(module.functions)
         for function in module.functions:
             try:
                 found = _mistakes(module, function, callees, launched)
             except TooLargeError:
-                notes.append(f"{function.name}: too many paths; not checked")
+                notes.append(f"{short_name(function.name)}: too many paths; not checked")
             else:
                 mistakes.setdefault(function.name, []).extend(found)
     suppressions = report.Suppressions(comments, given.folder)

@@ -87,7 +87,8 @@ def read(dump: Dump) -> PostMortem:
     """Conclude from a dump."""
     survey = Survey(dump)
     faults = tuple(faults_of(dump))
-    found = {grid.parameters: maps_of(dump, grid) for grid in _running(dump)}
+    running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
+    found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}
     notes = [*dump.notes]
     trapped = any(what == TRAP for rows in survey.standing.values() for what, _ in rows)
     barriers = tuple(barriers_of(survey, died=bool(faults) or trapped))
@@ -113,11 +114,6 @@ def read(dump: Dump) -> PostMortem:
         maps=tuple(one for maps in found.values() for one in maps),
         notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _running(dump: Dump) -> list[Grid]:
-    seen = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
-    return [*seen.values()]
 
 
 PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"

@@ -181,7 +181,7 @@ class Registers:
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None
         self.now = flow.place(pc) if pc is not None and is_here else None
-        self.zero = 63 if flow.major == 9 else 255
+        self.zero = {"register": ZERO_REGISTER, "uniform": 63 if flow.major == 9 else 255}
 
     @cached_property
     def _registers(self) -> list[int]:
@@ -189,14 +189,10 @@ class Registers:
 
     def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
         """Return a uniform register before an instruction runs; None if it cannot be told."""
-        if number == self.zero:
-            return 0
         return self._value("uniform", number, place, depth)
 
     def register(self, number: int, place: int, depth: int = 0) -> int | None:
         """Return a register before an instruction runs; None if it cannot be told."""
-        if number == ZERO_REGISTER:
-            return 0
         return self._value("register", number, place, depth)
 
     def pair(self, number: int, place: int) -> int | None:
@@ -217,6 +213,8 @@ class Registers:
         return None if first is None or second is None else (first + second + i.immediate) & _WORD
 
     def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
+        if number == self.zero[kind]:
+            return 0
         runs = self._runs_between(place)
         if runs is not None and not any(number in written(kind, self.flow[i]) for i in runs):
             kept = self.warp.uniform if kind == "uniform" else self._registers

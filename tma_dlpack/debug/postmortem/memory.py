@@ -12,15 +12,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
+from tma_dlpack.debug.postmortem.sass import signed
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
-_NEVER = (0, 1 << 42)  # what was never initialised; the second after an arrival that failed
 
 
 def offset_of(address: int) -> int:
@@ -45,12 +46,11 @@ class Word:
     @classmethod
     def decode(cls, word: int) -> Word:
         """Take 64 bits apart; pending bytes are negative where copies came unannounced."""
-        count = -(word >> 1) % (1 << 20)
-        pending = -(word >> 21) % (1 << 21)
+        count = -(word >> 1) & MOST
         return cls(
             count=count,
-            arrivals=-(word >> 43) % (1 << 20),
-            bytes=pending - (1 << 21) if pending >> 20 else pending,
+            arrivals=-(word >> 43) & MOST,
+            bytes=signed(-(word >> 21) & 2 * MOST + 1, 21),
             phase=word >> 63,
             is_initialised=count != 0,
         )
@@ -63,13 +63,13 @@ class Word:
         return cls.decode(int.from_bytes(shared[offset : offset + 8], "little"))
 
 
-def looks_like_one(word: int, most_arrivals: int) -> bool:
-    """Return whether 64 bits can be an mbarrier that is in use."""
-    if word & 1 or word >> 42 & 1 or word in _NEVER:
-        return False
-    state = Word.decode(word)
-    is_between = bool(state.arrivals or state.bytes)  # else its phase would have ended
-    return 1 <= state.count <= most_arrivals and state.arrivals <= state.count and is_between
+def looks_like_one(word: Any, most_arrivals: int) -> Any:
+    """Return whether 64 bits, or each of an array of them, can be an mbarrier that is in use."""
+    count, arrivals = -(word >> 1) & MOST, -(word >> 43) & MOST
+    # with neither pending, its phase would have ended
+    is_between = (arrivals != 0) | (word >> 21 & 2 * MOST + 1 != 0)
+    has_form = (word & 1 == 0) & (word >> 42 & 1 == 0)
+    return has_form & is_between & (count >= 1) & (count <= most_arrivals) & (arrivals <= count)
 
 
 # -- tensor maps among the parameters --------------------------------------------------------------

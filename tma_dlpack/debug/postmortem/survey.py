@@ -269,19 +269,12 @@ class Survey:
         found: dict[int, list[Block]] = defaultdict(list)
         for block in blocks:
             words = np.frombuffer(block.shared, "<u8", len(block.shared) // 8)
-            likely = (words & 1 == 0) & (words >> 42 & 1 == 0) & (words != 0)
-            counts = -(words >> 1).astype(np.int64) & 0xFFFFF
-            likely &= (counts >= 1) & (counts <= _MOST_ARRIVALS)
-            for place in np.flatnonzero(likely).tolist():
-                if looks_like_one(int(words[place]), _MOST_ARRIVALS):
-                    found[8 * place].append(block)
+            for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
+                found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        for address in sorted(found):
+        for address in (*sorted(found), *sorted(found, reverse=True)):  # neighbours on both sides
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
-                chosen.add(address)
-        for address in sorted(found, reverse=True):
-            if any(abs(address - other) <= _NEIGHBOURS for other in chosen):
                 chosen.add(address)
         for address in chosen:
             for block in found.get(address, ()):
