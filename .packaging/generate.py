@@ -807,7 +807,6 @@ def js_rows() -> list[dict[str, Any]]:
             "on": _static(rule.on) or ["box_sizes", "tensor.shape"],
             "kinds": rule.kinds,
             "sets": sorted(rule.sets),
-            "make_only": rule.make_only,
             "each": rule.each,
             "outermost_first": rule.outermost_first,
             "after": rule.after,
@@ -869,14 +868,13 @@ def js_dtypes() -> dict[str, dict[str, Any]]:
             "data_type": -1 if own is None else int(own),
             "overrides": [int(t) for t in dtypes.overrides_of(dtype)],
             "refuses_nan": int(dtype.code in NAN_REFUSED),
-            "dlpack": list(dtype),
         }
     return found
 
 
 def js_fields() -> list[dict[str, Any]]:
     """Return where each field of the 128 bytes stands."""
-    names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank", "ptx")
+    names = ("name", "index", "pieces", "bias", "unit", "kind", "rank")
     rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
@@ -1000,9 +998,7 @@ def js_tables() -> str:
         name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
         for name, t in TARGETS.items()
     }
-    copies = {
-        name: {"limit": r.limit, "fix": r.fix, "source": r.source} for name, r in REFUSALS.items()
-    }
+    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in REFUSALS.items()}
     tables: dict[str, Any] = {
         "VERBS": js_verbs(),
         "OPTION_NAMES": OPTION_NAMES,

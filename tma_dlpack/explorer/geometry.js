@@ -21,27 +21,24 @@ const tmaGeometry = (() => {
    *  units. txBytes are what the mbarrier counts, smemBytes what the tile takes, with padding. */
   function plan(a) {
     const bits = a.row.element_bits, unitBytes = [0, 16, 32][a.interleave];
-    let counts, steps = [], lineShape;
+    let counts, steps = [], lines;
     if (a.kind === "tiled") {
       steps = unitBytes ? a.element_strides : [1, ...a.element_strides.slice(1)];
       counts = a.box_dim.map((box, d) => Math.ceil(box / steps[d]));
       if (unitBytes) counts[a.rank - 2] = 1; // an interleaved box takes one slice
-      lineShape = reversed(unitBytes ? counts : counts.slice(1));
+      lines = product(unitBytes ? counts : counts.slice(1));
     } else {
       const isWide128 = a.kind === "im2col_wide" && a.mode === 1;
       counts = [a.channels, isWide128 ? T.W128_PIXELS : a.pixels];
-      lineShape = counts.slice(1);
+      lines = counts[1];
     }
-    const lines = product(lineShape);
     const lineBytes = unitBytes || (counts[0] * bits) / 8;
     const groupBytes = (K.PACKED_GROUP * bits) / 8;
     const smemLineBytes = (lineBytes * (a.row.smem_chunk_bytes || groupBytes)) / groupBytes;
     const { span_bytes: span, repeat_bytes: smemAlignment } = T.SWIZZLES[a.swizzle];
     const pitchBytes = unitBytes ? smemLineBytes : Math.max(smemLineBytes, span);
     return {
-      rank: a.rank, unitBytes, counts, steps, lineShape, lines, lineBytes, smemLineBytes,
-      pitchBytes, smemAlignment,
-      tileShape: [...lineShape, Math.floor((lineBytes * 8) / bits)],
+      unitBytes, counts, steps, lines, lineBytes, smemLineBytes, pitchBytes, smemAlignment,
       smemBytes: Math.ceil((lines * pitchBytes) / span) * span,
       txBytes: lines * lineBytes,
     };
@@ -95,25 +92,18 @@ const tmaGeometry = (() => {
     return position;
   }
 
-  /** Why a tile cannot be loaded: the row of COPY_RULES, the argument, what was found; or null. */
+  /** Why a tile of an accepted request cannot be loaded: the row of COPY_RULES, the argument, what
+   *  was found; or null. */
   function refusalOf(a, p, coords, offsets, smemOffset) {
     const rowBytes = (a.kind === "tiled" ? a.box_dim[0] : a.channels) * a.row.element_bits / 8;
     const span = T.SWIZZLE_SPAN_BYTES[a.swizzle] || rowBytes;
     const mode = T.ENUMS.swizzle[a.swizzle], type = a.row.name;
-    if (a.address % a.alignment_bytes)
-      return ["COPY_ADDRESS", "address", `the address is 0x${a.address.toString(16)}`];
-    if (a.global_strides.some((stride) => stride % a.alignment_bytes))
-      return ["COPY_STRIDE", "strides", `strides are ${a.global_strides.join(", ")} bytes`];
     if (!a.interleave && (rowBytes % K.INNER_BYTES || rowBytes > span))
       return ["COPY_BOX_ROW", "box_sizes", `a row is ${rowBytes} bytes with swizzle ${mode}`];
-    if (a.oob_fill && !a.row.is_float)
-      return ["COPY_NAN_FILL", "oobfill", `oobfill is nan and the type ${type}`];
     if (a.target.is_sm_9x && Math.max(...a.global_dim) > T.MAX_COPIED_DIM)
       return ["COPY_DIM_31_BITS", "shape", `an extent is ${Math.max(...a.global_dim)}`];
     if (mode === "bytes128_atom_64B" && type === "16U6_ALIGN16B")
       return ["UNSUPPORTED", "swizzle", `${type} with ${mode} can be stored, not loaded`];
-    if (coords.length !== a.rank)
-      return ["COPY_COORDS_COUNT", "coords", `there are ${coords.length}, of ${a.rank}`];
     if (coords.some((n) => n !== (n | 0)))
       return ["COPY_COORD_32_BITS", "coords", `coords are ${reversed(coords).join(", ")}`];
     const isPadded = a.row.smem_chunk_bytes === 16;
@@ -123,8 +113,6 @@ const tmaGeometry = (() => {
       return [isPadded ? "COPY_INNER_128_VALUES" : "COPY_INNER_16B", "coords", found];
     }
     const taps = walked(a).length;
-    if (a.kind === "tiled" && offsets.length)
-      return ["COPY_OFFSETS_WITHOUT_IM2COL", "im2col_offsets", `they are ${offsets.join(", ")}`];
     const most = T.MAX_OFFSET[taps];
     if (offsets.length && (offsets.length !== taps || offsets.some((n) => n < 0 || n > most))) {
       const found = `they are ${reversed(offsets).join(", ")}; the map needs ${taps} of 0..${most}`;

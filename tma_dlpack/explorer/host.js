@@ -121,14 +121,10 @@ class Host {
     }
     return state;
   }
-  // Enums by their names, and what Python calls otherwise.
+  // A change in the words of a state.
   wordsOf(change) {
-    const words = {};
-    for (const [name, value] of Object.entries(change)) {
-      const names = tmaTables.ENUMS[name];
-      words[name] = names && Number.isInteger(value) ? names[value] : name === "split_inner" ? (value ? "yes" : "") : value ?? PLAIN[name] ?? null;
-    }
-    return words;
+    const word = (name, value) => (name === "split_inner" ? (value ? "yes" : "") : value ?? PLAIN[name] ?? null);
+    return Object.fromEntries(Object.entries(change).map(([name, value]) => [name, word(name, value)]));
   }
 
   // --- Answers ---
