@@ -15,7 +15,7 @@ from tma_dlpack.debug.explain.results import HOW_TO_FIND, RESULTS, STICKY
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
-from tma_dlpack.tables.errors import Advice, TmaError, TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address
@@ -119,11 +119,7 @@ class TracedMap:
 
     def tensor_map(self) -> TensorMap | None:
         """Decode the bytes; None if there are none, or their layout is not known."""
-        try:
-            known = self.target or _ASSUMED
-            return None if self.bytes is None else TensorMap.from_bytes(self.bytes, known)
-        except TmaError:
-            return None
+        return _decoded(self.bytes, self.target or _ASSUMED)
 
 
 def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
@@ -153,13 +149,15 @@ def _traced(
     target = _target(first.get("device"))
     known = target or _ASSUMED
     data = bytes.fromhex(first["bytes"]) if first.get("bytes") else None
+    made = _decoded(data, known)
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
-        arguments = _decoded(data or bytes.fromhex(first["before"]), known)
+        before = made if data else _decoded(bytes.fromhex(first["before"]), known)
+        arguments = PrintedArguments() if before is None else of_map(before)
         if "global_address" in first:  # the new one
             arguments = dataclasses.replace(arguments, global_address=first["global_address"])
-    report = _report(arguments, first, known)
+    report = _report(arguments, first, made, known)
     if first["call"] is None and not (arguments.global_address and report.ok):
         return None  # other bytes of a kernel's parameters
     uses = _uses(group, processes, names)
@@ -232,15 +230,17 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
     return PrintedArguments(kind=kind, implied=implied, **values)
 
 
-def _decoded(data: bytes, target: Target) -> PrintedArguments:
-    """Return the arguments of 128 bytes; none where they are not those of a map."""
+def _decoded(data: Bytes | None, target: Target) -> TensorMap | None:
+    """Return the map in 128 bytes; None where there are none, or they are not those of a map."""
     try:
-        return of_map(TensorMap.from_bytes(data, target))
+        return None if data is None else TensorMap.from_bytes(data, target)
     except TmaError:
-        return PrintedArguments()
+        return None
 
 
-def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) -> Report:
+def _report(
+    arguments: PrintedArguments, raw: dict[str, Any], made: TensorMap | None, target: Target
+) -> Report:
     """Check arguments against the driver's rules; the call was accepted if its result is 0."""
     refused = bool(raw["call"]) and raw.get("result") != 0
     violations = tuple(_unreadable(raw))
@@ -251,17 +251,9 @@ def _report(arguments: PrintedArguments, raw: dict[str, Any], target: Target) ->
     else:
         report = check_printed(arguments, target)
         if report.ok and not refused:
-            return Report((), report.advice + _map_advice(raw, target))
+            return Report((), report.advice + (made.advice if made is not None else ()))
         violations = report.violations
     return Report(violations or tuple(_other_reasons(raw)) * refused)
-
-
-def _map_advice(raw: dict[str, Any], target: Target) -> tuple[Advice, ...]:
-    """Return advice on the 128 bytes of a map; none where they cannot be decoded."""
-    try:
-        return TensorMap.from_bytes(bytes.fromhex(raw["bytes"]), target).advice
-    except (TmaError, KeyError, TypeError):
-        return ()
 
 
 def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
