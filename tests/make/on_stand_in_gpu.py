@@ -222,6 +222,16 @@ def test_a_call_of_the_driver_that_fails_is_explained(function, gpu):
         assert "boxDim[1] = 16" in said
 
 
+@pytest.mark.parametrize(("result", "is_of_a_kernel"), [(1, False), (700, True), (999, True)])
+def test_the_error_of_an_earlier_kernel_is_not_blamed_on_the_encode(result, is_of_a_kernel, gpu):
+    gpu.fail(TILED_CALL, result)
+    with pytest.raises(tma.TmaDriverError) as refused:
+        tma.make_tma_descriptor(zeros((128, 64)), BOX)
+    said = "It is the error of an earlier kernel, which every later call returns, an encode too."
+    assert (said in str(refused.value)) is is_of_a_kernel
+    assert ("CUDA_LAUNCH_BLOCKING=1" in str(refused.value)) is is_of_a_kernel
+
+
 def test_a_context_that_cannot_be_popped_is_no_success(gpu):
     gpu.set_context("primary 1")
     gpu.fail(POP)
@@ -348,7 +358,8 @@ def test_a_batch_of_which_one_encode_fails_is_explained_and_lets_go(gpu):
     rows = np.zeros(8 * 128 + 128, np.uint8)
     start = rows.ctypes.data + -rows.ctypes.data % 128
     assert batch_in_c(tuple(tensors), start, **TILED) is None
-    with pytest.raises(tma.TmaDriverError, match=f"{TILED_CALL} returned CUDA_ERROR_INVALID"):
+    said = rf"^tensors\[\d\]: {TILED_CALL} returned CUDA_ERROR_INVALID"
+    with pytest.raises(tma.TmaDriverError, match=said):
         tma.make_tma_descriptors(tensors, BOX, swizzle="bytes128")
     gc.collect()
     assert [sys.getrefcount(x) for x in tensors] == before

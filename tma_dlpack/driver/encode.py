@@ -23,7 +23,13 @@ from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import c_name
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.tables.limits import BIT_85_MENDED_IN, BIT_85_SMALL_BYTES, MAP_BYTES
+from tma_dlpack.tables.limits import (
+    BIT_85_MENDED_IN,
+    BIT_85_SMALL_BYTES,
+    HOW_TO_FIND,
+    MAP_BYTES,
+    STICKY,
+)
 from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 
@@ -34,6 +40,9 @@ _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
     "int": (ctypes.c_int, "i", -(1 << 31), 1 << 31),
     "void*": (ctypes.c_void_p, "Q", 0, 1 << 64),
 }
+_OF_A_KERNEL = (
+    "It is the error of an earlier kernel, which every later call returns, an encode too."
+)
 #: Arrays have at least so many entries, so that no driver reads past their end.
 _LEAST_ENTRIES = 5
 
@@ -209,6 +218,8 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
         result = function(start, *values)
     if result != SUCCESS:
         shown = "".join(f"\n  {line}" for line in describe(encoder, arguments, address))
+        if result in STICKY:
+            shown += f"\n{_OF_A_KERNEL} {HOW_TO_FIND}"
         raise TmaDriverError(f"{encoder.function} returned {result_name(result)}{shown}")
     data = ctypes.string_at(start, MAP_BYTES)
     del room

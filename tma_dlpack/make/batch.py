@@ -14,7 +14,12 @@ from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import Drawn, opaque, with_options_of
 from tma_dlpack.tables.coerce import reusable
 from tma_dlpack.tables.enums import Tensor
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error
+from tma_dlpack.tables.errors import (
+    TmaDriverError,
+    TmaPreconditionError,
+    Violation,
+    argument_error,
+)
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
@@ -224,6 +229,8 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
         return make_tma_descriptor(tensor, **given)
     except TmaPreconditionError as error:
         raise _at(index, error) from error.__cause__
+    except TmaDriverError as error:
+        raise TmaDriverError(f"tensors[{index}]: {error}") from error.__cause__
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:

@@ -47,3 +47,10 @@ WIDE_SWIZZLES = 0b001_1100  # of im2col-wide maps: bit i for TmaSwizzle i
 
 #: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.
 SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)
+
+#: CUresults that are an error of a kernel: every later call of the process returns them.
+STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
+HOW_TO_FIND = (
+    "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
+    "or under compute-sanitizer, which names the kernel and the access."
+)

@@ -16,7 +16,7 @@ from tma_dlpack.debug.explain.judge import PrintedArguments
 from tma_dlpack.debug.explain.words import FORMS, tables
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.limits import INNER_BYTES
+from tma_dlpack.tables.limits import HOW_TO_FIND, INNER_BYTES, STICKY
 
 _TABLES: Final = tables("results")
 
@@ -35,8 +35,6 @@ class Result(NamedTuple):
 RESULTS: Final[tuple[Result, ...]] = tuple(
     Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _TABLES["RESULTS"]
 )
-#: An error of a kernel; every later call of the process returns it, an encode too.
-STICKY: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 
 #: What the runtime calls these: cudaErrorIllegalAddress, ...
 _RUNTIME: Final = {
@@ -220,10 +218,6 @@ def launch_notes(text: str, maps: Sequence[PrintedArguments]) -> list[str]:
 
 # -- notes on results of an encode ----------------------------------------------------------------
 
-HOW_TO_FIND = (
-    "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
-    "or under compute-sanitizer, which names the kernel and the access."
-)
 _IN_ORDER = "all arguments that are shown are in order. "
 _INVALID_VALUE = (
     "CUDA_ERROR_INVALID_VALUE without a broken rule: look at what is not shown, whether the target "

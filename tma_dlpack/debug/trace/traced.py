@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.results import HOW_TO_FIND, RESULTS, STICKY
+from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
+from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
 from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import check_address
