@@ -35,7 +35,7 @@ sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
 from tma_dlpack.checks.request import NAN_REFUSED, RULE_SETS  # noqa: E402
 from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
-from tma_dlpack.consumer import operand, refusals  # noqa: E402
+from tma_dlpack.consumer import descriptor, operand, refusals  # noqa: E402
 from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET  # noqa: E402
 from tma_dlpack.explorer import choice  # noqa: E402
@@ -952,7 +952,7 @@ def js_operand() -> dict[str, Any]:
         {
             "name": row.name,
             "capabilities": row.capabilities,
-            "fields": [[field.name, field.first_bit, field.bits] for field in row.fields],
+            "fields": [[f.name, f.first_bit, f.bits, f.about] for f in row.fields],
             "layout_types": [*row.layout_types],
             "layout_numbers": row.layout_types,
             "fixed": row.fixed,
@@ -965,6 +965,10 @@ def js_operand() -> dict[str, Any]:
         "K_STEP_BYTES": operand.K_STEP_BYTES,
         "UNITS": operand.UNITS,
         "SPAN_BYTES": operand.SPAN_BYTES,
+        "MEANINGS": {
+            f"{major} {'swizzled' if swizzled else 'none'}": words
+            for (major, swizzled), words in descriptor.OFFSET_MEANINGS.items()
+        },
         "ATOM_ROWS": [operand.atom_rows(s) for s in TmaSwizzle],
         "INSTRUCTIONS": instructions,
         "RULES": [

@@ -53,7 +53,7 @@ _CONSTANT_BITS = {
     for swizzle, number in row.layout_types.items()
 }
 
-_OFFSET_MEANINGS = {
+OFFSET_MEANINGS = {
     # (major, swizzled): meaning of the leading and of the stride byte offset
     ("K", False): ("to the next 16 bytes of K", "to the next 8 rows of M or N"),
     ("K", True): ("not read with a swizzle", "to the next 8 rows of M or N"),
@@ -234,15 +234,12 @@ class MatrixDescriptor(Drawn):
 
     @opaque
     def __str__(self) -> str:
-        leads, strides = _OFFSET_MEANINGS[self.major, self.swizzle is not TmaSwizzle.none]
+        leads, strides = OFFSET_MEANINGS[self.major, self.swizzle is not TmaSwizzle.none]
         meanings = {
             "start address": f"{self.start_address:#x} bytes",
             "leading byte offset": f"{self.leading_byte_offset} bytes, {leads}",
             "stride byte offset": f"{self.stride_byte_offset} bytes, "
             + strides.format(atom=atom_rows(self.swizzle)),
-            "fixed": "always 0b001",
-            "base offset": "0: TMA swizzles by the absolute address",
-            "leading dimension mode": "an offset, not an address",
             "layout type": f"swizzle {self.swizzle.name}",
         }
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
@@ -252,7 +249,8 @@ class MatrixDescriptor(Drawn):
             [
                 f"{self.instruction} matrix descriptor {self.value:#018x}: {self.major}-major",
                 *(
-                    f"  bits {f.place:<7}{f.name:<23}{f.of(self.value):#6x}   {meanings[f.name]}"
+                    f"  bits {f.place:<7}{f.name:<23}{f.of(self.value):#6x}   "
+                    f"{f.about or meanings[f.name]}"
                     for f in self._row.fields
                 ),
                 f"operand of {name}: {self.mn_elements} of M or N, {k} of K in "

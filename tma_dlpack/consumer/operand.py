@@ -35,11 +35,12 @@ SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field of a descriptor."""
+    """A bit field of a descriptor, and what it says of every tile; "" if that follows from one."""
 
     name: str
     first_bit: int
     bits: int
+    about: str = ""
 
     def of(self, value: int) -> int:
         """Return the field's number in the 64 bits of a descriptor."""
@@ -94,8 +95,8 @@ class Instruction:
 START = Field("start address", 0, 14)
 LEADING = Field("leading byte offset", 16, 14)
 STRIDE = Field("stride byte offset", 32, 14)
-FIXED = Field("fixed", 46, 3)
-BASE = Field("base offset", 49, 3)
+FIXED = Field("fixed", 46, 3, "always 0b001")
+BASE = Field("base offset", 49, 3, "0: TMA swizzles by the absolute address")
 
 INSTRUCTIONS: dict[str, Instruction] = {
     "wgmma": Instruction(
@@ -119,7 +120,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
         capabilities=(10, 11),
         fields=(
             *(START, LEADING, STRIDE, FIXED, BASE),
-            Field("leading dimension mode", 52, 1),
+            Field("leading dimension mode", 52, 1, "an offset, not an address"),
             Field("layout type", 61, 3),
         ),
         layout_types={

@@ -232,7 +232,7 @@ function fieldsPicture(fields, width) {
 
 // A field's value in words, with the number that the bits hold where it is another one.
 function valueOf({ name, value, bias, unit }) {
-  const menu = { interleave: "interleave_layout", swizzle: "swizzle", oob_fill: "oobfill", l2_promotion: "l2_fetch_size" }[name];
+  const menu = Object.keys(tmaTables.OPTION_NAMES).find((ours) => tmaTables.OPTION_NAMES[ours] === name);
   if (menu) return `${tmaTables.ENUMS[menu][value]} (${value})`;
   if (name === "global_address") return hex(value, 1);
   if (name === "global_strides") return `${value} bytes (${hex(value / unit, 1)})`;

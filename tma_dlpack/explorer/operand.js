@@ -2,7 +2,7 @@
 // As consumer/ and draw/atoms.py do in Python; the tile's address in shared memory is 0.
 
 const tmaOperand = (() => {
-  const T = tmaTables, { K_STEP_BYTES: STEP, UNITS, SPAN_BYTES, ATOM_ROWS } = T.OPERAND;
+  const T = tmaTables, { K_STEP_BYTES: STEP, UNITS, SPAN_BYTES, ATOM_ROWS, MEANINGS } = T.OPERAND;
 
   const NO_MATRIX = { rows: 0, columns: 0, row_bytes: 0, column_bytes: 0 };
   const swizzleOf = (o) => T.ENUMS.swizzle[o.swizzle];
@@ -74,11 +74,18 @@ const tmaOperand = (() => {
       starts: startsOf(o), leading: T.LEADING_BYTES(o), stride: T.STRIDE_BYTES(o), span: SPAN_BYTES[o.swizzle],
       atomRows: ATOM_ROWS[o.swizzle],
     };
-    const numbers = {
-      "start address": found.starts[0] / UNITS, "leading byte offset": found.leading / UNITS,
-      "stride byte offset": found.stride / UNITS, fixed: instruction.fixed, "layout type": instruction.layout_numbers[o.swizzle],
+    const [leads, strides] = MEANINGS[`${major} ${o.swizzle ? "swizzled" : "none"}`];
+    const known = { // numbers and words
+      "start address": [found.starts[0] / UNITS, "0: add the tile's own address / 16"],
+      "leading byte offset": [found.leading / UNITS, `${found.leading} bytes, ${leads}`],
+      "stride byte offset": [found.stride / UNITS, `${found.stride} bytes, ${strides.replace("{atom}", found.atomRows)}`],
+      fixed: [instruction.fixed],
+      "layout type": [instruction.layout_numbers[o.swizzle], `swizzle ${swizzleOf(o)}`],
     };
-    const fields = instruction.fields.map(([name, first, bits]) => ({ name, first, bits, number: numbers[name] ?? 0 }));
+    const fields = instruction.fields.map(([name, first, bits, always]) => {
+      const [number = 0, words = ""] = known[name] ?? [];
+      return { name, first, bits, number, about: always || words };
+    });
     const value = fields.reduce((all, { first, number }) => all | (BigInt(number) << BigInt(first)), 0n);
     return {
       ...found, instruction: instruction.name, major, refusals, sure: instruction.sure, swizzle: swizzleOf(o), fields,

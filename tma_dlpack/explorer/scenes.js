@@ -52,10 +52,6 @@ function copyPicture(tile, width) {
 // --- The tensor core's view -------------------------------------------------------------------------
 
 const MOST_ACROSS = 6, MOST_DOWN = 8;  // atoms that are drawn
-const MEANINGS = {  // of the leading and the stride byte offset
-  K: ["not read with a swizzle", "to the next 8 rows of M or N"], "K none": ["to the next 16 bytes of K", "to the next 8 rows of M or N"],
-  MN: ["to the next span of M or N", "to the next rows of K"], "MN none": ["to the next 8 rows of K", "to the next 16 bytes of M or N"],
-};
 
 // The atoms of the tile in shared memory, the K steps that read each, and where the two offsets lead.
 function corePicture(operand, width) {
@@ -96,23 +92,19 @@ function corePicture(operand, width) {
 // The 64 bits of the matrix descriptor, field by field.
 function descriptorPicture(operand, width) {
   const sheet = new Sheet(width, `the matrix descriptor ${operand.value}, field by field`);
-  const [leads, strides] = MEANINGS[operand.major + (operand.swizzle === "none" ? " none" : "")];
-  const about = { "start address": "0: add the tile's own address / 16", "leading byte offset": `${operand.leading} bytes, ${leads}`,
-    "stride byte offset": `${operand.stride} bytes, ${strides}`, fixed: "always 0b001", "base offset": "TMA swizzles by the absolute address",
-    "leading dimension mode": "an offset, not an address", "layout type": `swizzle ${operand.swizzle}` };
   sheet.say(`The matrix descriptor: ${operand.value}`, "strong");
   sheet.say("64 bits in a register, one per K step; the tile is at shared address 0 here.");
   const places = operand.fields.map(({ first, bits }) => ends(first, bits)), wide = (texts) => Math.max(...texts.map((t) => textWidth(t))) + 14;
   const second = EDGE + 28 + wide(operand.fields.map((f) => f.name)), third = second + wide(places), fourth = third + 44;
   const isBeside = width - fourth > 250;  // room for meanings beside the numbers
   sheet.y += 6;
-  operand.fields.forEach(({ name, number }, n) => {
-    sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { key: `operand-${n}`, title: `${name}: ${about[name]}` });
+  operand.fields.forEach(({ name, number, about }, n) => {
+    sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { key: `operand-${n}`, title: `${name}: ${about}` });
     sheet.words(EDGE + 28, sheet.y + 13, name, "label");
     sheet.words(second, sheet.y + 13, places[n], "muted");
     sheet.words(third, sheet.y + 13, hex(number, 1), "label");
     if (!isBeside) sheet.y += 19;
-    sheet.words(isBeside ? fourth : EDGE + 28, sheet.y + 13, about[name]);
+    sheet.words(isBeside ? fourth : EDGE + 28, sheet.y + 13, about);
     sheet.y += 19;
   });
   sheet.say(`${operand.sure.replace(/^./, (c) => c.toUpperCase())}.`);
