@@ -94,16 +94,10 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
 /* Keep judged arguments, in the driver's order. */
 static void keep_bare(Call *kept, const TmaDlpackDescribed *c) {
   kept->is_bare = kept->has_elem_strides = kept->has_swizzle = 1;
-  kept->kind = (uint8_t)c->kind;
+#define CALL_OF_FIELD(name) kept->name = c->name;
+  SAME_IN_CALL(CALL_OF_FIELD)
   kept->rank = (uint8_t)c->rank;
   kept->asked_type = (int8_t)c->data_type;
-  kept->interleave = (uint8_t)c->interleave;
-  kept->swizzle = (uint8_t)c->swizzle;
-  kept->l2_promotion = (uint8_t)c->l2_promotion;
-  kept->oob_fill = (uint8_t)c->oob_fill;
-  kept->mode = (uint8_t)c->mode;
-  kept->channels = (uint16_t)c->channels;
-  kept->pixels = (uint16_t)c->pixels;
   for (int d = 0; d < c->rank; ++d) {
     kept->shape[d] = c->global_dim[d];
     kept->box[d] = (uint16_t)c->box_dim[d];

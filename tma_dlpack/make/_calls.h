@@ -83,17 +83,11 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
 
 /* Keep the options of an accepted call; the fields are as narrow as the checked ranges. */
 static void keep_options(Call *kept, const TmaDlpackOptions *o) {
-  kept->kind = (uint8_t)o->kind;
+#define CALL_OF_OPTION(name) kept->name = o->name;
+  SAME_IN_CALL(CALL_OF_OPTION)
   kept->driver_rules = (uint8_t)o->driver_rules;
   kept->asked_type = (int8_t)o->asked_type;
-  kept->interleave = (uint8_t)o->interleave;
-  kept->swizzle = (uint8_t)o->swizzle;
   kept->has_swizzle = (uint8_t)o->has_swizzle;
-  kept->l2_promotion = (uint8_t)o->l2_promotion;
-  kept->oob_fill = (uint8_t)o->oob_fill;
-  kept->mode = (uint8_t)o->mode;
-  kept->channels = (uint16_t)o->channels;
-  kept->pixels = (uint16_t)o->pixels;
   kept->has_elem_strides = o->elem_stride_count > 0;
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
   for (int i = 0; i < o->box_count; ++i) kept->box[i] = (uint16_t)o->box_sizes[i];

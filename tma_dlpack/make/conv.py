@@ -13,6 +13,7 @@ import numpy as np
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.public import opaque, untraced, with_arguments_of
+from tma_dlpack.tables.arguments import CORNERS
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, reusable, shown
 from tma_dlpack.tables.enums import (
     DataType,
@@ -224,12 +225,23 @@ def _required(name: str, given: object, read: object, count: int) -> tuple[Any, 
 # -- reading ---------------------------------------------------------------------------------------
 
 
+class _Dimension(NamedTuple):
+    """A spatial dimension of a convolution, in pixels; padding `before` and `after` the image."""
+
+    extent: int
+    kernel_size: int
+    before: int
+    after: int
+    stride: int
+    dilation: int
+
+
 class _Call(NamedTuple):
     """A call, read: a convolution, and the arguments of `make_im2col_descriptor` for it."""
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
-    convolution: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012 # never changed
+    convolution: tuple[tuple[Any, ...], ...] = ()  # extents, sizes, padding, strides, dilations
 
 
 def _shape(tensor: object) -> tuple[int, ...]:
@@ -245,17 +257,15 @@ def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
     if not 0 < spatial <= MAX_SPATIAL:  # refused for its tensor or shape
-        none: dict[str, Any] = dict.fromkeys(
-            ("pixel_box_lower_corner", "pixel_box_upper_corner"), ()
-        )
-        return _Call(rest | none | {"elem_strides": None})
+        return _Call(rest | dict.fromkeys(CORNERS, ()) | {"elem_strides": None})
     read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
     lost = tuple(_unfit(n, given[n], spatial) for n, values in read.items() if values is None)
-    found = {name: read[name] or (least,) * spatial for name, least in LEAST.items()}
-    lower, upper = _corners(found["kernel_size"], found["padding"], found["dilation"])
-    rest |= {"pixel_box_lower_corner": lower, "pixel_box_upper_corner": upper}
-    rest |= {"elem_strides": (1, *found["stride"], 1)}
-    return _Call(rest, lost, found | {"extent": described[1:-1]})
+    sizes, pads, steps, dilations = [read[n] or (least,) * spatial for n, least in LEAST.items()]
+    rest["pixel_box_lower_corner"], rest["pixel_box_upper_corner"] = _corners(
+        sizes, pads, dilations
+    )
+    rest["elem_strides"] = (1, *steps, 1)
+    return _Call(rest, lost, (described[1:-1], sizes, pads, steps, dilations))
 
 
 def _unfit(name: str, value: object, spatial: int) -> Violation:
@@ -318,51 +328,39 @@ def _worded(call: _Call, violation: Violation) -> Violation:
     """Return a violation in the words of the convolution, if it names corners or steps."""
     if violation.rule not in WORDS:
         return violation
-    order = "DHW"[-len(call.convolution["stride"]) :]
+    extents, sizes, pads, steps, dilations = call.convolution
+    order = "DHW"[-len(extents) :]
     place = ENTRY.search(violation.found)
     assert place is not None  # each of these rules names a dimension or an entry of elem_strides
     i = order.index(place["along"]) if place["along"] else int(place["entry"]) - 1
-    one = {name: values[i] for name, values in call.convolution.items()}
-    words = WORDS[violation.rule](f"along {order[i]}", **one)
-    return dataclasses.replace(violation, **words)
+    one = _Dimension(extents[i], sizes[i], *_sides(pads[i]), steps[i], dilations[i])
+    return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
 
 
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 
 
-def _lower(where: str, *, padding: int | tuple[int, int], **_: Any) -> dict[str, str]:
-    before, _after = _sides(padding)
-    found = f"padding is {before} {where}, which makes the lower corner {-before}"
+def _lower(where: str, of: _Dimension) -> dict[str, str]:
+    found = f"padding is {of.before} {where}, which makes the lower corner {-of.before}"
     fix = f"pad a copy of the images and pass less padding, or {TILED}"
     return {"argument": "padding", "found": found, "fix": fix}
 
 
-def _upper(
-    where: str, *, kernel_size: int, padding: int | tuple[int, int], dilation: int, **_: Any
-) -> dict[str, str]:
-    after = _sides(padding)[1]
-    upper = after - dilation * (kernel_size - 1)
+def _upper(where: str, of: _Dimension) -> dict[str, str]:
+    upper = of.after - of.dilation * (of.kernel_size - 1)
     if upper > 0:
-        found = f"padding is {after} {where}, which makes the upper corner {upper}"
-        return _lower(where, padding=padding) | {"found": found}
+        found = f"padding is {of.after} {where}, which makes the upper corner {upper}"
+        return _lower(where, of) | {"found": found}
     found = (
-        f"the upper corner is {upper} {where}: padding {after} - dilation {dilation} x "
-        f"(kernel_size {kernel_size} - 1)"
+        f"the upper corner is {upper} {where}: padding {of.after} - dilation {of.dilation} x "
+        f"(kernel_size {of.kernel_size} - 1)"
     )
     return {"argument": "kernel_size", "found": found, "fix": TILED}
 
 
-def _bounding_box(
-    where: str,
-    *,
-    kernel_size: int,
-    padding: int | tuple[int, int],
-    dilation: int,
-    extent: int,
-    **_: Any,
-) -> dict[str, str]:
-    spans, padded = dilation * (kernel_size - 1) + 1, sum(_sides(padding)) + extent
+def _bounding_box(where: str, of: _Dimension) -> dict[str, str]:
+    spans, padded = of.dilation * (of.kernel_size - 1) + 1, of.before + of.after + of.extent
     if spans <= padded:
         return {}  # a sum that wraps in the driver: its own words
     return {
@@ -374,13 +372,14 @@ def _bounding_box(
     }
 
 
-def _stride(where: str, *, stride: int, **_: Any) -> dict[str, str]:
-    fix = f"pass stride=1 and use one output pixel in {stride} {where}: no map takes larger steps"
-    return {"argument": "stride", "found": f"stride is {stride} {where}", "fix": fix}
+def _stride(where: str, of: _Dimension) -> dict[str, str]:
+    step = of.stride
+    fix = f"pass stride=1 and use one output pixel in {step} {where}: no map takes larger steps"
+    return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
 #: Rule -> its argument, what was found, the limit and the fix, of one dimension of a convolution.
-WORDS: dict[str, Callable[..., dict[str, str]]] = {
+WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,
     "BOUNDING_BOX": _bounding_box,

@@ -26,14 +26,9 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   tma_dlpack_start_options(o, call->kind);
   o->driver_rules = call->driver_rules;
   o->asked_type = call->asked_type;
-  o->interleave = call->interleave;
-  o->swizzle = call->swizzle;
-  o->l2_promotion = call->l2_promotion;
-  o->oob_fill = call->oob_fill;
-  o->mode = call->mode;
   o->has_swizzle = call->has_swizzle;
-  o->channels = call->channels;
-  o->pixels = call->pixels;
+#define OPTION_OF_CALL(name) o->name = call->name;
+  SAME_IN_CALL(OPTION_OF_CALL)
   o->box_count = rank_of(map);
   o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? o->box_count - 2 : 1;
   if (call->has_elem_strides) o->elem_stride_count = o->box_count;
@@ -64,16 +59,10 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 static void describe_bare(const MapStorage *map, const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
   const Call *call = &map->call;
   memset(c, 0, sizeof *c);
-  c->kind = call->kind;
   c->rank = c->box_count = c->elem_stride_count = call->rank;
   c->data_type = call->asked_type;
-  c->interleave = call->interleave;
-  c->swizzle = call->swizzle;
-  c->l2_promotion = call->l2_promotion;
-  c->oob_fill = call->oob_fill;
-  c->mode = call->mode;
-  c->channels = call->channels;
-  c->pixels = call->pixels;
+#define FIELD_OF_CALL(name) c->name = call->name;
+  SAME_IN_CALL(FIELD_OF_CALL)
   for (int d = 0; d < call->rank; ++d) {
     c->global_dim[d] = call->shape[d];
     c->box_dim[d] = call->box[d];

@@ -32,6 +32,10 @@ typedef struct {
   int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
 } Call;
 
+/* What a call keeps under the name that its options and the described struct have for it. */
+#define SAME_IN_CALL(COPY) \
+  COPY(kind) COPY(interleave) COPY(swizzle) COPY(l2_promotion) COPY(oob_fill) COPY(mode) COPY(channels) COPY(pixels)
+
 /* All options of a call that has some which few calls have; allocated for these. */
 typedef struct {
   PyObject *target; /* as it was given; NULL: the tensor's own */

@@ -251,14 +251,16 @@ class MapAttributes(MapStorage):
     @property
     def split_inner(self) -> bool | None:
         """Whether `split_inner=True` made the map; None where the call is not known."""
-        added = self._added
-        return self.description.split_inner if added is None else added[0]
+        return self._added_dimensions()[0]
 
     @property
     def ragged(self) -> int | None:
         """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
+        return self._added_dimensions()[1]
+
+    def _added_dimensions(self) -> tuple[bool | None, int | None]:
         added = self._added
-        return self.description.ragged if added is None else added[1]
+        return (self.description.added or (None, None)) if added is None else added
 
     @property
     @untraced

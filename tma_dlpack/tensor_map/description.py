@@ -33,10 +33,9 @@ class Description:
         The tensor, with address 0 and no owner; None for bare addresses.
     request : Request or None
         The request that was accepted; None for decoded bytes.
-    split_inner : bool or None
-        Whether `split_inner=` made the map; None where the call is not known.
-    ragged : int or None
-        The dimension of the tensor that `ragged=` names, from 0.
+    added : (bool, int or None) or None
+        Whether `split_inner=` made the map, and the dimension of the tensor that `ragged=` names,
+        from 0; None where the call is not known.
     """
 
     arguments: EncodeArguments
@@ -44,8 +43,7 @@ class Description:
     encoder: str | None = None
     view: TensorView | None = None
     request: Request | None = field(default=None, repr=False, compare=False)
-    split_inner: bool | None = field(default=None, compare=False)
-    ragged: int | None = field(default=None, compare=False)
+    added: tuple[bool, int | None] | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
         """Return the same description of another tensor, or of a bare address."""
@@ -58,33 +56,29 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
     It has no request. `split_inner` and `ragged` are forgotten together where fields that their
     coordinates rest on have changed: of a map with both, each counts on the other's dimensions.
     """
-    is_kept = _coordinate_base(known, known.arguments) == _coordinate_base(known, arguments)
-    return Description(
-        arguments,
-        known.target,
-        view=None if moved else known.view,
-        split_inner=known.split_inner if is_kept else None,
-        ragged=known.ragged if is_kept else None,
-    )
+    view, added = None if moved else known.view, known.added
+    if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
+        added = None
+    return Description(arguments, known.target, view=view, added=added)
 
 
-def _coordinate_base(known: Description, arguments: EncodeArguments) -> tuple[object, ...]:
+def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, ...]:
     """Return the fields of a map that the coordinates of `split_inner` and `ragged` rest on."""
-    old, new = known.arguments, arguments
+    old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
-    added = 0 if known.ragged is None else 2  # dimensions, outermost
-    outermost = old.rank - added - 1
-    if known.split_inner or added:
+    extra = 0 if ragged is None else 2  # dimensions, outermost
+    outermost = old.rank - extra - 1
+    if split or extra:
         base += [new.rank, new.interleave]
     if new.rank != old.rank:
         return (*base,)
-    if known.split_inner:  # a span of every row, and the step from one to the next
+    if split:  # a span of every row, and the step from one to the next
         base += [new.type_row.element_bits, new.global_dim[0], new.box_dim[0]]
         base.append(new.global_strides[outermost - 1])
-    if known.ragged is not None:  # the extent and stride of its rows, and the dimensions that wrap
-        row = outermost - bool(known.split_inner) - known.ragged
+    if ragged is not None:  # the extent and stride of its rows, and the dimensions that wrap
+        row = outermost - bool(split) - ragged
         base += [new.global_dim[row], new.global_strides[row - 1]]
-        base += [new.global_dim[-added:], new.global_strides[-added:]]
+        base += [new.global_dim[-extra:], new.global_strides[-extra:]]
     return (*base,)
 
 
@@ -97,8 +91,7 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
         encoder,
         view if view is None or view.own is None else view.at(0),
         request,
-        request.rare.split_inner,
-        None if ragged is None else ragged % request.rank,
+        (request.rare.split_inner, None if ragged is None else ragged % request.rank),
     )
 
 
