@@ -271,3 +271,37 @@ def test_a_reason_suppresses_a_finding_and_no_reason_does_not():
     report = tma.lint(text.replace("FENCE\n", "FENCE: on purpose\n") + "}\n")
     assert (report.findings, [f.rule for f in report.suppressed]) == ((), ["PROXY_FENCE"])
     assert str(report) == "no mistake was found in 1 function; 1 finding suppressed"
+
+
+JUMPS = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .func (.param .b32 r) jumps(.param .b32 p) {{
+  ld.param.u32 %r1, [p];
+  {jump};
+  trap;
+$A: ret;
+$B: ret;
+$T: .branchtargets $A, $B;
+$C: ret;
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("jump", "follow", "condition"),
+    [
+        ("bra $B", [3], None),
+        ("@%p1 bra $B", [3, 1], (3, "%p1", False)),
+        ("@!%p1 bra $C", [4, 1], (4, "%p1", True)),
+        ("brx.idx %r1, $T", [2, 3], None),
+        ("@%p1 brx.idx %r1, $T", [2, 3, 1], None),
+        ("brx.idx %r1, %r2", [2, 3, 4], None),  # no table: any label
+        ("ret", [], None),
+        ("@%p1 exit", [1], None),
+        ("bra $NOWHERE", [], None),
+    ],
+)
+def test_where_a_branch_can_go(jump, follow, condition):
+    (function,) = ptx.parse(JUMPS.format(jump=jump)).functions
+    assert function.name == "jumps"
+    assert (function.blocks[0].next, function.blocks[0].branch) == (follow, condition)

@@ -86,31 +86,23 @@ class Function:
             block = Block(self.code[start:end])
             blocks.append(block)
             last = block.code[-1]
-            falls = [n + 1] if end < len(self.code) else []
-            ended = _ENDS.match(last.opcode)
-            if ended is None:
-                block.next = falls
-            elif ended[0].startswith("bra"):
-                target = number.get(self.labels.get(last.operands.strip(), -1))
-                target = None if target == len(starts) - 1 else target
-                block.next = [
-                    *({target} if target is not None else ()),
-                    *(falls * bool(last.guard)),
-                ]
-                if last.guard and target is not None and falls != [target]:
-                    block.branch = target, last.guard, last.negated
-            elif ended[0].startswith("brx"):
-                block.next = self._indirect(last, number)
-            else:
-                block.next = falls if last.guard else []
+            passes = not _ENDS.match(last.opcode) or bool(last.guard)
+            falls = [n + 1] if passes and end < len(self.code) else []
+            jumps = self._jumps(last, number)
+            block.next = [*jumps, *falls]
+            if jumps and last.guard and last.opcode.startswith("bra") and jumps != falls:
+                block.branch = jumps[0], last.guard, last.negated
         return blocks
 
-    def _indirect(self, last: Instruction, number: dict[int, int]) -> list[int]:
-        """Return the targets of a brx.idx: those of its table, or every label of the function."""
+    def _jumps(self, last: Instruction, number: dict[int, int]) -> list[int]:
+        """Return where a branch goes: that of brx.idx to its table, or to every label."""
         words = last.split()
-        table = self.symbols.get(words[-1], "") if words else ""
-        names = table.split() or list(self.labels)
-        targets = {number[self.labels[name]] for name in names if name in self.labels}
+        if last.opcode.startswith("brx"):
+            table = self.symbols.get(words[-1], "") if words else ""
+            words = table.split() or [*self.labels]
+        elif not _ENDS.match(last.opcode):
+            return []
+        targets = {number[self.labels[name]] for name in words if name in self.labels}
         return sorted(target for target in targets if target < len(number) - 1)
 
 
@@ -128,6 +120,9 @@ class Module:
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
 _HEADER = re.compile(
     r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s+)*\.(?:entry|func)\b[^{};]*)([{;])"
+)
+_FUNCTION_NAME = re.compile(
+    r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
 )
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
@@ -200,11 +195,7 @@ def _without_comments(source: str, comments: dict[int, str]) -> str:
 
 def _name(header: str) -> str:
     """Return the name of a function: what stands before its parameters, after a return value."""
-    declared = re.sub(r"\.func\s*(?:\.\w+\s*)*\([^()]*\)", ".func ", header)
-    found = re.search(
-        r"([A-Za-z_$%][\w$]*)\s*(?:\(|\.|$)",
-        re.sub(r"^.*?\.(entry|func)", "", declared, flags=re.DOTALL),
-    )
+    found = _FUNCTION_NAME.search(header)
     return found[1] if found else "(no name)"
 
 

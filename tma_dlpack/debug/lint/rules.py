@@ -161,6 +161,15 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
 }
 _USES = frozenset(use for _, use in _PAIRS)
 
+#: If every wrong state is this one: what is added to the words, and what it is at most.
+_IF_ALL = {
+    "barrier": (" (a barrier is: on sm_90 this is common and works)", "warning"),
+    "some": (". One is, but before the barrier and not by all threads of the accesses", "warning"),
+    "waited": (
+        ": the thread that issued it waits, and the others do not wait for that thread", "error",
+    ),
+}  # fmt: skip
+
 
 #: For a fact and its use: the states it was in, and whether their addresses overlap for certain.
 _Uses = dict[tuple[Access, Access | str], dict[str, bool]]
@@ -270,24 +279,14 @@ def _judged(
     wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
     if not wrong:
         return None
-    message = row.message
     must = any(wrong.values())
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)
     if right and row.rule in ("BULK_WAIT", "MAP_FENCE"):
         return None  # right on another path, whose branch is mostly this one's in other words
-    weak = pair == ("init", "async_use") and "open" not in wrong
-    if weak:
-        message += " (a barrier is: on sm_90 this is common and works)"
-    if pair == ("store", "end"):
-        message = message.format(
-            state="that no commit_group follows" if "open" in wrong else "that is not waited for"
-        )
-    if set(wrong) == {"waited"}:
-        message += ": the thread that issued it waits, and the others do not wait for that thread"
-    if set(wrong) == {"some"}:
-        message += ". One is, but before the barrier and not by all threads of the accesses"
-        weak = True
-    is_error = must and not right and not weak and row.is_error
+    state = "that no commit_group follows" if "open" in wrong else "that is not waited for"
+    more, most = _IF_ALL.get(" ".join(wrong), ("", "error"))
+    is_error = must and not right and most == "error" and row.is_error
+    message = row.message.format(state=state) + more
     return Mistake(row.rule, is_error, access.first, code, message, row.fix)
