@@ -18,6 +18,18 @@ const OWN_KEYS = "data-lm-suppress-shortcuts";
 const ownKeys = (element) => element?.setAttribute(OWN_KEYS, "true");
 const isLabs = (event) => (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey)) ||
   (event.key.toLowerCase() === "s" && (event.ctrlKey || event.metaKey));
+// An element with attributes, listeners (onclick) and children.
+const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
+const make = (tag, attributes = {}, ...children) => {
+  const e = document.createElement(tag);
+  if (TAKES_KEYS.includes(tag)) ownKeys(e);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
+    else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
+  }
+  e.append(...children.filter((c) => c !== null && c !== undefined));
+  return e;
+};
 // Run and save are JupyterLab's from everywhere: our elements in their way step aside for a moment.
 const passKeys = (event) => {
   if (!isLabs(event)) return;
@@ -55,6 +67,12 @@ const isDark = (node) => {
     matchMedia("(prefers-color-scheme: dark)").matches;
 };
 const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
+// Act soon after the page, or what it stands in, has become dark or light.
+const onTheme = (act) => {
+  const soon = () => setTimeout(act, 100);
+  new MutationObserver(soon).observe(document.body, { attributes: true });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+};
 
 class Linked {
   // svgs(): the pictures that belong together; say(text): where what is lit is described; words: those

@@ -6,11 +6,7 @@ const SAY =
 
 const linkedOf = (card) => {
   if (card.tmaLinked) return card.tmaLinked;
-  const said = document.createElement("div");
-  said.className = "tma-said";
-  said.setAttribute("aria-live", "polite");
-  said.style.cssText = SAY;
-  said.hidden = true;
+  const said = make("div", { class: "tma-said", "aria-live": "polite", style: SAY, hidden: true });
   card.append(said);
   const svgs = () => [...card.querySelectorAll(".tma-live")].map((h) =>
     h.shadowRoot.querySelector("svg"));
@@ -37,10 +33,7 @@ const draw = (host, drawn) => {
 
 const enliven = (img) => {
   const bytes = Uint8Array.from(atob(img.src.split(",")[1]), (c) => c.charCodeAt(0));
-  const host = document.createElement("span");
-  host.className = "tma-live";
-  host.style.cssText = img.style.cssText;
-  host.style.display = "block";
+  const host = make("span", { class: "tma-live", style: `${img.style.cssText};display:block` });
   host.attachShadow({ mode: "open" });
   img.replaceWith(host);
   draw(host, new TextDecoder().decode(bytes));
@@ -49,9 +42,5 @@ const enliven = (img) => {
 document.querySelectorAll("img.tma-still").forEach(enliven);
 if (!window.tmaWatched) {
   window.tmaWatched = true;
-  const repaint = () => document.querySelectorAll(".tma-live").forEach((h) => h.tmaSheet && paint(h));
-  new MutationObserver(() => setTimeout(repaint, 100)).observe(document.body, {
-    attributes: true, attributeFilter: ["class", "data-jp-theme-light", "data-theme", "theme"],
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTimeout(repaint, 50));
+  onTheme(() => document.querySelectorAll(".tma-live").forEach((h) => h.tmaSheet && paint(h)));
 }

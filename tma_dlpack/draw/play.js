@@ -11,28 +11,18 @@ const set = (node, attributes) => {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   return node;
 };
-const element = (name, attributes, ...children) => {
-  const made = set(document.createElement(name), attributes);
-  made.append(...children);
-  return made;
-};
-const control = (name, attributes, ...children) =>
-  element(name, { [OWN_KEYS]: "true", ...attributes }, ...children);
 
 class Played {
   constructor(root, data) {
     Object.assign(this, { root, ...data });
     const name = `tma-${Math.random()}`;
     const switches = this.choices.map((choice, n) => {
-      const radio = control("input", { type: "radio", name });
-      radio.checked = n === this.now;
-      radio.addEventListener("change", () => this.choose(n));
-      return element("label", {}, radio, ` ${choice.name}`);
+      const radio = make("input", { type: "radio", name, checked: n === this.now, onchange: () => this.choose(n) });
+      return make("label", {}, radio, ` ${choice.name}`);
     });
-    this.slider = control("input", { type: "range", min: 0 });
-    this.slider.addEventListener("input", () => this.seek());
-    this.seeking = element("div", { class: "tma-seek" }, this.slider);
-    const group = element("div", { class: "tma-switches", role: "radiogroup" }, ...switches);
+    this.slider = make("input", { type: "range", min: 0, oninput: () => this.seek() });
+    this.seeking = make("div", { class: "tma-seek" }, this.slider);
+    const group = make("div", { class: "tma-switches", role: "radiogroup" }, ...switches);
     this.controls = root.querySelector(".tma-controls");
     this.controls.append(group, this.seeking);
     this.controls.hidden = false;
@@ -53,13 +43,12 @@ class Played {
 class Barrier extends Played {
   constructor(root, data) {
     super(root, data);
-    this.button = control("button", { type: "button" });
-    this.button.addEventListener("click", () => this.play(!this.timer));
+    this.button = make("button", { type: "button", onclick: () => this.play(!this.timer) });
     this.slider.addEventListener("pointerdown", () => this.play(false));
     this.slider.setAttribute("aria-label", "event");
     this.seeking.prepend(this.button);
-    this.event = element("div", { class: "tma-event", "aria-live": "polite" });
-    this.states = element("div", { class: "tma-states" });
+    this.event = make("div", { class: "tma-event", "aria-live": "polite" });
+    this.states = make("div", { class: "tma-states" });
     this.controls.append(this.states, this.event);
     this.choose(this.now);
   }
@@ -99,7 +88,7 @@ class Barrier extends Played {
     const [x, said, states, lines] = frames[n] ?? [null, about, [], []];
     this.slider.setAttribute("aria-valuetext", said);
     this.event.textContent = said;
-    this.states.replaceChildren(...states.map((text) => element("code", {}, text)));
+    this.states.replaceChildren(...states.map((text) => make("code", {}, text)));
     this.root.querySelectorAll(".tma-code span").forEach((span, line) =>
       span.classList.toggle("tma-now", lines.includes(line)));
     this.cover(x, next);
@@ -111,11 +100,11 @@ class Barrier extends Played {
     if (x === null) return;
     const size = (axis) => svg.dataset[axis].split(" ").map(Number);
     const [, left, width] = size("x"), [, top, height] = size("y"), from = next ?? width;
-    const made = (name) => svg.appendChild(document.createElementNS(svg.namespaceURI, name));
+    const part = (name) => svg.appendChild(document.createElementNS(svg.namespaceURI, name));
     const place = { x: left + from, y: top - 1, width: width - from + 2, height };
     const hide = "stroke:none;opacity:.88", mark = "stroke:#e5534b;stroke-width:2";
-    set(made("rect"), { ...place, class: "tma-cover t-paper", style: hide });
-    set(made("path"), { d: `M${left + x} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
+    set(part("rect"), { ...place, class: "tma-cover t-paper", style: hide });
+    set(part("path"), { d: `M${left + x} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
   }
 }
 
@@ -125,8 +114,8 @@ class Bits extends Played {
     set(this.slider, { max: 896, step: 128, "aria-label": "start of the tile" });
     this.slider.value = this.offset;
     this.seeking.prepend("the tile starts at");
-    this.seeking.append(this.start = element("output", {}));
-    this.event = element("div", { class: "tma-event", "aria-live": "polite" });
+    this.seeking.append(this.start = make("output", {}));
+    this.event = make("div", { class: "tma-event", "aria-live": "polite" });
     this.controls.append(this.event, "Click a chunk, or go from chunk to chunk with the arrow keys:");
     this.choose(this.now);
   }
@@ -149,7 +138,7 @@ class Bits extends Played {
       cell.parentNode.querySelector("text").textContent = text);
     const hex = (address) => `0x${address.toString(16).padStart(4, "0")}`;
     this.start.textContent = hex(base);
-    this.event.replaceChildren(...facts[n].map((fact) => element("div", {}, fact)));
+    this.event.replaceChildren(...facts[n].map((fact) => make("div", {}, fact)));
     for (const [name, address] of [["in", base + 16 * chunk], ["out", swizzled[n][chunk]]]) {
       for (let bit = 0; bit < 10; ++bit) write(`${name}${bit}`, address >> bit & 1);
       write(`${name}hex`, hex(address));

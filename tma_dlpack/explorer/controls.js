@@ -1,19 +1,7 @@
 // The controls of the explorer's front end: numbers with sliders that snap to legal values, menus,
 // and words that are typed.
 
-const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
 const NARROW = 900;  // px, as in explorer.css
-
-const make = (tag, attributes = {}, ...children) => {
-  const e = document.createElement(tag);
-  if (TAKES_KEYS.includes(tag)) ownKeys(e);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) e.addEventListener(name.slice(2), value);
-    else if (value !== undefined && value !== false) e.setAttribute(name, value === true ? "" : value);
-  }
-  e.append(...children.filter((c) => c !== null && c !== undefined));
-  return e;
-};
 
 const download = (href, name) => make("a", { href, download: name }).click();
 // Enter takes what was typed; JupyterLab keeps a browser's own `change` from coming.

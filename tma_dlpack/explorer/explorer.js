@@ -286,9 +286,7 @@ class Explorer {
     }
   }
   watch() {
-    const observer = new MutationObserver(() => setTimeout(() => this.paint(), 100));
-    observer.observe(document.body, { attributes: true });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    onTheme(() => this.paint());
     let width = 0;
     new ResizeObserver(() => {
       if (!width) this.paint();  // shown at last: the ground it stands on is known
