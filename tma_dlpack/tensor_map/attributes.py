@@ -139,20 +139,7 @@ class MapAttributes(MapStorage):
         """What a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    @property
-    def interleave_layout(self) -> TmaInterleaveLayout:
-        """`interleave`, as the argument is named."""
-        return self.arguments.interleave
-
-    @property
-    def l2_fetch_size(self) -> TmaL2FetchSize:
-        """`l2_promotion`, as the argument is named."""
-        return self.arguments.l2_promotion
-
-    @property
-    def oobfill(self) -> TmaOobFill:
-        """`oob_fill`, as the argument is named."""
-        return self.arguments.oob_fill
+    interleave_layout, l2_fetch_size, oobfill = interleave, l2_promotion, oob_fill  # our names
 
     @property
     def pixel_box_lower_corner(self) -> tuple[int, ...]:
@@ -307,10 +294,7 @@ class MapAttributes(MapStorage):
         """Whether all 128 bytes are 0, as in memory that nobody wrote a map to."""
         return self._data is not None and not any(self._data)
 
-    @property
-    def is_nothing(self) -> bool:
-        """`is_zero`, as 0.3 named it."""
-        return self.is_zero
+    is_nothing = is_zero  # as 0.3 named it
 
     @property
     def target(self) -> Target:

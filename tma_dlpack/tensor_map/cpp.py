@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from tma_dlpack.checks.report import find_violations
-from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.driver.encode import ENCODERS
 from tma_dlpack.tables.arguments import EncodeArguments, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DLDataType, data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
+from tma_dlpack.tensor_map.description import Description
 
 _HEAD = """\
 // Makes the tensor map
@@ -116,42 +116,35 @@ _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
-def cpp(
-    arguments: EncodeArguments,
-    address: int,
-    title: str,
-    view: TensorView | None = None,
-    request: Request | None = None,
-) -> str:
-    """Return C++ that makes a map: with libcu++ if that makes the same one, else with the driver.
-
-    `view` is the tensor and `request` the accepted request; both are None for maps without them.
-    """
-    head = _HEAD.format(title=title, notes=_notes(view, request))
-    main = _wgmma(arguments) + _MAIN.format(address=address)
-    if view is not None and request is not None and _is_libcudacxx_own(arguments, view, request):
-        return head + _libcudacxx_cpp(arguments, view) + main
-    return head + _driver_cpp(arguments) + main
+def cpp(known: Description, address: int, title: str) -> str:
+    """Return C++ that makes a map: with libcu++ if that makes the same, else with the driver."""
+    head = _HEAD.format(title=title, notes=_notes(known))
+    main = _wgmma(known.arguments) + _MAIN.format(address=address)
+    if known.view is not None and _is_libcudacxx_own(known, known.view):
+        return head + _libcudacxx_cpp(known.arguments, known.view) + main
+    return head + _driver_cpp(known.arguments) + main
 
 
-def _notes(view: TensorView | None, request: Request | None) -> str:
+def _notes(known: Description) -> str:
     """Return comments on what the call asked for and the code does not show."""
-    notes = ""
+    notes, view, request = "", known.view, known.request
     if view is not None and view.own is not None:
         notes += (
             "// shape=, strides= and offset= describe the tensor's memory in another way: the\n"
             f"// address is {counted(view.offset_bytes, 'byte')} from the tensor's first element.\n"
         )
-    if request is not None and request.allowed:
+    if request is None:
+        return notes
+    if request.allowed:
         names = ", ".join(sorted(request.allowed))
         notes += f"// allow= switched off rules of libcu++: {names}.\n"
-    if request is not None and request.rare.split_inner:
+    if request.rare.split_inner:
         span = request.facts.span_values
         notes += (
             "// split_inner=True: element (.., m, k) of the tensor, or of a slice of it,\n"
             f"// has the coordinates (k / {span}, .., m, k % {span}).\n"
         )
-    if request is not None and request.rare.ragged is not None:
+    if request.rare.ragged is not None:
         dim = request.rare.ragged % request.rank
         notes += (
             f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows,\n"
@@ -160,14 +153,14 @@ def _notes(view: TensorView | None, request: Request | None) -> str:
     return notes
 
 
-def _is_libcudacxx_own(arguments: EncodeArguments, view: TensorView, request: Request) -> bool:
+def _is_libcudacxx_own(known: Description, view: TensorView) -> bool:
     return (
-        arguments.kind == "tiled"
-        and not request.rare.split_inner
-        and request.rare.ragged is None
-        and data_type_of(view.dtype) is arguments.data_type
-        and not find_violations(by_libcudacxx := request.under("libcu++"))
-        and by_libcudacxx.encode_arguments() == arguments
+        known.request is not None
+        and known.arguments.kind == "tiled"
+        and known.added == (False, None)
+        and data_type_of(view.dtype) is known.arguments.data_type
+        and not find_violations(by_libcudacxx := known.request.under("libcu++"))
+        and by_libcudacxx.encode_arguments() == known.arguments
     )
 
 

@@ -432,8 +432,7 @@ class TensorMap(MapAttributes, Drawn):
         """
         from tma_dlpack.tensor_map import cpp
 
-        known = self.description
-        return cpp.cpp(known.arguments, self._address, repr(self), known.view, known.request)
+        return cpp.cpp(self.description, self._address, repr(self))
 
     # -- origin ---------------------------------------------------------------------
 
