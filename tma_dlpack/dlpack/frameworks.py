@@ -29,6 +29,7 @@ from tma_dlpack.dlpack.layout import (
     is_a,
     package_of,
 )
+from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 
 
@@ -254,31 +255,31 @@ _TENSORFLOW = {
 # --- The rows -----------------------------------------------------------------------------------
 
 
-def _like_numpy(module: str, aligned_copy: str = "") -> Words:
-    return Words(
-        copy="x.copy()",
-        contiguous=f"{module}.ascontiguousarray(x)",
-        permute="x.transpose({order})",
-        view_as=f"x.view({module}.{{dtype}})",
-        pad=f"y = {module}.empty({{padded_shape}}, x.dtype)[..., :{{extent}}]; y[...] = x",
-        widen=f"y = {module}.zeros({{padded_shape}}, x.dtype); y[..., :{{extent}}] = x",
-        aligned_copy=aligned_copy,
-    )
-
-
+#: mlx aligns to 8 bytes only on the host, and so would its own copy be.
+_WORDS = {
+    package: Words(copy, contiguous, permute, view_as, pad, widen)
+    for package, copy, contiguous, permute, view_as, pad, widen in rows("""
+torch | x.clone() | x.contiguous() | x.permute({order}) | x.view(torch.{dtype})
+    | y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)
+    | y = x.new_zeros({padded_shape}); y[..., :{extent}] = x
+numpy | x.copy() | numpy.ascontiguousarray(x) | x.transpose({order}) | x.view(numpy.{dtype})
+    | y = numpy.empty({padded_shape}, x.dtype)[..., :{extent}]; y[...] = x
+    | y = numpy.zeros({padded_shape}, x.dtype); y[..., :{extent}] = x
+cupy | x.copy() | cupy.ascontiguousarray(x) | x.transpose({order}) | x.view(cupy.{dtype})
+    | y = cupy.empty({padded_shape}, x.dtype)[..., :{extent}]; y[...] = x
+    | y = cupy.zeros({padded_shape}, x.dtype); y[..., :{extent}] = x
+jax | jax.numpy.array(x) | jax.numpy.array(x) | x.transpose({order}) | x.view(jax.numpy.{dtype})
+    | y = jax.numpy.pad(x, {widths}) | y = jax.numpy.pad(x, {widths})
+mlx | numpy.array(x) | mlx.core.contiguous(x) | x.transpose({order}) | x.view(mlx.core.{dtype})
+    | y = mlx.core.pad(x, {widths}) | copy it to rows of {padded} elements
+""")
+}
 TORCH = Framework(
     name="torch",
     packages=("torch",),
     distributions=("torch",),
     dlpack="1.3 (2.10 and later)",
-    words=Words(
-        copy="x.clone()",
-        contiguous="x.contiguous()",
-        permute="x.permute({order})",
-        view_as="x.view(torch.{dtype})",
-        pad="y = x.new_empty({padded_shape})[..., :{extent}]; y.copy_(x)",  # its dtype and device
-        widen="y = x.new_zeros({padded_shape}); y[..., :{extent}] = x",
-    ),
+    words=_WORDS["torch"],
     native=Native(
         tensor="torch.Tensor",
         storage=torch_tensor.torch_storage,
@@ -293,10 +294,9 @@ FRAMEWORKS = (
     Framework(
         name="NumPy",
         packages=("numpy",),
-        words=_like_numpy(
-            "numpy",
-            "y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:][:x.nbytes]; "
-            "y = y.view(x.dtype).reshape(x.shape); y[...] = x",
+        words=_WORDS["numpy"]._replace(
+            aligned_copy="y = numpy.empty(x.nbytes + 32, numpy.uint8); y = y[-y.ctypes.data % 32:]"
+            "[:x.nbytes]; y = y.view(x.dtype).reshape(x.shape); y[...] = x"
         ),
         native=Native("numpy.ndarray", _numpy_storage, read_numpy),
     ),
@@ -305,15 +305,7 @@ FRAMEWORKS = (
         packages=("jaxlib", "jax"),
         distributions=("jax",),
         dlpack="legacy",
-        words=Words(
-            copy="jax.numpy.array(x)",
-            contiguous="jax.numpy.array(x)",
-            permute="x.transpose({order})",
-            view_as="x.view(jax.numpy.{dtype})",
-            pad="y = jax.numpy.pad(x, {widths})",
-            widen="y = jax.numpy.pad(x, {widths})",
-            widest_bits=32,
-        ),
+        words=_WORDS["jax"]._replace(widest_bits=32),
         stream=1,  # the legacy stream, on which the device waits; JAX would read -1 as a handle
         immutable=True,
         in_c=True,
@@ -324,7 +316,7 @@ FRAMEWORKS = (
         packages=("cupy",),
         distributions=("cupy-cuda13x", "cupy-cuda12x"),
         dlpack="1.0",
-        words=_like_numpy("cupy"),
+        words=_WORDS["cupy"],
         native=Native("cupy.ndarray", _cupy_storage, current_stream=_cupy_stream),
         in_c=True,
         only_cuda=True,
@@ -339,14 +331,7 @@ FRAMEWORKS = (
     Framework(
         name="mlx",
         packages=("mlx",),
-        # On the host mlx aligns to 8 bytes only, and so would its own copy be.
-        words=Words(
-            copy="numpy.array(x)",
-            contiguous="mlx.core.contiguous(x)",
-            permute="x.transpose({order})",
-            view_as="x.view(mlx.core.{dtype})",
-            pad="y = mlx.core.pad(x, {widths})",
-        ),
+        words=_WORDS["mlx"],
         in_c=True,
     ),
     Framework(name="Paddle", packages=("paddle",)),
