@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from tma_dlpack.tables.coerce import integer_of, shown, text_of
+from tma_dlpack.tables.coerce import integer_of, rows, shown, text_of
 from tma_dlpack.tables.dtypes import (
     NAMED_DTYPES,
     NAMES_OF_DTYPES,
@@ -24,11 +24,6 @@ from tma_dlpack.tables.dtypes import (
 from tma_dlpack.tables.enums import (
     NAMES,
     TensorMapDataType,
-    TensorMapIm2ColWideMode,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
     c_name,
 )
 from tma_dlpack.tables.errors import bad_value
@@ -37,9 +32,6 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
 NEAR = 0.75  # difflib's ratio: 'byte128' is near 'bytes128', 'tiled' is near no name
 
-#: What may stand before the name of a dtype: the modules and namespaces of dtypes.
-_SCOPES = "torch numpy np jax jnp cupy mldtypes mlx core tl cutlass cute cuda std at c10 k"
-
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
     """Return the map's type of a DLPack type, else the types of its size."""
@@ -47,61 +39,31 @@ def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
     return [own] if own is not None else list(overrides_of(dtype))
 
 
-class _Spelling(NamedTuple):
-    """How an enum is written: what may stand before and after a name, and its other names."""
-
-    before: str
-    after: str
-    names: tuple[tuple[str, str], ...]
-
-
-_SPELLINGS: dict[type[IntEnum], _Spelling] = {
-    TmaInterleaveLayout: _Spelling(
-        "cutensormap tensormap enum tma interleaved interleave layout bytes b",
-        "bytes b interleaved interleave",
-        (("none", "no disable"), ("bytes16", "16"), ("bytes32", "32")),
-    ),
-    TmaSwizzle: _Spelling(
-        "cutensormap tensormap enum cute cutlass gmma umma tma smem swizzling swizzle mode kind "
-        "bits layout atom mn k sw s bytes b",
-        "bytes b swizzling swizzle atom",
-        (
-            # of CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER are without swizzle
-            ("none", "no disable disabled inter 0,4,3"),
-            ("bytes32", "32 1,4,3"),
-            ("bytes64", "64 2,4,3"),
-            ("bytes128", "128 3,4,3"),
-            ("bytes128_atom_32B", "SW128_32B 2,5,2"),
-            ("bytes128_atom_64B", "1,6,1"),
-        ),
-    ),
-    TmaL2FetchSize: _Spelling(
-        "cutensormap tensormap enum cute tma l2 promotion promo kind fetch size bytes b",
-        "bytes b",
-        (("none", "no disable"), ("bytes64", "64"), ("bytes128", "128"), ("bytes256", "256")),
-    ),
-    TmaOobFill: _Spelling(
-        "cutensormap tensormap enum cute tma float oob fill kind",
-        "fill",
-        (("none", "no zero zeros"), ("nan", "nans")),
-    ),
-    TensorMapIm2ColWideMode: _Spelling("cutensormap tensormap enum im2col wide mode", "", ()),
-    TensorMapDataType: _Spelling(
-        f"cutensormap tensormap enum data type {_SCOPES}",
-        "",
-        (
-            *(
-                (_carriers(NAMED_DTYPES[name])[0].name, f"{name} {names}")
-                for name, names in NAMES_OF_DTYPES.items()
-            ),
-            ("FLOAT32_FTZ", "f32.ftz"),
-            ("TFLOAT32", "tf32"),
-            ("TFLOAT32_FTZ", "tf32.ftz"),
-            ("16U4_ALIGN8B", "b4x16"),
-            ("16U4_ALIGN16B", "b4x16_p64"),
-            ("16U6_ALIGN16B", "b6x16_p32 b6p2x16"),
-        ),
-    ),
+_OF_DTYPES = "; ".join(
+    f"{_carriers(NAMED_DTYPES[name])[0].name}: {name} {names}"
+    for name, names in NAMES_OF_DTYPES.items()
+)
+#: How an enum is written: what may stand before and after a name | members: their other names. Of
+#: CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER are without swizzle.
+_SPELLINGS = {
+    enum: (before, after, names)
+    for enum, before, after, names in rows(f"""
+TmaInterleaveLayout | cutensormap tensormap enum tma interleaved interleave layout bytes b
+    | bytes b interleaved interleave | none: no disable; bytes16: 16; bytes32: 32
+TmaSwizzle | cutensormap tensormap enum cute cutlass gmma umma tma smem swizzling swizzle mode kind
+    bits layout atom mn k sw s bytes b | bytes b swizzling swizzle atom
+    | none: no disable disabled inter 0,4,3; bytes32: 32 1,4,3; bytes64: 64 2,4,3;
+    bytes128: 128 3,4,3; bytes128_atom_32B: SW128_32B 2,5,2; bytes128_atom_64B: 1,6,1
+TmaL2FetchSize | cutensormap tensormap enum cute tma l2 promotion promo kind fetch size bytes b
+    | bytes b | none: no disable; bytes64: 64; bytes128: 128; bytes256: 256
+TmaOobFill | cutensormap tensormap enum cute tma float oob fill kind | fill
+    | none: no zero zeros; nan: nans
+TensorMapIm2ColWideMode | cutensormap tensormap enum im2col wide mode | |
+TensorMapDataType | cutensormap tensormap enum data type
+    torch numpy np jax jnp cupy mldtypes mlx core tl cutlass cute cuda std at c10 k |
+    | FLOAT32_FTZ: f32.ftz; TFLOAT32: tf32; TFLOAT32_FTZ: tf32.ftz; 16U4_ALIGN8B: b4x16;
+    16U4_ALIGN16B: b4x16_p64; 16U6_ALIGN16B: b6x16_p32 b6p2x16; {_OF_DTYPES}
+""")
 }
 
 _WORD = re.compile(r"[\w.:]{1,60}(<[\d, ]{1,20}>)?", re.ASCII)
@@ -191,7 +153,8 @@ def _words_of(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
     words: dict[str, AnyEnum] = {}
     for member in enum:
         words[_plain(enum, member.name)] = words[_plain(enum, c_name(member))] = member
-    for name, others in _SPELLINGS[enum].names:
+    for names in filter(None, _SPELLINGS[enum.__name__][2].split("; ")):
+        name, others = names.split(": ")
         words |= {_plain(enum, word): enum[name] for word in others.split()}
     return words
 
@@ -205,7 +168,7 @@ def _plain(enum: type[IntEnum], word: str) -> str:
 
 @cache
 def _around(enum: type[IntEnum]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    before, after, _ = _SPELLINGS[enum]
+    before, after, _ = _SPELLINGS[enum.__name__]
     return re.compile(f"^(?:{_either(before)})*"), re.compile(f"(?:{_either(after)})*$")
 
 
