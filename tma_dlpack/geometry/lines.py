@@ -68,11 +68,9 @@ def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArra
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
     """Return ``j[d] * s[d]`` of each dimension that lines step through, shaped to broadcast."""
-    taken = []
-    for d in tile_plan.line_dims:
-        j = np.arange(0, tile_plan.counts[d] * tile_plan.steps[d], tile_plan.steps[d])
-        taken.append((d, j.reshape([-1 if axis == d else 1 for axis in tile_plan.line_dims])))
-    return taken
+    counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.line_dims
+    taken = (np.arange(0, counts[d] * steps[d], steps[d]) for d in dims)
+    return [*zip(dims, np.meshgrid(*taken, indexing="ij", sparse=True), strict=True)]
 
 
 def _im2col_positions(
@@ -272,11 +270,7 @@ def _tiled(args: EncodeArguments) -> IntArray:
     if args.interleave:
         box[-2] = 1
     steps = [range(0, dim, b) for dim, b in zip(args.global_dim, box, strict=True)]
-    coords, grid = _empty_grid(steps[::-1], args.rank)
-    for d, places in enumerate(steps):
-        column = args.rank - 1 - d
-        grid[..., column] = _along(places, column, args.rank)
-    return coords
+    return _listed(_combined(steps[::-1], args.rank))
 
 
 def _column_starts(args: EncodeArguments) -> IntArray:
@@ -293,41 +287,31 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
     steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
-    coords, grid = _empty_grid(steps, args.rank)
-    if not coords.size:
-        return coords  # one range may be empty and another endless
-
-    axes, columns = len(steps), grid[..., ::-1]  # the columns in the driver's order
-    columns[..., inner_dim] = _along(inner, axes - 1, axes)
-    for axis, d in enumerate(reversed(fixed)):
-        columns[..., d] = _along(steps[axis], axis, axes)
-    pixel = _along(walk, axes - 2, axes)
+    *outer, pixel, inner_places = _combined(steps, args.rank)
+    columns = {inner_dim: inner_places, **dict(zip(reversed(fixed), outer, strict=True))}
     for d in box:
         pixel, place = np.divmod(pixel, passes[d])
-        columns[..., d] = box[d][0] + place * estr[d]
-    columns[..., images] = pixel * estr[images]
-    return coords
+        columns[d] = box[d][0] + place * estr[d]
+    columns[images] = pixel * estr[images]
+    return _listed([columns[d] for d in reversed(range(args.rank))])
 
 
-def _empty_grid(steps: Sequence[range], rank: int) -> tuple[IntArray, IntArray]:
-    """Allocate all combinations as (n, rank), the last of `steps` changing fastest.
-
-    Also gives the same memory as (*counts, rank), to write each column by broadcasting.
-    """
+def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
+    """Return ranges as arrays that broadcast to all combinations, the last changing fastest."""
     # Not len(), which fails for ranges longer than sys.maxsize.
-    counts = [max(0, -(-(r.stop - r.start) // r.step)) for r in steps]
-    total = math.prod(counts)
+    total = math.prod(max(0, -(-(r.stop - r.start) // r.step)) for r in steps)
     if total * rank > MAX_COORDS:
         raise TmaUnsupportedError(
             f"{total} tiles cover this tensor, and tile_coords lists at most "
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    coords = np.empty((total, rank), np.int64)
-    return coords, coords.reshape(*counts, rank)
+    if not total:  # one range may be empty and another endless
+        steps = [range(0)] * len(steps)
+    places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)
+    return np.meshgrid(*places, indexing="ij", sparse=True)
 
 
-def _along(places: range, axis: int, axes: int) -> IntArray:
-    """Return a range as an array that broadcasts along one of some axes."""
-    values: IntArray = np.arange(places.start, places.stop, places.step, dtype=np.int64)
-    return values.reshape([-1 if a == axis else 1 for a in range(axes)])
+def _listed(columns: Sequence[IntArray]) -> IntArray:
+    """Return all combinations as rows, row-major, of columns that broadcast."""
+    return np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))
