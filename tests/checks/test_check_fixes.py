@@ -167,7 +167,7 @@ def test_a_numpy_array_is_copied_to_a_multiple_of_32_bytes():
     (violation,) = tma.check_tma_descriptor(x, (1, 8, 8), **options).violations
     assert violation.fix.startswith("use interleave_layout='bytes16'; or start the view at ")
     names = {"numpy": np, "x": x}
-    exec(violation.fix.partition("such an address: ")[2], names)
+    exec(violation.fix.partition("copy it to a multiple of 32 bytes: ")[2], names)
     assert np.array_equal(names["y"], x)
     assert tma.check_tma_descriptor(names["y"], (1, 8, 8), **options).ok
 

@@ -250,7 +250,7 @@ def copies(r: Request) -> Ways:
     is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
     yield Way(f"copy it: x = {code.copy if is_dense else code.contiguous}", {}, _copied(r, shape))
     if code.aligned_copy:
-        text = f"copy it to such an address: {code.aligned_copy}"
+        text = f"copy it to a multiple of 32 bytes: {code.aligned_copy}"
         yield Way(text, {}, _copied(r, shape, address=_FRESH))
     for align_bytes in (INNER_BYTES, 2 * INNER_BYTES):
         yield from _padded(r, math.lcm(align_bytes * 8, bits) // bits)
