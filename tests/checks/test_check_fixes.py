@@ -712,3 +712,10 @@ def test_a_row_without_a_fix_of_its_own_says_so_where_no_way_is_accepted(monkeyp
     (violation,) = tma.check_tma_descriptor(np.zeros((64, 64), np.float16), (300, 8)).violations
     assert violation.rule == "BOX_RANGE"
     assert violation.fix == "no other box_sizes is accepted while the rest is as it is"
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (5, 0, 7), (0, 7)])
+def test_an_empty_tensor_has_no_stride_to_mend(shape):
+    report = tma.check_tma_descriptor(np.zeros(shape, np.float32), (1,) * (len(shape) - 1) + (4,))
+    assert rules_of(report) == ["DIM_RANGE"]
+    assert report.violations[0].fix == "an empty tensor has nothing to copy: skip it"

@@ -137,7 +137,7 @@ def test_rank_zero_and_rank_seven_are_let_through():
 @pytest.mark.parametrize("make", [np.zeros, torch.zeros, jnp.zeros], ids=["numpy", "torch", "jax"])
 def test_tensor_without_elements_is_let_through_with_its_shape(make):
     v = as_tensor_view(make((3, 0, 8)))
-    assert (v.shape, v.strides) == ((3, 0, 8), (8, 8, 1))
+    assert (v.shape, v.strides) == ((3, 0, 8), (0, 0, 1))
 
 
 def test_broadcast_keeps_stride_zero_and_is_read_only_in_numpy():

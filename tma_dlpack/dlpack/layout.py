@@ -115,7 +115,9 @@ def check_layout(
     shape = tuple(shape)
     if min(shape, default=0) < 0:
         refuse("TENSOR_EXTENT", f"has shape {shape}")
-    if strides is None or 0 in shape:
+    if 0 in shape:  # no stride of it is used: one that every rule takes
+        strides = (*(0 for _ in shape[1:]), 1)
+    elif strides is None:
         strides = row_major_strides(shape)
     if min(strides, default=0) < 0 and any(
         stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)
