@@ -9,8 +9,7 @@ const tmaGeometry = (() => {
   const clamp = (n, low, high) => Math.min(Math.max(n, low), high);
 
   /** The swizzled shared address of a byte; its own inverse. */
-  function swizzle(address, mode) {
-    const number = typeof mode === "number" ? mode : T.ENUMS.swizzle.indexOf(mode);
+  function swizzle(address, number) {
     let swizzled = address;
     for (const [right, mask, left] of T.SWIZZLES[number].terms)
       swizzled ^= ((address >> right) & mask) << left;
@@ -232,8 +231,7 @@ const tmaGeometry = (() => {
   /** The conflicts of an access ("column", "row", or 16-byte shared addresses in phases of 8):
    *  degrees, per phase the most words that meet in one bank, and the words of the first phases. */
   function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
-    const number = typeof mode === "number" ? mode : T.ENUMS.swizzle.indexOf(mode);
-    const own = plan(a), p = plan({ ...a, swizzle: number });
+    const number = tmaRequest.member("swizzle", mode), own = plan(a), p = plan({ ...a, swizzle: number });
     const place = (address) => {
       const plain = swizzle(address, a.swizzle) - smemOffset;
       return [Math.floor(plain / own.pitchBytes), plain % own.pitchBytes];
