@@ -3,7 +3,7 @@
 Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
 
 `grid.py` has the primitive under all of them, cells on a grid, their styles, and the layout of
-grids as panels; `figure.py` has the base class, and writes panels as SVG and pages as HTML. Each
+grids as panels; `figure.py` has the base class, and writes panels as SVG and HTML. Each
 figure is one module: a frozen dataclass (the facts), its lowering to grids and to text, and the
 function that makes it from a map. `cards.py` and `results.py` are the HTML of TensorMap, Tile,
 Report and other results; the package's `__init__` attaches them, so that other rooms need not know
@@ -35,7 +35,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.draw.figure import MAKE_ONE, Figure, page, require
+from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import bad_value
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
     from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
     from tma_dlpack.draw.boxes import TensorBox, tensor
-    from tma_dlpack.draw.cards import report_html, rules_html, tensor_map_html, tile_html
+    from tma_dlpack.draw.cards import page, report_html, rules_html, tensor_map_html, tile_html
     from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
     from tma_dlpack.draw.memory import Comparison, SharedMemory, compare, shared
     from tma_dlpack.draw.motion import CopyMotion, copy_motion
@@ -108,7 +108,7 @@ _LATER = {
     "barrier_figure": ("BarrierPlay", "barrier"),
     "bits": ("SwizzleBits", "swizzle_bits"),
     "boxes": ("TensorBox", "tensor"),
-    "cards": ("report_html", "rules_html", "tensor_map_html", "tile_html"),
+    "cards": ("page", "report_html", "rules_html", "tensor_map_html", "tile_html"),
     "map_bytes": ("MapBytes", "diff", "fields_of"),
     "memory": ("Comparison", "SharedMemory", "compare", "shared"),
     "motion": ("CopyMotion", "copy_motion"),

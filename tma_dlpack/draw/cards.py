@@ -1,4 +1,4 @@
-"""What a notebook shows of a map, a tile and a report: facts as HTML, pictures below them.
+"""What a notebook shows of a map, a tile and a report: facts as HTML, pictures below them; pages.
 
 Every word of the user's, and every value, is escaped here.
 """
@@ -30,6 +30,47 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 8  # of a tile, shown along one axis
 MOST_BYTES = 400_000  # of a card, before its figures are cut short
+
+
+def page(title: str, parts: Sequence[Figure | str]) -> str:
+    """Return a whole HTML document, light or dark as the reader's system is.
+
+    Parameters
+    ----------
+    title : str
+    parts : list or tuple of Figure or str
+        Figures, and pieces of finished HTML such as `report_html(report)`.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    TmaPreconditionError
+        For a title or parts of another kind.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> from tma_dlpack import draw
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (8, 64))
+    >>> page("my map", [draw.tensor(tm), draw.shared(tm)])[:15]
+    '<!doctype html>'
+    """
+    require("title", title, (str,), "pass a word")
+    require("parts", parts, (list, tuple), "pass a list of figures")
+    for n, part in enumerate(parts):
+        require(f"parts[{n}]", part, (Figure, str), "pass draw.shared(tensor_map), or HTML")
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{html.escape(title)}</title>"
+        "<style>body{font-family:system-ui,sans-serif;font-size:14px;margin:16px;"
+        "background:Canvas;color:CanvasText}</style></head>"
+        f"<body>{fragment(parts)}</body></html>\n"
+    )
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
