@@ -245,19 +245,8 @@ static PyObject *setup(PyObject *module, PyObject *args) {
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
-  Py_VISIT(state->quick_type);
-  Py_VISIT(state->batch_type);
-  Py_VISIT(state->judged_type);
-  Py_VISIT(state->map_type);
-  Py_VISIT(state->numpy_integer);
-  Py_VISIT(state->numpy_array);
-  Py_VISIT(state->target_type);
-  Py_VISIT(state->torch_size);
-  Py_VISIT(state->presets);
-  Py_VISIT(state->default_target);
-  Py_VISIT(state->allowable);
-  Py_VISIT(state->accepted);
-  Py_VISIT(state->refused);
+#define VISIT_OBJECT(name) Py_VISIT(state->name);
+  STATE_OBJECTS(VISIT_OBJECT)
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_VISIT(state->targets[i].object);
   for (int i = 0; i < ENUMS; ++i) {
     Py_VISIT(state->words[i].type);
@@ -278,28 +267,11 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
   close_spare(state); /* while its class is there */
-  Py_CLEAR(state->quick_type);
-  Py_CLEAR(state->batch_type);
-  Py_CLEAR(state->judged_type);
-  Py_CLEAR(state->map_type);
-  Py_CLEAR(state->numpy_integer);
-  Py_CLEAR(state->numpy_array);
-  Py_CLEAR(state->target_type);
-  Py_CLEAR(state->torch_size);
-  Py_CLEAR(state->presets);
-  Py_CLEAR(state->default_target);
-  Py_CLEAR(state->allowable);
-  Py_CLEAR(state->no_swizzle);
-  Py_CLEAR(state->accepted);
-  Py_CLEAR(state->refused);
+#define CLEAR_OBJECT(name) Py_CLEAR(state->name);
+  STATE_OBJECTS(CLEAR_OBJECT)
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
   for (int i = 0; i < NAMES; ++i) Py_CLEAR(state->names[i]);
   for (int kind = 0; kind < 3; ++kind) Py_CLEAR(state->readers[kind]);
-  Py_CLEAR(state->libcudacxx);
-  Py_CLEAR(state->documented);
-  Py_CLEAR(state->driver);
-  Py_CLEAR(state->torch_uint8);
-  Py_CLEAR(state->torch_int8);
   for (int i = 0; i < ENUMS; ++i) {
     Py_CLEAR(state->words[i].type);
     Py_CLEAR(state->words[i].names);

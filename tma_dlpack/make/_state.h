@@ -74,6 +74,13 @@ typedef struct {
   Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
 } State;
 
+/* Its objects, but for those in arrays. */
+#define STATE_OBJECTS(OBJECT) \
+  OBJECT(quick_type) OBJECT(batch_type) OBJECT(judged_type) OBJECT(map_type) OBJECT(numpy_integer) \
+  OBJECT(numpy_array) OBJECT(target_type) OBJECT(torch_size) OBJECT(presets) OBJECT(default_target) \
+  OBJECT(allowable) OBJECT(no_swizzle) OBJECT(accepted) OBJECT(refused) OBJECT(libcudacxx) \
+  OBJECT(documented) OBJECT(driver) OBJECT(torch_uint8) OBJECT(torch_int8)
+
 /* Whether setup() was called and the interpreter is not shutting down. */
 static int is_ready(const State *state) { return state->map_type != NULL; }
 
