@@ -75,7 +75,7 @@ def test_steps_in_another_order_are_found(arena, monkeypatch):
     from tma_dlpack.consumer import matrix
 
     starts = matrix._k_major_starts
-    monkeypatch.setattr(matrix, "_k_major_starts", lambda tile: starts(tile)[::-1])
+    monkeypatch.setattr(matrix, "_k_major_starts", lambda *of: starts(*of)[::-1])
     turned = [
         p
         for p in products(100, SEED + 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
 from typing import Literal
 
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
@@ -11,6 +11,7 @@ from tma_dlpack.consumer.operand import (
     K_STEP_BYTES,
     Major,
     Operand,
+    TileMatrix,
     leading_bytes,
     stride_bytes,
 )
@@ -120,23 +121,27 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
         # 2026-11-21]. TMA and wgmma both swizzle by the absolute address, so the offset is 0.
         0,
         tile.rows if is_k_major else tile.width,
-        tuple(_k_major_starts(operand) if is_k_major else _mn_major_starts(operand)),
+        _k_major_starts(tile, operand.smem_address)
+        if is_k_major
+        else _mn_major_starts(tile, operand.smem_address, operand.rows_step),
     )
 
 
-def _k_major_starts(operand: Operand) -> Iterable[int]:
+@functools.lru_cache(maxsize=1024)  # as geometry.plan
+def _k_major_starts(tile: TileMatrix, first: int) -> tuple[int, ...]:
     """Return the address at which each K step starts: every 32 bytes of a row, column by column.
 
     Without a swizzle a column is 16 bytes wide, and a step takes two.
     """
-    tile, first = operand.tile, operand.smem_address
-    row_bytes, column_bytes = tile.row_bytes, tile.column_bytes
-    starts = range(first, first + row_bytes, K_STEP_BYTES)
-    step = max(1, K_STEP_BYTES // row_bytes)
-    return [n + column * column_bytes for column in range(0, tile.columns, step) for n in starts]
+    columns = range(0, tile.columns, max(1, K_STEP_BYTES // tile.row_bytes))
+    return tuple(
+        first + column * tile.column_bytes + byte
+        for column in columns
+        for byte in range(0, tile.row_bytes, K_STEP_BYTES)
+    )
 
 
-def _mn_major_starts(operand: Operand) -> Iterable[int]:
+@functools.lru_cache(maxsize=1024)
+def _mn_major_starts(tile: TileMatrix, first: int, rows_step: int) -> tuple[int, ...]:
     """Return the address at which each K step starts: every `rows_step` rows."""
-    tile, first = operand.tile, operand.smem_address
-    return range(first, first + tile.column_bytes, operand.rows_step * tile.pitch_bytes)
+    return tuple(range(first, first + tile.column_bytes, rows_step * tile.pitch_bytes))

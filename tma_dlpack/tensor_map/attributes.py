@@ -238,16 +238,14 @@ class MapAttributes(MapStorage):
     @property
     def split_inner(self) -> bool | None:
         """Whether `split_inner=True` made the map; None where the call is not known."""
-        return self._added_dimensions()[0]
+        added = self.description.added if self._added is None else self._added
+        return None if added is None else added[0]
 
     @property
     def ragged(self) -> int | None:
         """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
-        return self._added_dimensions()[1]
-
-    def _added_dimensions(self) -> tuple[bool | None, int | None]:
-        added = self._added
-        return (self.description.added or (None, None)) if added is None else added
+        added = self.description.added if self._added is None else self._added
+        return None if added is None else added[1]
 
     @property
     @untraced

@@ -54,7 +54,7 @@ class Replacement:
     @property
     def is_immediate(self) -> bool:
         """Whether the operand must be a constant in the instruction."""
-        return self.field in _IMMEDIATE
+        return self.field not in _NUMBERS
 
     @property
     def name(self) -> str:
@@ -93,8 +93,6 @@ PTX_ENUMS: dict[str, type[IntEnum]] = {
     "swizzle_mode": TmaSwizzle,
     "fill_mode": TmaOobFill,
 }
-#: PTX fields whose operand must be a constant.
-_IMMEDIATE = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
 _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
