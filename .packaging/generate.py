@@ -33,7 +33,8 @@ sys.path.insert(0, str(ROOT))
 sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import ALLOWABLE, RULES  # noqa: E402
-from tma_dlpack.checks.request import NAN_REFUSED, RULE_SETS  # noqa: E402
+from tma_dlpack.checks.columns import NAN_REFUSED  # noqa: E402
+from tma_dlpack.checks.options import RULE_SETS  # noqa: E402
 from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.consumer import descriptor, operand, refusals  # noqa: E402
 from tma_dlpack.copies.refusals import REFUSALS  # noqa: E402

@@ -44,8 +44,7 @@ def test_a_report_and_its_findings_are_immutable(name):
 def test_the_driver_counts_a_column_of_pixels_whole():
     column = im2col((0,), (0,), 64, 128)
     request = read_call("im2col", None, 0, column, Target.of("sm_90"), False)
-    arguments = request.arguments._replace(data_type=TensorMapDataType.FLOAT16)
-    request = dataclasses.replace(request, arguments=arguments)
+    request = request.with_fields(layout=(TensorMapDataType.FLOAT16, (), ()))
     assert 8 * request.arguments.floor_box_bytes == request.facts.box_bits == 8 * 16384
 
 

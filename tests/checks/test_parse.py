@@ -10,8 +10,8 @@ from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, 
 
 import tma_dlpack as tma
 from tma_dlpack.checks import reader
+from tma_dlpack.checks.options import set_of_rules
 from tma_dlpack.checks.parse import read_call, read_driver_call
-from tma_dlpack.checks.request import set_of_rules
 from tma_dlpack.tables.coerce import counted, nearest_integer, reusable, shown, text_of
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.targets import TARGETS

@@ -19,10 +19,11 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
+from tma_dlpack.checks.columns import describe
 from tma_dlpack.checks.judge import judge
-from tma_dlpack.checks.parse import changed
-from tma_dlpack.checks.repairs import faults_of, mask_of, rows_of
-from tma_dlpack.checks.request import Seen, describe
+from tma_dlpack.checks.options import mask_of
+from tma_dlpack.checks.repairs import faults_of, rows_of
+from tma_dlpack.checks.request import Seen
 from tma_dlpack.make import build
 from tma_dlpack.tables.dtypes import DLDataType
 
@@ -287,7 +288,7 @@ def test_c_and_python_judge_every_way_alike():
         for fault in faults_of(request):
             for way in (way for tries in fault.alternatives(request) for way in tries):
                 judged = read.call.changed(way.change, way.view)
-                other = changed(request, way.change, way.view)
+                other = request.changed_in_python(way.change, way.view)
                 rows = rows_of(other.kind, other.rules) & ~mask_of(other.allowed)
                 assert judged.failed == sorted(judge(describe(other), rows)), (asked, way)
                 ways += 1

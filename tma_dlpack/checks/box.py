@@ -130,7 +130,7 @@ BOX_RULES: tuple[Rule, ...] = (
         after=("RANK", "BOX_RANK"),
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
         must=lambda r, i: (
-            f"be 1..{MAX_BOX * r.facts.span_values if r.rare.split_inner and i == 0 else MAX_BOX}"
+            f"be 1..{MAX_BOX * r.facts.span_values if r.facts.is_split and i == 0 else MAX_BOX}"
         ),
         asks=f"be 1..{MAX_BOX}",
         mends=("split_inner", "box_sizes"),

@@ -106,10 +106,10 @@ class Reader:
             return default
         return member
 
-    def enums(self, names: Iterable[str]) -> list[Any]:
+    def enums(self, names: Iterable[str]) -> dict[str, Any]:
         """Read the options of every kind of map; the member of value 0 for an unreadable one."""
-        pairs = zip(names, _DEFAULTS, strict=True)
-        return [self.member(name, type(default), default) for name, default in pairs]
+        rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
+        return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
@@ -163,12 +163,9 @@ class Reader:
         inner = max(unit, min(shape[-1], 64) // unit * unit)
         return str((*(1,) * (rank - 2), *rows, inner))
 
-    def innermost_first(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
-        """Read a row-major sequence and reverse it; empty if unreadable.
-
-        Rules check how long it is, so that `fewer`, of `tile`, says nothing here.
-        """
-        return (self.integers(argument) or ())[::-1]
+    def row_major(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
+        """Read a sequence; empty if unreadable. Rules check how long it is, not `fewer`."""
+        return self.integers(argument) or ()
 
     def array(self, argument: str, count: int, least: int) -> tuple[int, ...]:
         """Read the first `count` entries of an array, as C does; it must have at least `least`."""
@@ -247,20 +244,22 @@ class Reader:
     def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
         """Read the box of a tiled map; of an im2col map the counts, the corners and the mode.
 
-        `entries` reads an array, innermost first, that has `fewer` entries than the rank.
+        `entries` reads an array, row-major, that has `fewer` entries than the rank.
         """
         of_driver = "tensor_rank" in self.given
         if kind == "tiled":
-            return {"box_dim": entries("box_dim" if of_driver else "box_sizes")}
-        names = ("channels_per_pixel", "pixels_per_column")
-        fields: dict[str, Any] = {name: self.integer(name) or 0 for name in names}
+            return {"box_sizes": entries("box_dim" if of_driver else "box_sizes")}
+        fields: dict[str, Any] = {
+            "channels": self.integer("channels_per_pixel") or 0,
+            "pixels": self.integer("pixels_per_column") or 0,
+        }
         for which in ("lower", "upper"):
             corner = f"pixel_box_{which}_corner"
             if kind == "im2col":
-                fields[corner] = entries(corner, fewer=2)
+                fields[which] = entries(corner, fewer=2)
             else:
                 width = f"{corner}_width" if of_driver else f"{which}_corner_width"
-                fields[corner] = (self.integer(width) or 0,)
+                fields[which] = (self.integer(width) or 0,)
         if kind == "im2col_wide":
             mode = TensorMapIm2ColWideMode.w
             fields["mode"] = self.member("mode", TensorMapIm2ColWideMode, mode)

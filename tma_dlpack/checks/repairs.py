@@ -13,11 +13,11 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
+from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.parse import changed
-from tma_dlpack.checks.request import Request, set_of_rules
+from tma_dlpack.checks.options import set_of_rules
+from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
-from tma_dlpack.checks.unread import reads
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
@@ -73,7 +73,7 @@ def faults_of(request: Request) -> list[Fault]:
     if request.unread:
         rows &= ~_unread_rows(request.unread)
     facts = request.facts
-    return _reported(request, facts, judge(facts, rows & ~mask_of(request.allowed)))
+    return _reported(request, facts, judge(facts, rows & ~request.options.allowed))
 
 
 def is_refused(request: Request) -> bool:
@@ -90,7 +90,7 @@ def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
         call = request.call.changed(way.change, way.view)
         if call is not None:
             return call, _reported(request, call, call.failed) if call.mask else []
-    other = changed(request, way.change, way.view)
+    other = request.changed_in_python(way.change, way.view)
     return other.facts, faults_of(other)
 
 
@@ -143,12 +143,6 @@ def _unread_rows(unread: frozenset[str]) -> int:
     return sum(1 << number for number, rule in enumerate(RULES) if reads(rule, unread))
 
 
-@cache
-def mask_of(ids: frozenset[str]) -> int:
-    """Return the mask of rows by their ids."""
-    return sum(1 << number for number, rule in enumerate(RULES) if rule.id in ids)
-
-
 # -- what mends it ---------------------------------------------------------------------------------
 
 
@@ -165,7 +159,7 @@ class Answer(NamedTuple):
     @property
     def request(self) -> Request:
         """The request that it leads to."""
-        return changed(self.start, self.way.change, self.way.view)
+        return self.start.changed(self.way.change, self.way.view)
 
 
 def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
@@ -268,7 +262,7 @@ def changes_of(
     """
     change, stuck = _search(request)
     if change is None and _may_be_lifted(request, stuck):
-        by_driver, _ = _search(changed(request, DRIVERS_RULES))
+        by_driver, _ = _search(request.changed(DRIVERS_RULES))
         change = None if by_driver is None else DRIVERS_RULES | by_driver
     if change is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tma_dlpack.tables.arguments import MapKind
+from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind
 
 MEASURED = "measured, H200, driver 580.159.04"
 
@@ -26,6 +26,21 @@ BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 
 #: Rules that must hold before a rule on the map's data type is checked.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
+
+#: The names in `driver_encode_*` calls.
+OF_DRIVER = {
+    "tensor.rank": "tensor_rank",
+    "tensor.address": "global_address",
+    "tensor.dtype": "tensor_data_type",
+    "tensor.shape": "global_dim",
+    "tensor.strides": "global_strides",
+    "data_type": "tensor_data_type",
+    "box_sizes": "box_dim",
+    "elem_strides": "element_strides",
+    **OPTION_NAMES,
+    "lower_corner_width": "pixel_box_lower_corner_width",
+    "upper_corner_width": "pixel_box_upper_corner_width",
+}
 
 #: Keyword arguments to pass instead, row-major.
 Change = dict[str, Any]

@@ -315,7 +315,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="inner_stride == 1",
         found=lambda r: (
             f"{words.layout(r, 'strides')}[{r.rank - 1}] is "
-            f"{counted(r.innermost_stride, 'element')}"
+            f"{counted(r.facts.inner_stride, 'element')}"
         ),
         must="be 1: the last dimension must be contiguous",
         fix="pass strides whose last entry is 1",

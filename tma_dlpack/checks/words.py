@@ -10,8 +10,9 @@ from inspect import CO_OPTIMIZED
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.rule import OF_DRIVER
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import OPTION_NAMES, MapKind, Number, reverse
+from tma_dlpack.tables.arguments import MapKind, Number, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
@@ -38,20 +39,6 @@ _OF_LAYOUT = {
     "tensor.shape": "shape",
     "tensor.strides": "strides",
     "tensor.address": "offset",
-}
-#: The names in `driver_encode_*` calls.
-OF_DRIVER = {
-    "tensor.rank": "tensor_rank",
-    "tensor.address": "global_address",
-    "tensor.dtype": "tensor_data_type",
-    "tensor.shape": "global_dim",
-    "tensor.strides": "global_strides",
-    "data_type": "tensor_data_type",
-    "box_sizes": "box_dim",
-    "elem_strides": "element_strides",
-    **OPTION_NAMES,
-    "lower_corner_width": "pixel_box_lower_corner_width",
-    "upper_corner_width": "pixel_box_upper_corner_width",
 }
 
 
@@ -191,7 +178,7 @@ def strides_in_elements(r: Request) -> tuple[int, ...] | None:
 
 def parts_fix(r: Request, i: int) -> str:
     """Say how to split dimension i (innermost first) into parts that can be copied."""
-    if r.is_driver_call or not r.is_own_layout:
+    if r.view is None or not r.is_own_layout:
         return "split the tensor along this dimension, one map per part"
     colons = ":, " * (r.rank - 1 - i)
     return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"

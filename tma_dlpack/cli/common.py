@@ -215,7 +215,7 @@ def view(options: argparse.Namespace) -> TensorView:
 
 def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     """Read the kind of map, and the arguments of its `make_*` function."""
-    from tma_dlpack.checks.request import RULE_SETS
+    from tma_dlpack.checks.options import RULE_SETS
 
     kind = _kind(options)
     names = ("box_sizes",) if kind == "tiled" else _COLUMN

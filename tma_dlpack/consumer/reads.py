@@ -10,7 +10,7 @@ Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -250,11 +250,8 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     ['bytes64', 'bytes128']
     """
     from tma_dlpack.checks.report import find_violations  # many modules, for few pictures
-    from tma_dlpack.checks.request import Request
+    from tma_dlpack.checks.request import driver_call
 
-    target = tensor_map.target
-    rules = "measured" if target.has_model else "documented"
-    options: dict[str, Any] = {"rules": rules, "target": target, "is_driver_call": True}
-    request = Request(own, tensor_map.global_address, own.rank, **options)
-    others = (own._replace(swizzle=s) for s in TmaSwizzle if s is not own.swizzle)
-    return [a for a in others if not find_violations(replace(request, arguments=a))]
+    request = driver_call(own, tensor_map.global_address, tensor_map.target)
+    others = (request.changed({"swizzle": s}) for s in TmaSwizzle if s is not own.swizzle)
+    return [other.arguments for other in others if not find_violations(other)]

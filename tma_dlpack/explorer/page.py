@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tma_dlpack.checks.request import RULE_SETS
+from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source, style_sheet

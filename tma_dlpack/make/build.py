@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.parse import Options, read_call, read_driver_call, request_of_options
+from tma_dlpack.checks.parse import read_call, read_driver_call
 from tma_dlpack.checks.report import (
     UNSUPPORTED_ROWS,
     Report,
@@ -21,7 +21,7 @@ from tma_dlpack.checks.request import JudgedCall, Request
 from tma_dlpack.checks.words import Names, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
@@ -131,39 +131,28 @@ class CallInC:
 
     def __call__(self, given: Mapping[str, Any]) -> Request:
         """Return the request of other arguments."""
+        request = self.request_of(self.call)
         call = self.call.changed(given, None)
         if call is not None:
             return self.request_of(call)
-        view, address, target, _ = self._parts(self.call)
-        named = _target_in_c(target) if given["target"] is None else given["target"]
-        named, unreadable = _named_target(named)
-        return read_call(KINDS[self.call.kind], view, address, given, named, False, unreadable)
+        own, address = _own(request)
+        named = request.target if given["target"] is None else given["target"]
+        target, unreadable = _named_target(named)
+        return read_call(request.kind, own, address, given, target, False, unreadable)
 
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
-        view, address, target, options = self._parts(call)
-        kind, options = KINDS[call.kind], Options.of(options)
-        request = request_of_options(kind, view, address, _target_in_c(target), options)
-        request.call = call
-        if call.is_exact:
-            request.facts = call
-        return request
-
-    def _parts(self, call: JudgedCall) -> tuple[TensorView, int, Any, Any]:
-        layout, address, target, options = call.parts
-        view = TensorView(0, *check_layout(layout), name_of(self.producer))
-        return view, address, target, options
+        return Request(call=call, producer=self.producer)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        view, address, *_ = self._parts(self.call)
-        return partial, (_request, KINDS[self.call.kind], view, address, ())
+        request = self.request_of(self.call)
+        return partial, (_request, request.kind, *_own(request), ())
 
 
-def _target_in_c(target: Target | int) -> Target:
-    """Return the target of a call that C has read: as it was given, or that of a GPU."""
-    if isinstance(target, Target):
-        return target
-    return driver.device_target(target) if target >= 0 else DEFAULT_TARGET
+def _own(request: Request) -> tuple[TensorView, int]:
+    """Return the tensor's own view and address."""
+    view = request.tensor
+    return view.own or view, request.address - view.offset_bytes
 
 
 def _request(

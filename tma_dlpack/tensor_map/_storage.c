@@ -29,9 +29,10 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   o->has_swizzle = call->has_swizzle;
 #define OPTION_OF_CALL(name) o->name = call->name;
   SAME_IN_CALL(OPTION_OF_CALL)
-  o->box_count = rank_of(map);
-  o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? o->box_count - 2 : 1;
-  if (call->has_elem_strides) o->elem_stride_count = o->box_count;
+  const int rank = rank_of(map);
+  o->box_count = call->kind == TMA_DLPACK_TILED ? rank : 0;
+  o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? rank - 2 : call->kind == TMA_DLPACK_IM2COL_WIDE;
+  if (call->has_elem_strides) o->elem_stride_count = rank;
   for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) {
     o->box_sizes[i] = call->box[i];
     o->elem_strides[i] = call->elem_strides[i];

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.public import opaque, untraced
@@ -64,9 +63,10 @@ class MapAttributes(MapStorage):
 
     def _accepted_request(self, given: object = None) -> Request:
         """Return the request that was accepted, at the map's address."""
-        known = self.description
-        assert known.request is not None
-        return dataclasses.replace(known.request, address=self._address, view=known.view)
+        view, request = self.description.view, self.description.request
+        assert request is not None
+        of_tensor = {"layout": request.layout, "rank": request.rank}  # which may be gone
+        return request.with_fields(address=self._address, view=view, **of_tensor)
 
     @property
     @untraced

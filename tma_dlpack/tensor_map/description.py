@@ -97,27 +97,26 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
-    from tma_dlpack.checks.parse import Options, request_of_options
-    from tma_dlpack.checks.request import Request
+    from tma_dlpack.checks.layout import described
+    from tma_dlpack.checks.options import Options
+    from tma_dlpack.checks.request import Request, driver_call
 
     assert tensor_map._call is not None
     arguments, target = arguments_of(tensor_map._numbers), tensor_map.target
     if tensor_map._call:
-        layout, options = tensor_map._call
+        layout, fields = tensor_map._call
         owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
-        view = TensorView(0, *check_layout(layout), producer)
-        request = request_of_options(arguments.kind, view, 0, target, Options.of(options))
-        request.address = tensor_map._address
-    else:
+        options = Options.of(fields)
         request = Request(
-            arguments,
-            tensor_map._address,
-            arguments.rank,
-            "measured" if target.has_model else "documented",
-            target,
-            is_driver_call=True,
+            kind=arguments.kind,
+            options=options,
+            view=described(TensorView(0, *check_layout(layout), producer), options.rare),
+            address=tensor_map._address,
+            target=target,
         )
+    else:
+        request = driver_call(arguments, tensor_map._address, target)
     return of_request(request, arguments, tensor_map._encoder)
 
 
@@ -138,7 +137,7 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
     """Return one violation per difference between a tensor and the one that a map describes."""
-    from tma_dlpack.checks.parse import driver_layout  # the rules are imported when first needed
+    from tma_dlpack.checks.layout import driver_layout  # the rules are imported when first needed
 
     old, arguments = description.view, description.arguments
     if old is not None and old.own is not None:

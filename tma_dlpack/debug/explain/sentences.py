@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
-from tma_dlpack.checks.words import OF_DRIVER
+from tma_dlpack.checks.rule import OF_DRIVER
 from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, tables
 from tma_dlpack.dlpack import Layout, TensorView, check_layout
