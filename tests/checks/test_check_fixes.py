@@ -719,3 +719,13 @@ def test_an_empty_tensor_has_no_stride_to_mend(shape):
     report = tma.check_tma_descriptor(np.zeros(shape, np.float32), (1,) * (len(shape) - 1) + (4,))
     assert rules_of(report) == ["DIM_RANGE"]
     assert report.violations[0].fix == "an empty tensor has nothing to copy: skip it"
+
+
+def test_the_drivers_call_for_another_target_is_judged_by_no_rule_of_libcudacxx():
+    box = (64, 128)  # larger than the tensor, which the driver takes
+    with pytest.raises(tma.TmaTargetError) as caught:
+        tma.driver_encode_tiled("FLOAT16", 2, 4096, (64, 64), (128,), box, (1, 1), swizzle=4)
+    assert [v.rule for v in caught.value.violations] == ["ATOM_SWIZZLE"]
+    assert caught.value.violations[0].fix == (
+        "use swizzle='bytes128'; or make the map for sm_100 or later: target='sm_100'"
+    )

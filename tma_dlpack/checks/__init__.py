@@ -9,10 +9,10 @@ A rule belongs to one or more sets of rules:
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
                   [H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; tests/golden]
 
-`parse.py` turns the arguments of a call into a `Request`, `request.describe` turns that into the
+`parse.py` turns the arguments of a call into a `Request`, `columns.describe` turns that into the
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
 rows, returns what fails, and `repairs.py` orders it. The C judge is printed from the same rows
-(include/tma_dlpack_tables.h). A row has `ways` out: other arguments, or another tensor (`ways.py`).
+(include/tma_dlpack_tables.h). A row has ways out: arguments (`ways.py`) or a tensor (`views.py`).
 `repairs.py` judges what each leads to, in C where C read the call (`Request.call`); the sentence of
 a fix and `Report.fixed` are what passes.
 
@@ -21,8 +21,8 @@ A new rule takes three steps:
 1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `after` names the rules that must hold first, and `mends` what its ways change, for the page. If
-   the predicate needs a number that the struct has
-   not, add it to `rule.STRUCT`, and fill it in request.py and in tma_dlpack_make.h.
+   the predicate needs a number that the struct has not, add it to `rule.STRUCT`, and fill it in
+   columns.py and in tma_dlpack_make.h.
 2. ``python .packaging/generate.py``, and build the C extension again.
 3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py, and for the fix a
    call on a tensor in tests/checks/test_every_fix.py, which follows it.
