@@ -29,7 +29,7 @@ def test_row_major_becomes_innermost_first():
     assert (
         request.arguments.global_dim,
         request.arguments.global_strides,
-        request.innermost_stride,
+        request.facts.inner_stride,
     ) == ((64, 3, 2), (256, 768), 1)
     assert (request.arguments.box_dim, request.arguments.element_strides) == ((16, 2, 1), (3, 2, 1))
     assert request.encode_arguments().element_strides == (1, 2, 1)
