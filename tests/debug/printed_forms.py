@@ -1,7 +1,7 @@
 """Arguments of an encode as projects print them: samples for `explain`, written here.
 
 Each function has a project's words, order, units and padding, as its own source has them (looked up
-on 2026-11-21; `tma_dlpack.debug.explain.words` names the files). The texts are ours.
+on 2026-11-21; words.txt in `tma_dlpack.debug.explain` names the files). The texts are ours.
 """
 
 from __future__ import annotations
