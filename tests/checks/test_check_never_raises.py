@@ -122,3 +122,33 @@ def test_the_shortest_limit_of_digits_that_python_takes_is_enough():
     """)
         == "False"
     )
+
+
+class Unreadable(list):
+    """A list that raises when it is read."""
+
+    def __iter__(self):
+        raise OSError("no entries")
+
+    def __len__(self):
+        raise OSError("no length")
+
+
+class Closed:
+    """An object of which every attribute raises."""
+
+    def __getattribute__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+@pytest.mark.parametrize("name", ["kernel_size", "padding", "stride", "dilation"])
+def test_a_list_that_raises_is_no_list_for_a_convolution(name):
+    words = {"kernel_size": 3, "channels_per_pixel": 32, "pixels_per_column": 8, name: Unreadable()}
+    report = tma.check_conv_descriptor(IMAGES, words.pop("kernel_size"), **words)
+    assert report.violations[0].argument == name
+    assert report.violations[0].rule == "ARGUMENT"
+
+
+def test_data_whose_attributes_raise_is_no_tile():
+    with pytest.raises(tma.TmaPreconditionError, match="data is"):
+        tma.store_tile(MAP, (0, 0), Closed())

@@ -350,9 +350,16 @@ _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
 }
 
 
+def _dtype_of(data: object) -> str:
+    try:
+        return str(getattr(data, "dtype", "unknown"))
+    except Exception:  # a property of the user
+        return "unknown"
+
+
 def _read_tensor(plan: TilePlan, data: object) -> Values:
     """Read what NumPy cannot, through DLPack."""
-    kind = f"{name_of(type(data))} of dtype {getattr(data, 'dtype', 'unknown')}"
+    kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
         view = as_tensor_view(data)
     except TmaPreconditionError as error:

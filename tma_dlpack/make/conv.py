@@ -14,7 +14,7 @@ from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.arguments import CORNERS
-from tma_dlpack.tables.coerce import counted, integer_of, integers_of, reusable, shown
+from tma_dlpack.tables.coerce import counted, entries_of, integer_of, integers_of, reusable, shown
 from tma_dlpack.tables.enums import (
     DataType,
     Im2colRules,
@@ -287,7 +287,10 @@ def _entries(value: object) -> int | tuple[Any, ...] | None:
     read = integers_of(value) if number is None else number
     if read is not None or not isinstance(value, (tuple, list, np.ndarray)):
         return read
-    entries = [one if (one := integer_of(e)) is not None else integers_of(e) for e in value]
+    entries = [
+        one if (one := integer_of(e)) is not None else integers_of(e)
+        for e in entries_of(value) or (None,)
+    ]
     return None if None in entries else tuple(entries)
 
 

@@ -36,7 +36,7 @@ def integer_of(value: object) -> int | None:
 
 def integers_of(value: object) -> tuple[int, ...] | None:
     """Give the integers of an ordered iterable, in its order; None if it is anything else."""
-    entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else _entries(value)
+    entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else entries_of(value)
     if entries is None:
         return None
     numbers = tuple(map(integer_of, entries))
@@ -72,7 +72,7 @@ def nearest_integers(value: object) -> tuple[int, ...] | None:
     text = text_of(value)
     if text is not None:
         value = text.strip("()[] ").removesuffix(",").split(",")
-    numbers = [nearest_integer(entry) for entry in _entries(value) or ()]
+    numbers = [nearest_integer(entry) for entry in entries_of(value) or ()]
     found = tuple(number for number in numbers if number is not None)
     return found if found and len(found) == len(numbers) else None
 
@@ -83,14 +83,14 @@ def not_an_integer(value: object) -> str:
     >>> not_an_integer((16, 64.0))
     'entry 1 has type float'
     """
-    for i, entry in enumerate(_entries(value) or ()):
+    for i, entry in enumerate(entries_of(value) or ()):
         if integer_of(entry) is None:
             too_long = " of too many bits" if type(entry) is int else ""
             return f"entry {i} has type {type(entry).__name__}{too_long}"
     return ""
 
 
-def _entries(value: object) -> tuple[object, ...] | None:
+def entries_of(value: object) -> tuple[object, ...] | None:
     """Give the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
     try:
         if isinstance(value, (str, bytes, bytearray, Mapping, Set)):
@@ -111,7 +111,7 @@ def text_of(value: object) -> str | None:
 def texts_of(value: object) -> tuple[str, ...] | None:
     """Give the strings of a collection; None if it is not a collection of strings."""
     try:
-        entries = sorted(map(str, value)) if isinstance(value, Set) else _entries(value)
+        entries = sorted(map(str, value)) if isinstance(value, Set) else entries_of(value)
     except Exception:  # a `__class__` or `__str__` that raises
         return None
     if entries is None:
@@ -181,7 +181,7 @@ def reusable(value: object) -> object:
         return value
     if type(value) in (list, set):
         return type(value)(value)  # type: ignore[call-arg]
-    entries = _entries(value) if issubclass(type(value), Iterator) else None
+    entries = entries_of(value) if issubclass(type(value), Iterator) else None
     return value if entries is None else entries
 
 
