@@ -135,9 +135,11 @@ class Unreadable(list):
 
 
 class Closed:
-    """An object of which every attribute raises."""
+    """An object of which every attribute but its class raises."""
 
     def __getattribute__(self, name):
+        if name == "__class__":
+            return Closed
         raise RuntimeError(f"no {name}")
 
 
