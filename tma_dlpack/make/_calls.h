@@ -140,10 +140,8 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
-    /* volatile: gcc writes zeros of a known size in line, by "rep stos", which takes three times as long */
-    const volatile size_t bytes = sizeof *map - sizeof(PyObject);
     spare->map = NULL;
-    memset((char *)map + sizeof(PyObject), 0, bytes);
+    clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);
     PyObject_GC_Track(map);
   }

@@ -278,7 +278,8 @@ typedef struct {
   ReadOption read;
 } Reader;
 
-#define READER(name, ...) {#name, read_##name},
+#define READER(name) {#name, read_##name},
+#define READER_OF_INTEGERS(name, count) READER(name)
 
 static const Reader readers[] = {
     {"box_sizes", read_box_sizes},
@@ -298,7 +299,7 @@ static const Reader readers[] = {
     {"rules", read_rules},
     {"allow", read_allow},
     {"target", read_target},
-    TMA_DLPACK_RARE_OPTIONS(READER, READER, READER, READER)
+    TMA_DLPACK_RARE_OPTIONS(READER, READER, READER, READER_OF_INTEGERS)
 };
 
 enum { READERS = sizeof readers / sizeof readers[0] };

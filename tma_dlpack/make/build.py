@@ -21,7 +21,7 @@ from tma_dlpack.checks.request import JudgedCall, Request
 from tma_dlpack.checks.words import Names, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
@@ -63,10 +63,7 @@ def _made(
         raise error from cause
     view = request.view
     assert view is not None  # one that could not be read is refused
-    arguments = request.encode_arguments()
-    data, encoder = encode_for(request, view, arguments)
-    description = of_request(request, arguments, encoder)
-    return TensorMap._make(tensor, capsule, request.address, data, view.device.is_cuda, description)
+    return _map_of(request, _encoding_gpu(request, view), view.device.is_cuda, tensor, capsule)
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
@@ -225,10 +222,13 @@ def mirror(
     error = None if encoder == "driver" else error_of(request)
     if error is not None:
         raise error
-    arguments = request.encode_arguments()
-    data, made_by = encode_bare(request, arguments, encoder)
-    description = of_request(request, arguments, made_by)
-    return TensorMap._make(None, None, request.address, data, True, description)
+    device = driver_device(known, encoder)
+    if device is None and encoder == "model" and not known.has_model:
+        raise TmaUnsupportedError(
+            f"the bytes of a map for {known} have not been measured, so there is no "
+            "model of them: pass encoder='driver' on a machine with such a GPU"
+        )
+    return _map_of(request, device, True)
 
 
 # -- by the driver where there is one, else by the measured layout ("model") -----------------------
@@ -256,36 +256,33 @@ def _ordinal(device: Device, address: int) -> int:
     return device.device_id
 
 
-def encode_for(
-    request: Request, view: TensorView, arguments: EncodeArguments
-) -> tuple[bytes | None, str | None]:
-    """Encode an accepted `make_*` call on a tensor: return its 128 bytes, and "driver" or "model".
+def _encoding_gpu(request: Request, view: TensorView) -> int | None:
+    """Return the GPU of this machine that a tensor is on, if its driver encodes for the target."""
+    if not view.device.is_cuda or not driver.is_available():
+        return None
+    ordinal = _ordinal(view.device, request.address - view.offset_bytes)
+    found = driver.device_target(ordinal)
+    return ordinal if found.compute_capability == request.target.compute_capability else None
 
-    The driver encodes for a tensor on a GPU of this machine, the measured layout for others; the
-    result is (None, None) where neither can.
+
+def _map_of(
+    request: Request,
+    device: int | None,
+    launchable: bool,
+    tensor: object = None,
+    capsule: object = None,
+) -> TensorMap:
+    """Make the map of an accepted call: encoded by the driver of a GPU, or by the measured layout.
+
+    It has no bytes where there is neither.
     """
-    if view.device.is_cuda and driver.is_available():
-        ordinal = _ordinal(view.device, request.address - view.offset_bytes)
-        capability = driver.device_target(ordinal).compute_capability
-        if capability == request.target.compute_capability:
-            return driver.encode(arguments, request.address, ordinal), "driver"
-    return _modelled(arguments, request.address, request.target)
-
-
-def encode_bare(
-    request: Request, arguments: EncodeArguments, encoder: Encoder
-) -> tuple[bytes | None, str | None]:
-    """Encode a `driver_encode_*` call by the chosen encoder."""
-    device = driver_device(request.target, encoder)
+    arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:
-        return driver.encode(arguments, request.address, device), "driver"
-    data, made_by = _modelled(arguments, request.address, request.target)
-    if data is None and encoder == "model":
-        raise TmaUnsupportedError(
-            f"the bytes of a map for {request.target} have not been measured, so there is no "
-            "model of them: pass encoder='driver' on a machine with such a GPU"
-        )
-    return data, made_by
+        data, encoder = driver.encode(arguments, address, device), "driver"
+    elif request.target.has_model:
+        data, encoder = bits.encode(arguments, address), "model"
+    description = of_request(request, arguments, encoder)
+    return TensorMap._make(tensor, capsule, address, data, launchable, description)
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
@@ -302,9 +299,3 @@ def driver_device(target: Target, encoder: Encoder) -> int | None:
             f"pass target={found.name!r}, or encode on a machine with such a GPU"
         )
     return None
-
-
-def _modelled(
-    arguments: EncodeArguments, address: int, target: Target
-) -> tuple[bytes | None, str | None]:
-    return (bits.encode(arguments, address), "model") if target.has_model else (None, None)
