@@ -148,11 +148,14 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
             if len(value) != count:
                 limit = f"the driver reads {count} at rank {arguments.rank}"
                 raise _misfit(p.name, f"{p.name} has {len(value)} entries", limit)
-            for i, entry in enumerate(value):
-                _check_fits(p, f"{p.name}[{i}]", entry)
             spare = (0,) * (_LEAST_ENTRIES - count)
             letter = _C_TYPES[p.c_name][1]
-            value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
+            try:
+                value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
+            except struct.error:
+                for i, entry in enumerate(value):
+                    _check_fits(p, f"{p.name}[{i}]", entry)
+                raise
         values.append(value)
     return values
 
