@@ -1007,7 +1007,6 @@ def js_tables() -> str:
     tables: dict[str, Any] = {
         "VERBS": js_verbs(),
         "OPTION_NAMES": OPTION_NAMES,
-        "ARRAYS": {name: count for name, count, *_ in STRUCT if count},
         "RULE_SETS": RULE_SETS,
         "ALLOWABLE": ALLOWABLE,
         "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},

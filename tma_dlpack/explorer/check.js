@@ -186,7 +186,7 @@ const tmaCheck = (() => {
 
   // -- repairs, found by trying ------------------------------------------------------------------
 
-  const keysOf = (request, other = {}) =>
+  const keysOf = (request, other = null) =>
     new Set(failuresOf(request, other).map(([row, entry]) => `${row} ${entry}`));
 
   /** Changes of one argument each that satisfy a rule, in the order of its row; those of the tensor

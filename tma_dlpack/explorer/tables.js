@@ -149,15 +149,6 @@ return {
     "l2_fetch_size": "l2_promotion",
     "oobfill": "oob_fill",
   },
-  ARRAYS: {
-    "global_dim": 5,
-    "stride_bits": 4,
-    "inside_bits": 5,
-    "box_dim": 5,
-    "element_strides": 5,
-    "lower": 3,
-    "upper": 3,
-  },
   RULE_SETS: {
     "tiled": ["libcu++", "driver"],
     "im2col": ["documented", "driver"],
