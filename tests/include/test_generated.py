@@ -6,7 +6,10 @@ import ctypes
 import importlib.util
 import itertools
 import random
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from laws import SHARE, law
@@ -32,7 +35,7 @@ from tma_dlpack.checks.repairs import rows_of
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.arguments import KINDS, Option
 from tma_dlpack.tables.dtypes import DLDataType, overrides_of
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
@@ -74,6 +77,50 @@ def test_a_remainder_by_a_power_of_two_is_a_mask_in_c_and_stays_one_in_javascrip
     assert generator.in_c("address % 16 == 0") == "((c->address & (16 - 1)) == 0)"
     assert generator.in_javascript("address % 16 == 0") == "((c.address % 16) === 0)"
     assert generator.in_javascript("int32(rank) > MAX_RANK") == "((c.rank | 0) > K.MAX_RANK)"
+
+
+OPTIONS_PROGRAM = """
+#include <cassert>
+#include "tma_dlpack_options.hpp"
+#include "tma_dlpack_tables.h"
+int main() {
+  TmaDlpackOptions o;
+  tma_dlpack_start_options(&o, TMA_DLPACK_IM2COL);
+  assert(o.kind == TMA_DLPACK_IM2COL && o.one == 1 && o.two == 4);
+  assert(o.has_three == 0 && o.four_count == TMA_DLPACK_NOT_GIVEN);
+  assert(!tma_dlpack_has_rare_options(&o));
+  o.one = 0, assert(tma_dlpack_has_rare_options(&o)), o.one = 1;
+  o.two = 0, assert(tma_dlpack_has_rare_options(&o)), o.two = 4;
+  o.has_three = 1, assert(tma_dlpack_has_rare_options(&o)), o.has_three = 0;
+  o.four_count = 0, assert(tma_dlpack_has_rare_options(&o));
+  const tma_dlpack::MakeOptions more;
+  assert(more.one && more.two == 4 && !more.three && !more.fours);
+}
+"""
+
+
+def test_an_option_of_each_form_has_its_place_and_default(generator, monkeypatch, tmp_path):
+    rows = (
+        Option("one", "flag", True, "a flag"),
+        Option("two", "integer", 4, "an integer"),
+        Option("three", "integer", None, "an integer, or nothing"),
+        Option("fours", "integers", None, "integers, or nothing"),
+    )
+    before = generator.abi()
+    monkeypatch.setattr(generator, "RARE_OPTIONS", rows)
+    assert generator.abi() != before
+    (tmp_path / "tma_dlpack_tables.h").write_text(generator.c_tables())
+    (tmp_path / "tma_dlpack_options.hpp").write_text(generator.cpp_options())
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    source, program = tmp_path / "options.cpp", tmp_path / "options"
+    source.write_text(OPTIONS_PROGRAM)
+    subprocess.run([compiler, "-std=c++17", "-Wall", "-Werror", source, "-o", program], check=True)
+    subprocess.run([program], check=True)
+    printed: dict[str, Any] = {}
+    exec(generator.python_abi(), printed)
+    assert printed["RareOptions"]() == (True, 4, None, None)
 
 
 def test_both_languages_have_the_same_number_of_the_tables():
