@@ -729,3 +729,10 @@ def test_the_drivers_call_for_another_target_is_judged_by_no_rule_of_libcudacxx(
     assert caught.value.violations[0].fix == (
         "use swizzle='bytes128'; or make the map for sm_100 or later: target='sm_100'"
     )
+
+
+@pytest.mark.parametrize(("steps", "words"), [({}, False), ({"elem_strides": (1,) * 6}, True)])
+def test_steps_that_were_given_are_left_out_with_the_dimensions(steps, words):
+    x = np.zeros((2, 2, 2, 2, 4, 64), np.float16)
+    (violation,) = tma.check_tma_descriptor(x, (1, 1, 1, 1, 4, 64), **steps).violations
+    assert (violation.fix.count("without elem_strides") == 2) is words

@@ -109,7 +109,7 @@ def _reshaped(
         box = box or (_along(old, kept) if len(old) == r.rank else old)
         change = {"box_sizes": tuple(box)} | change
     options = with_options(change)
-    if any(n != 1 for n in r.arguments.element_strides):
+    if r.options.elem_strides is not None:
         options += " and without elem_strides"
     change |= {"elem_strides": None}
     shape = shape or _along(r.tensor.shape, kept)
