@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.options import set_of_rules
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.ways import Tries, Way
@@ -66,14 +65,15 @@ def _fault(row: int, entry: int) -> Fault:
 def faults_of(request: Request) -> list[Fault]:
     """Return the rules that do not hold, in libcu++'s order."""
     if request.call is not None:
-        return _reported(request, request.call, request.call.failed)
+        return _reported(request, request.call, request.call.failed, request.call.mask)
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
     if request.unread:
         rows &= ~_unread_rows(request.unread)
     facts = request.facts
-    return _reported(request, facts, judge(facts, rows & ~request.options.allowed))
+    failed = judge(facts, rows & ~request.options.allowed)
+    return _reported(request, facts, failed, sum({1 << row for row, _ in failed}))
 
 
 def is_refused(request: Request) -> bool:
@@ -89,30 +89,30 @@ def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
     if request.call is not None:
         call = request.call.changed(way.change, way.view)
         if call is not None:
-            return call, _reported(request, call, call.failed) if call.mask else []
+            mask = call.mask
+            return call, _reported(request, call, call.failed, mask) if mask else []
     other = request.changed_in_python(way.change, way.view)
     return other.facts, faults_of(other)
 
 
-def _reported(request: Request, facts: Any, failed: list[tuple[int, int]]) -> list[Fault]:
+def _reported(
+    request: Request, facts: Any, failed: list[tuple[int, int]], mask: int
+) -> list[Fault]:
     """Order failures, without those of rules whose prerequisites failed or could not be read.
 
-    `facts` is the struct that failed; what could not be read stands in `request`.
+    `facts` is the struct that failed, in the rows of `mask`; what could not be read stands in
+    `request`.
     """
-    mask, found = 0, []
-    for row, _ in failed:
-        mask |= 1 << row
+    found = []
     for row, entry in failed:
         if mask & _AFTER[row] or (mask & _AFTER_HERE[row] and _is_late(row, entry, failed)):
             continue
-        if request.unreadable and _is_unread(request, row):
-            continue
-        if request.unread and reads(RULES[row], request.unread, entry):
-            continue
         fault = _fault(row, entry)
-        if not isinstance(fault.rule.on, str):
-            fault = fault._replace(argument=fault.rule.on(facts))
+        if not fault.argument:
+            fault = fault._replace(argument=fault.rule.on(facts))  # type: ignore[operator]
         found.append(fault)
+    if request.unreadable or request.unread:
+        found = [fault for fault in found if not _reads_unread(request, fault)]
     found.sort()  # no two have one place
     return found
 
@@ -122,10 +122,13 @@ def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
     return any((_ROW[other], max(0, entry)) in failed for other in RULES[row].after_here)
 
 
-def _is_unread(request: Request, row: int) -> bool:
-    """Whether a rule reads an argument that could not be read."""
+def _reads_unread(request: Request, fault: Fault) -> bool:
+    """Whether a rule reads an argument that could not be read, or is not known."""
     unreadable = {v.argument for v in request.unreadable}
-    return any(words.argument(request, name) in unreadable for name in READS[row])
+    names = READS[fault.place[-1]]
+    return any(words.argument(request, name) in unreadable for name in names) or (
+        reads(fault.rule, request.unread, *fault.key[1])
+    )
 
 
 @cache
@@ -168,18 +171,12 @@ def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answ
     Those that leave more than the first does are not proposed. Where no way is enough alone, the
     first one goes on with what mends the rest.
     """
-    found, unfinished = [], None
-    for answer in _steps(request, fault, known):
-        if answer.is_enough:
-            found.append(answer)
-        elif unfinished is None:
-            unfinished = answer
+    steps = list(_steps(request, fault, known))
+    found = [answer for answer in steps if answer.is_enough]
     if found:
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
-    if unfinished is None:
-        return []
-    return [_continued(unfinished, set(known) - {fault.key})]
+    return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
 
 
 def _steps(request: Request, fault: Fault, known: Collection[Key]) -> Iterator[Answer]:
@@ -273,7 +270,7 @@ def changes_of(
 
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
     """Whether the driver may have no such rules, and the target can use what it accepts."""
-    by_driver = set_of_rules(request.kind, "driver", request.target)
+    by_driver = request.set_of("driver")
     return not any(by_driver in f.rule.sets for f in stuck) and not any(
         f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request)
     )
@@ -327,8 +324,11 @@ def _needed(change: Change, given: Change, request_of: Callable[[Change], Reques
 # -- in words --------------------------------------------------------------------------------------
 
 
-def violations_of(request: Request) -> tuple[Violation, ...]:
-    """Return what a request breaks, without what the fix of an earlier violation mends too."""
+def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
+    """Return what a request breaks, without what the fix of an earlier violation mends too.
+
+    Fixes call the tensor by its name in `names`.
+    """
     faults, mended = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
@@ -337,9 +337,11 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
         if fault.key in mended:
             continue
         ways = answers(request, fault, known)
-        found.append(_violation(request, fault, ways, lifted))
+        found.append(_violation(request, fault, ways, lifted, names))
+        if fault is faults[-1]:
+            break
         first = next((a for a in ways if not a.way.is_guess), None)
-        if first is not None and first.is_alone and fault is not faults[-1]:
+        if first is not None and first.is_alone:
             if first.way.is_other_tensor:  # whose entries may be others
                 ids = {f.rule.id for f in first.left}
                 mended |= {f.key for f in faults if f.rule.id not in ids}
@@ -349,7 +351,9 @@ def violations_of(request: Request) -> tuple[Violation, ...]:
     return tuple(found)
 
 
-def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) -> Violation:
+def _violation(
+    request: Request, fault: Fault, ways: list[Answer], lifted: str, names: words.Names
+) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
     texts = [
@@ -361,7 +365,7 @@ def _violation(request: Request, fault: Fault, ways: list[Answer], lifted: str) 
         texts.append(rule.usual_fix(request, *entry) or none)
     if lifted and lifted not in texts:
         texts.append(lifted)
-    fix = "; or ".join(texts).replace("?; or ", "? If not, ")
+    fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
     return Violation(rule.id, argument, found, limit, fix, source)
@@ -390,7 +394,7 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
     if ids <= _ALLOWABLE:
         change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
     else:
-        by_driver = set_of_rules(request.kind, "driver", request.target)
+        by_driver = request.set_of("driver")
         if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
             return ""
     if after(request, Way("", change))[1]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -246,4 +246,5 @@ def find_violations(request: Request, names: Names = UNNAMED) -> tuple[Violation
     whose prerequisites failed are skipped, and what the fix of an earlier violation mends too.
     Fixes call the tensor by its name in `names`.
     """
-    return in_words_of(request.unreadable + violations_of(request), names)
+    unreadable = [replace(v, fix=in_words_of(v.fix, names)) for v in request.unreadable]
+    return (*unreadable, *violations_of(request, names))

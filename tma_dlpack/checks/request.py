@@ -199,7 +199,11 @@ class Request:
     def rules(self) -> str:
         if self.is_driver_call:
             return "measured" if self.target.has_model else "documented"
-        return set_of_rules(self.kind, RULE_SETS[self.kind][self.options.driver_rules], self.target)
+        return self.set_of(RULE_SETS[self.kind][self.options.driver_rules])
+
+    def set_of(self, rules: str) -> str:
+        """Return the set of rules that `rules=` means."""
+        return rules if self.kind == "tiled" else set_of_rules(self.kind, rules, self.target)
 
     @lazy
     def facts(self) -> Any:
@@ -263,8 +267,7 @@ class Request:
 
     def under(self, rules: str) -> Request:
         """Give the same request with other `rules=`, and none switched off by `allow=`."""
-        named = set_of_rules(self.kind, rules, self.target)
-        return self.with_fields(rules=named, options=self.options._replace(allowed=0))
+        return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
         """Return a request with other arguments, or of another tensor, that need not be read.
@@ -303,7 +306,7 @@ class Request:
 
     # -- what words read ---------------------------------------------------------------------------
 
-    @property
+    @lazy
     def tensor(self) -> TensorView:
         """The tensor of a `make_*` call."""
         assert self.view is not None

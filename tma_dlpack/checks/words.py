@@ -14,11 +14,11 @@ from tma_dlpack.checks.rule import OF_DRIVER
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import MapKind, Number, reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
 
 #: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
 _X = re.compile(r"x(?<!\wx)\b(?!')")
+_Y = re.compile(r"\by\b")  # what a fix assigns
 
 
 # -- names of arguments, as the call spells them ---------------------------------------------------
@@ -228,20 +228,13 @@ def names_in_caller(tensor: object) -> Names:
 
 def _name_in(scope: Mapping[str, object], tensor: object) -> str:
     """Return the first name of an object, rather one without an underscore; "" for none."""
-    found = ""
-    for name, value in tuple(scope.items()):  # another thread may add some
-        if value is tensor and (not found or found[0] == "_" != name[0]):
-            found = name
-    return found
+    pairs = tuple(scope.items())  # another thread may add some
+    names = [name for name, value in pairs if value is tensor]
+    return min(names, key=lambda name: name[:1] == "_", default="")
 
 
-def in_words_of(violations: tuple[Violation, ...], names: Names) -> tuple[Violation, ...]:
-    """Return violations whose fixes have the names that `names_in_caller` returned."""
+def in_words_of(fix: str, names: Names) -> str:
+    """Return a fix with the names that `names_in_caller` returned."""
     if names == UNNAMED:
-        return violations
-
-    def renamed(v: Violation) -> Violation:
-        fix = v.fix if names.copy == "y" else re.sub(r"\by\b", names.copy, v.fix)
-        return Violation(v.rule, v.argument, v.found, v.limit, _X.sub(names.tensor, fix), v.source)
-
-    return tuple(map(renamed, violations))
+        return fix
+    return _X.sub(names.tensor, fix if names.copy == "y" else _Y.sub(names.copy, fix))
