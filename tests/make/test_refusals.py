@@ -21,9 +21,9 @@ from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
 from tma_dlpack.checks.columns import describe
 from tma_dlpack.checks.judge import judge
+from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.options import mask_of
 from tma_dlpack.checks.repairs import faults_of, rows_of
-from tma_dlpack.checks.request import Seen
 from tma_dlpack.make import build
 from tma_dlpack.tables.dtypes import DLDataType
 

@@ -6,13 +6,23 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import NamedTuple
 
 from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.abi import RareOptions
 from tma_dlpack.tables.arguments import EncodeArguments, Number
-from tma_dlpack.tables.dtypes import DATA_TYPES
+from tma_dlpack.tables.dtypes import DATA_TYPES, DLDataType
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
+
+
+class Seen(NamedTuple):
+    """Another tensor, over the same memory or a copy of it."""
+
+    address: int
+    dtype: DLDataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 def described(own: TensorView, rare: RareOptions) -> TensorView:

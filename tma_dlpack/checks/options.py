@@ -1,14 +1,15 @@
 """`Options`: the options of a `make_*` call as numbers, in the order of the call.
 
-C hands them over of a call that it has read (tensor_map/_storage.h); else `parse.py` reads them.
+C hands them over of a call that it has read, a `JudgedCall`; else `parse.py` reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from tma_dlpack.checks.layout import Seen
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS, RareOptions
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.targets import Target
@@ -109,3 +110,24 @@ def mask_of(ids: Iterable[str]) -> int:
 def allowed_ids(mask: int) -> frozenset[str]:
     """Return the ids of a mask of rows that `allow=` names."""
     return frozenset(rule for rule, row in ALLOWABLE_ROWS.items() if mask >> row & 1)
+
+
+class JudgedCall(Protocol):
+    """A call that was read and judged in C, with the fields of `STRUCT` (make/_judged.h)."""
+
+    kind: int
+    rank: int
+    mask: int  # of the rows that fail
+    is_exact: bool  # whether no number was too large for C
+    tx_bytes: int | None  # of an accepted call without interleaved layout
+
+    @property
+    def failed(self) -> list[tuple[int, int]]:
+        """What `judge.judge` returns."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Layout and address of the tensor, the target, and the fields of `Options`."""
+
+    def changed(self, arguments: Mapping[str, Any], view: Seen | None, /) -> JudgedCall | None:
+        """Judge it with other arguments, or of another tensor; None where C can't read them."""

@@ -14,13 +14,20 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.checks.columns import describe
 from tma_dlpack.checks.judge import int32
-from tma_dlpack.checks.layout import described, driver_layout, ragged, split
-from tma_dlpack.checks.options import PLACES, RULE_SETS, Options, allowed_ids, set_of_rules
+from tma_dlpack.checks.layout import Seen, described, driver_layout, ragged, split
+from tma_dlpack.checks.options import (
+    PLACES,
+    RULE_SETS,
+    JudgedCall,
+    Options,
+    allowed_ids,
+    set_of_rules,
+)
 from tma_dlpack.dlpack import (
     TensorView,
     canonical_strides,
@@ -39,7 +46,6 @@ from tma_dlpack.tables.arguments import (
 from tma_dlpack.tables.dtypes import (
     DATA_TYPES,
     DataTypeRow,
-    DLDataType,
     data_type_of,
     overrides_of,
 )
@@ -59,39 +65,6 @@ from tma_dlpack.tables.limits import (
     SWIZZLE_SPAN_BYTES,
 )
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-
-
-class Seen(NamedTuple):
-    """Another tensor, over the same memory or a copy of it."""
-
-    address: int
-    dtype: DLDataType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-class JudgedCall(Protocol):
-    """A call that was read and judged in C, with the fields of `STRUCT` (make/_judged.h)."""
-
-    kind: int
-    rank: int
-    mask: int  # of the rows that fail
-    is_exact: bool  # whether no number was too large for C
-    tx_bytes: int | None  # of an accepted call without interleaved layout
-
-    @property
-    def failed(self) -> list[tuple[int, int]]:
-        """What `judge.judge` returns."""
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """Layout and address of the tensor, the target, and the fields of `Options`."""
-
-    def changed(self, arguments: Mapping[str, Any], view: Seen | None, /) -> JudgedCall | None:
-        """Judge it with other arguments, or of another tensor; None where C can't read them."""
-
-
-# -- the call --------------------------------------------------------------------------------------
 
 #: Fields that other arguments leave as they are.
 _KEPT = frozenset(

@@ -12,7 +12,8 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.request import Request, Seen
+from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.ways import Way, box_in, with_box_entry, with_options
 from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of

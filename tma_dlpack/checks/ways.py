@@ -14,8 +14,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tma_dlpack.checks import words
+from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.options import PLACES
-from tma_dlpack.checks.request import Request, Seen
+from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
+from tma_dlpack.checks.options import JudgedCall
 from tma_dlpack.checks.parse import read_call, read_driver_call
 from tma_dlpack.checks.report import (
     UNSUPPORTED_ROWS,
@@ -17,7 +18,7 @@ from tma_dlpack.checks.report import (
     find_violations,
     refusal_of,
 )
-from tma_dlpack.checks.request import JudgedCall, Request
+from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import Names, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
