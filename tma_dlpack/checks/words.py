@@ -228,9 +228,11 @@ def names_in_caller(tensor: object) -> Names:
 
 def _name_in(scope: Mapping[str, object], tensor: object) -> str:
     """Return the first name of an object, rather one without an underscore; "" for none."""
-    pairs = tuple(scope.items())  # another thread may add some
-    names = [name for name, value in pairs if value is tensor]
-    return min(names, key=lambda name: name[:1] == "_", default="")
+    found = ""
+    for name, value in tuple(scope.items()):  # another thread may add some
+        if value is tensor and (not found or found[0] == "_" != name[0]):
+            found = name
+    return found
 
 
 def in_words_of(fix: str, names: Names) -> str:
