@@ -8,7 +8,7 @@ answer that changes arguments alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -165,7 +165,7 @@ class Answer(NamedTuple):
         return self.start.changed(self.way.change, self.way.view)
 
 
-def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answer]:
+def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
     """Return the ways to mend a fault after which nothing else is broken than what is `known`.
 
     Those that leave more than the first does are not proposed. Where no way is enough alone, the
@@ -179,7 +179,7 @@ def answers(request: Request, fault: Fault, known: Collection[Key]) -> list[Answ
     return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
 
 
-def _steps(request: Request, fault: Fault, known: Collection[Key]) -> Iterator[Answer]:
+def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
     """Yield what mends a fault, one of each alternative, whatever else it breaks."""
     for tries in fault.alternatives(request):
         if request.keeps_tensor:
@@ -189,24 +189,19 @@ def _steps(request: Request, fault: Fault, known: Collection[Key]) -> Iterator[A
             yield answer
 
 
-def _breaks_only(left: list[Fault], known: Collection[Key], is_other_tensor: bool) -> bool:
-    if is_other_tensor:  # whose entries may be others
-        ids = {rule_id for rule_id, _ in known}
-        return all(f.rule.id in ids for f in left)
-    return all(f.key in known for f in left)
-
-
-def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key]) -> Answer | None:
+def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Answer | None:
     """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
     enough = some = None
     for way in tries:
         facts, left = after(request, way)
         if not left:
             return Answer(way, request, facts, left, True)
-        is_other = way.is_other_tensor
-        if any(f.rule is fault.rule and (is_other or f.key == fault.key) for f in left):
+        broken, own, others = {f.key for f in left}, fault.key, known
+        if way.is_other_tensor:  # whose entries may be others
+            broken, own, others = _rules_of(broken), (own[0], ()), _rules_of(known)
+        if own in broken:
             continue
-        answer = Answer(way, request, facts, left, _breaks_only(left, known, is_other))
+        answer = Answer(way, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
         elif any(_is_same(f, fault) for f in left):
@@ -216,12 +211,16 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Collection[Key])
     return enough or some
 
 
+def _rules_of(keys: Set[Key]) -> set[Key]:
+    return {(rule_id, ()) for rule_id, _ in keys}
+
+
 def _is_same(one: Fault, other: Fault) -> bool:
     """Whether two faults are about one entry of one argument."""
     return one.argument == other.argument and (one.key[1] or (0,)) == (other.key[1] or (0,))
 
 
-def _continued(answer: Answer, known: Collection[Key]) -> Answer:
+def _continued(answer: Answer, known: Set[Key]) -> Answer:
     """Mend what a way breaks anew, or if that takes too many steps name it."""
     first = answer
     texts, change, view = [first.way.text], dict(first.way.change), first.way.view
