@@ -179,6 +179,13 @@ def test_large_functions_take_bounded_work(line):
     assert all(re.search("braces do not close|too many paths", note) for note in report.notes)
 
 
+@pytest.mark.parametrize("word", [".entry\n", ".entry ", ".visible ", ".target ", ".func f "])
+def test_words_that_begin_no_function_take_linear_time(word):
+    begun = time.perf_counter()
+    assert tma.lint(HEAD + word * 40_000 + "\n").functions == 0
+    assert time.perf_counter() - begun < 5
+
+
 def test_work_grows_with_the_length_and_not_with_its_square():
     """Counted, not timed: the calls of Python functions."""
 

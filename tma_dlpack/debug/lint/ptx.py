@@ -118,8 +118,10 @@ class Module:
 
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
+#: It ends at any brace, or with the text, so that each character is looked at once.
 _HEADER = re.compile(
-    r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s+)*\.(?:entry|func)\b[^{};]*)([{;])"
+    r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s{1,9}){0,4}\.(?:entry|func)\b[^{};]*)"
+    r"([{};]|\Z)"
 )
 _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
@@ -128,8 +130,8 @@ _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"(?<![\w.])\.target\s+(\w+)")
 _SYMBOL = re.compile(
-    r"(?:^|(?<=[;}\s]))\.(shared|global|const|local)\b[^;={\n]*?"
-    r"([A-Za-z_$%][\w$]*)[ \t]*(?:\[[^;={\n]*\])?[ \t]*[;={]",
+    r"(?:^|(?<=[;}\s]))\.(shared|global|const|local)\b[^;={\n]{0,200}?"
+    r"(?<![\w$%])([A-Za-z_$%][\w$]{0,999})[ \t]{0,99}(?:\[[^;={\n]{0,99}\])?[ \t]{0,99}[;={]",
     re.MULTILINE,
 )
 _STATEMENT = re.compile(
@@ -163,7 +165,7 @@ def parse(source: str, line_before: int = 0) -> Module:
     lines = [match.start() for match in re.finditer("\n", text)]
     functions, unread, outside, end = [], [], [], 0
     for header in _HEADER.finditer(text):
-        if header[2] == ";" or header.start() < end:
+        if header[2] != "{" or header.start() < end:
             continue
         outside.append(text[end : header.start()])
         line = bisect_right(lines, header.start(1)) + 1 + line_before
