@@ -1,9 +1,9 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `read` gathers lines ``name = value`` in blocks, with the tables of `words`,
-which also writes numbers one way; `printed` turns a block into the driver's arguments; `judge`
-checks them against the rules. `sentences` recognises projects' own error messages, `results` the
-driver's results, and what is seen after a launch.
+Read, judge, word: `lines` splits a text by process; `read` gathers lines ``name = value`` in
+blocks, with the tables of `words`, which also writes numbers one way; `printed` turns a block into
+the driver's arguments; `judge` checks them against the rules. `sentences` recognises projects' own
+error messages, `results` the driver's results, and what is seen after a launch.
 
 What other projects print stands in text files beside the modules, a row each. A new format: a row
 of FORMS in words.txt (how to recognise its block, and where it differs from the driver: order of
@@ -27,8 +27,9 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import hexdump
 from tma_dlpack.debug.explain import results, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
+from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
-from tma_dlpack.debug.explain.read import Block, Lines, blocks_in, plain, streams_of
+from tma_dlpack.debug.explain.read import Block, blocks_in
 from tma_dlpack.public import opaque, public
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
 from tma_dlpack.tables.errors import (

@@ -80,6 +80,13 @@ HEADING: Final = (
     r"|TMA descriptor creation)"
 )
 
+#: A name, or a mark: a heading, or a line that is a part of a list.
+WORD: Final = re.compile(
+    rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
+    re.MULTILINE,
+)
+
 
 @lru_cache(maxsize=4096)
 def meaning_of(word: str) -> tuple[str, str, bool] | None:
