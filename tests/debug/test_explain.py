@@ -546,6 +546,13 @@ def test_lines_of_two_projects_printouts_are_of_neither():
             assert not any(itertools.chain(*rules(found))), found
 
 
+@pytest.mark.parametrize("printer", [kerutils, trtllm, cutlass, triton])
+def test_a_text_that_ends_within_a_name_is_cut_off_and_not_mixed(printer):
+    text = printer(GOOD)
+    for end in range(len(text)):
+        assert "one log per rank" not in notes(tma.explain(text[:end])), text[:end]
+
+
 def test_a_list_of_strides_that_is_too_short_or_long_for_its_printer_is_not_read():
     text = cutlass(GOOD)
     start = re.search(r"globalStrides *\(2,8192,", text)
