@@ -84,15 +84,15 @@ def _with_nearest(r: Request, way: Way) -> str:
 
 
 def _span_ways(r: Request) -> Iterator[Tries]:
-    if r.inner_box_bytes % INNER_BYTES:  # the row must change anyway, and may then fit
+    if r.facts.inner_box_bits % (8 * INNER_BYTES):  # the row must change anyway, and may then fit
         yield ways.box_entries(r, 0, "narrow it to {} elements and copy in several steps")
         return
     yield ways.wider_swizzles(r)
     yield ways.split(r)
-    span = counted(r.span_elements, "element")
-    narrow = f"narrow it to {span} ({r.span_bytes} bytes) and copy in several steps"
+    span = r.span_elements
+    to = f"{counted(span, 'element')} ({r.span_bytes} bytes)"
     yield chain(
-        [Way(narrow, ways.with_box_entry(r, 0, r.span_elements))],
+        [Way(f"narrow it to {to} and copy in several steps", ways.with_box_entry(r, 0, span))],
         ways.box_entries(r, 0, "narrow it to {} elements and copy in several steps"),
     )
     yield [Way("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]

@@ -128,10 +128,11 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
     `old` and `new` are the structs of both calls.
     """
     names: tuple[str, ...] = _ENTRIES
-    was, becomes = old.box_dim[: old.box_count], new.box_dim[: new.box_count]
     if old.kind:
         names = ("channels", "pixels")
         was, becomes = (old.channels, old.pixels), (new.channels, new.pixels)
+    else:
+        was, becomes = old.box_dim[: old.box_count], new.box_dim[: new.box_count]
     if becomes and new.element_bits != old.element_bits:  # of a type that counts in other units
         becomes = (becomes[0] * new.element_bits // old.element_bits, *becomes[1:])
     if was == becomes or len(was) != len(becomes) or math.prod(becomes) >= math.prod(was):
@@ -230,8 +231,10 @@ def _name_in(scope: Mapping[str, object], tensor: object) -> str:
     """Return the first name of an object, rather one without an underscore; "" for none."""
     found = ""
     for name, value in tuple(scope.items()):  # another thread may add some
-        if value is tensor and (not found or found[0] == "_" != name[0]):
-            found = name
+        if value is tensor:
+            if name[:1] != "_":
+                return name
+            found = found or name
     return found
 
 
