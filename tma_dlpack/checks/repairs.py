@@ -373,7 +373,7 @@ def _violation(
 def _text(request: Request, answer: Answer) -> str:
     """Return the words of an answer, with the tile that a kernel then has to expect."""
     way = answer.way
-    if answer.left or way.is_guess or way.is_other_tensor or _TILE.isdisjoint(way.change):
+    if _TILE.isdisjoint(way.change) or answer.left or way.is_guess or way.is_other_tensor:
         return way.text
     if request.unreadable or request.unread or not request.type_is_known:
         return way.text

@@ -205,11 +205,9 @@ class Report(Drawn):
 
     @opaque
     def __str__(self) -> str:
-        findings: tuple[Finding, ...] = (*self.violations, *self.advice)
-        head = "accepted" if self.ok else f"refused: {counted(len(self.violations), 'violation')}"
-        return "\n".join(
-            [head, *(f"advice: {f}" if isinstance(f, Advice) else str(f) for f in findings)]
-        )
+        violations, advice = self.violations, [f"advice: {a}" for a in self.advice]
+        head = f"refused: {counted(len(violations), 'violation')}" if violations else "accepted"
+        return "\n".join([head, *map(str, violations), *advice])
 
 
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:

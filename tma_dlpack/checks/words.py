@@ -100,7 +100,8 @@ def corner_entry(r: Request, which: str, i: int) -> str:
 
 def _index(r: Request, i: int) -> int:
     """Give the index of dimension i in the order of the call."""
-    return i if r.is_driver_call else r.rank - 1 - i
+    index: int = i if r.is_driver_call else r.facts.rank - 1 - i
+    return index
 
 
 # -- fixes -----------------------------------------------------------------------------------------

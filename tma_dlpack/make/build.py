@@ -140,7 +140,10 @@ class CallInC:
 
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
-        return Request(call=call, producer=self.producer)
+        request = Request(call=call, producer=self.producer)
+        if call.is_exact:
+            request.facts = call
+        return request
 
     def __reduce__(self) -> tuple[Any, ...]:
         request = self.request_of(self.call)
