@@ -75,6 +75,7 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
     A number that is a value means that value; any other may be bytes (see `meaning`). None for
     what means no member or may mean two, for members of other enums, bools and floats.
 
+    >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is parse(TmaSwizzle, "SWIZZLE_128B")
     True
     >>> parse(TensorMapDataType, "16U4_ALIGN8B")
@@ -142,6 +143,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
     """Return the member that a word or number means beside the enum's own; None if unclear.
 
+    >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
     (<TmaSwizzle.bytes128: 3>, <TmaSwizzle.bytes128: 3>, None)
     """
@@ -179,6 +181,7 @@ def _either(words: str) -> str:
 def near_name(enum: type[IntEnum], value: object) -> str | None:
     """Return the one name that a misspelt word is near to, with the same digits; None otherwise.
 
+    >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")
     ('bytes128', None)
     """
