@@ -255,7 +255,7 @@ _TENSORFLOW = {
 # --- The rows -----------------------------------------------------------------------------------
 
 
-#: mlx aligns to 8 bytes only on the host, and so would its own copy be.
+#: What one types, by package. The copy of mlx is NumPy's: on the host mlx aligns to 8 bytes only.
 _WORDS = {
     package: Words(copy, contiguous, permute, view_as, pad, widen)
     for package, copy, contiguous, permute, view_as, pad, widen in rows("""

@@ -1,0 +1,378 @@
+"""The tables of the page: explorer/tables.js.
+
+The predicates and offsets of `consumer/` are functions of one expression, which are read in their
+modules.
+"""
+
+# ruff: noqa: N802  # ast's names
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from types import ModuleType
+from typing import Any
+
+from predicates import (
+    CONSTANTS,
+    NUMBER,
+    SOURCE,
+    InJavaScript,
+    OfCapability,
+    abi,
+    in_javascript,
+    judge_lines,
+    names_in,
+    reads_of,
+    with_braces,
+)
+
+from tma_dlpack.checks import ALLOWABLE, RULES
+from tma_dlpack.checks.columns import NAN_REFUSED
+from tma_dlpack.checks.options import RULE_SETS
+from tma_dlpack.checks.rule import LOOPS, STRUCT
+from tma_dlpack.consumer import descriptor, operand, refusals
+from tma_dlpack.copies.refusals import REFUSALS
+from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
+from tma_dlpack.explorer import choice
+from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
+from tma_dlpack.tables import bits as map_bits
+from tma_dlpack.tables import dtypes, limits
+from tma_dlpack.tables.arguments import (
+    FUNCTIONS,
+    KINDS,
+    OPTION_NAMES,
+)
+from tma_dlpack.tables.bits import element_type_bits
+from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
+from tma_dlpack.tables.enums import (
+    TensorMapDataType,
+    TensorMapIm2ColWideMode,
+    TmaInterleaveLayout,
+    TmaL2FetchSize,
+    TmaOobFill,
+    TmaSwizzle,
+    c_name,
+)
+from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX, Rule
+from tma_dlpack.tables.fields import FIELDS
+from tma_dlpack.tables.targets import COLUMNS, TARGETS
+
+#: The enums by our name of the argument.
+ENUMS = {
+    "interleave_layout": TmaInterleaveLayout,
+    "swizzle": TmaSwizzle,
+    "l2_fetch_size": TmaL2FetchSize,
+    "oobfill": TmaOobFill,
+    "mode": TensorMapIm2ColWideMode,
+    "data_type": TensorMapDataType,
+}
+
+
+def js_judge() -> list[str]:
+    """Return the JavaScript function that judges."""
+    lines = judge_lines(with_braces(in_javascript, "let", "c.", _js_predicate))
+    return [
+        "// [row, entry] of each failed predicate among the rows `asked`; entry -1 for none.",
+        "function judge(c, asked) {",
+        "  const failed = [];",
+        *lines,
+        "  return failed;",
+        "}",
+    ]
+
+
+def _in_brackets(text: str) -> str:
+    return text if text.startswith("(") else f"({text})"
+
+
+def _js_predicate(rule: Rule) -> list[str]:
+    row, entry = NUMBER[rule.id], LOOPS[rule.each][0] if rule.each else "-1"
+    test = f"asked[{row}] && !{_in_brackets(in_javascript(rule.holds))}"
+    return [f"if ({test}) failed.push([{row}, {entry}]); // {rule.id}"]
+
+
+def _static(text: object) -> str:
+    return text if isinstance(text, str) else ""
+
+
+def js_rows() -> list[dict[str, Any]]:
+    """Return the rows: of what they are asked, what they read, and their words."""
+    rows = []
+    for rule in RULES:
+        columns = {
+            "id": rule.id,
+            "step": rule.step,
+            "on": _static(rule.on) or ["box_sizes", "tensor.shape"],
+            "kinds": rule.kinds,
+            "sets": sorted(rule.sets),
+            "each": rule.each,
+            "outermost_first": rule.outermost_first,
+            "after": rule.after,
+            "after_here": rule.after_here,
+            "reads": reads_of(rule),
+            "mends": rule.mended_by,
+            "wraps": "int32(" in rule.holds,
+            "fields": [name for name, *_ in STRUCT if name in names_in(rule.holds)],
+            "why": rule.why,
+            "must": rule.asks or _static(rule.must),
+            "fix": _static(rule.fix),
+            "unsupported": rule.unsupported,
+            "libcudacxx": rule.libcudacxx,
+            "documented": rule.documented,
+            "source": rule.source,
+            "differs": rule.differs,
+        }
+        assert columns["must"], f"{rule.id}: pass asks=, since `must` depends on the request"
+        rows.append({name: value for name, value in columns.items() if value})
+    return rows
+
+
+def js_types() -> list[dict[str, Any]]:
+    """Return the data types, each with a tensor's dtype that carries it."""
+    named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
+    rows = []
+    for r in DATA_TYPES:
+        own = [n for n, t in named.items() if dtypes.data_type_of(t) is r.data_type]
+        others = [n for n, t in named.items() if r.data_type in dtypes.overrides_of(t)]
+        others.sort(key=lambda name: name != r.numpy)
+        number, tf32 = element_type_bits(r.data_type, derived=True)
+        rows.append(
+            {
+                "name": r.data_type.name,
+                "c_name": c_name(r.data_type),
+                "dtype": next(iter((*own, *others))),
+                "element_bits": r.element_bits,
+                "is_packed": int(r.is_packed),
+                "is_padded": int(r.is_padded),
+                "is_float": int(r.is_float),
+                "packed_unit": r.packed_unit,
+                "type_interleaves": int(r.interleaves),
+                "type_swizzles": r.swizzles,
+                "smem_chunk_bytes": r.smem_chunk_bytes,
+                "element_type": number,
+                "tf32": int(tf32),
+            }
+        )
+    return rows
+
+
+def js_dtypes() -> dict[str, dict[str, Any]]:
+    """Return the dtypes of tensors by their names in NumPy, torch and JAX."""
+    found = {}
+    for name, dtype in NAMED_DTYPES.items():
+        own = dtypes.data_type_of(dtype)
+        found[name] = {
+            "bits": dtype.itemsize_bits,
+            "data_type": -1 if own is None else int(own),
+            "overrides": [int(t) for t in dtypes.overrides_of(dtype)],
+            "refuses_nan": int(dtype.code in NAN_REFUSED),
+        }
+    return found
+
+
+def js_fields() -> list[dict[str, Any]]:
+    """Return where each field of the 128 bytes stands."""
+    names = ("name", "index", "pieces", "bias", "unit", "kind", "rank")
+    rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
+    return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
+
+
+class OfOperand(InJavaScript):
+    """Print functions of one expression, with attributes and those that they call, of a module."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
+        self.given = {"o": "o"}  # how the arguments of the function that is printed are written
+
+    def row(self, call: ast.Call) -> tuple[str, str]:
+        """Return the id of a row, and its predicate as JavaScript."""
+        columns = {keyword.arg: keyword.value for keyword in call.keywords}
+        holds = columns["holds"]
+        body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
+        return columns["id"].value, self.visit(body)
+
+    def body(self, name: str) -> ast.expr:
+        found = ast.parse(inspect.getsource(self.names[name])).body[0]
+        return found.body[-1].value
+
+    def visit_Call(self, node: ast.Call) -> str:
+        if isinstance(node.func, ast.Attribute):  # startswith, of several words
+            (words,) = node.args
+            found = f"{json.dumps(ast.literal_eval(words))}.some((w) => {{}}.startsWith(w))"
+            return found.format(self.visit(node.func.value))
+        function = self.names[node.func.id]
+        before, values = self.given, [self.visit(argument) for argument in node.args]
+        self.given = dict(zip(inspect.signature(function).parameters, values, strict=True))
+        text = self.visit(self.body(node.func.id))
+        self.given = before
+        return text
+
+    def visit_Attribute(self, node: ast.Attribute) -> str:
+        if isinstance(node.value, ast.Name) and node.value.id not in self.given:
+            return str(int(getattr(self.names[node.value.id], node.attr)))
+        return f"{self.visit(node.value)}.{node.attr}"
+
+    def visit_Name(self, node: ast.Name) -> str:
+        if node.id in self.given:
+            return self.given[node.id]
+        value = self.names[node.id]
+        return json.dumps([*value] if isinstance(value, dict) else value)
+
+    def visit_Constant(self, node: ast.Constant) -> str:
+        return json.dumps(node.value)
+
+    def visit_Compare(self, node: ast.Compare) -> str:
+        if isinstance(node.ops[0], ast.In):
+            return f"{self.visit(node.comparators[0])}.includes({self.visit(node.left)})"
+        return super().visit_Compare(node)
+
+
+def js_operand_functions() -> list[str]:
+    """Return the predicates of the operand's rows, and the two offsets."""
+    rows, offsets = OfOperand(refusals), OfOperand(operand)
+    calls = [n for n in ast.walk(rows.tree) if isinstance(n, ast.Call)]
+    found = [rows.row(n) for n in calls if isinstance(n.func, ast.Name) and n.func.id == "_row"]
+    return [
+        "  // The predicates of an operand's rows, and its two offsets.",
+        "  OPERAND_HOLDS: {",
+        *(f"    {name}: (o) => {text}," for name, text in found),
+        "  },",
+        *(
+            f"  {name.upper()}: (o) => {offsets.visit(offsets.body(name))},"
+            for name in ("leading_bytes", "stride_bytes")
+        ),
+    ]
+
+
+def js_operand() -> dict[str, Any]:
+    """Return what reads a tile through a matrix descriptor, and why it may not."""
+    instructions = [
+        {
+            "name": row.name,
+            "capabilities": row.capabilities,
+            "fields": [[f.name, f.first_bit, f.bits, f.about] for f in row.fields],
+            "layout_types": [*row.layout_types],
+            "layout_numbers": row.layout_types,
+            "fixed": row.fixed,
+            "mn_bits": row.mn_bits,
+            "sure": row.sure,
+        }
+        for row in operand.INSTRUCTIONS.values()
+    ]
+    return {
+        "K_STEP_BYTES": operand.K_STEP_BYTES,
+        "UNITS": operand.UNITS,
+        "SPAN_BYTES": operand.SPAN_BYTES,
+        "MEANINGS": {
+            f"{major} {'swizzled' if swizzled else 'none'}": words
+            for (major, swizzled), words in descriptor.OFFSET_MEANINGS.items()
+        },
+        "ATOM_ROWS": [operand.atom_rows(s) for s in TmaSwizzle],
+        "INSTRUCTIONS": instructions,
+        "RULES": [
+            {"id": row.id, "must": row.asks or _static(row.must), "after": row.after}
+            for row in refusals.ROWS
+        ],
+    }
+
+
+def js_verbs() -> dict[str, Any]:
+    """Return what makes each kind of map: its names, what it needs, the defaults of its options."""
+    rows = {}
+    for kind, (_, make) in choice.VERBS.items():
+        given = choice.parameters(kind)
+        rows[kind] = {
+            "name": make.__name__,
+            "driver_name": FUNCTIONS[kind],
+            "needs": [name for name, default in given.items() if default is choice.NEEDED],
+            "defaults": {n: value for n, value in given.items() if value is not choice.NEEDED},
+        }
+    return rows
+
+
+def js_tables() -> str:
+    """Return explorer/tables.js."""
+    columns = []
+    for name, expression in COLUMNS.items():
+        test = _OfCapabilityInJs().visit(ast.parse(expression, mode="eval"))
+        columns.append(f"    {name}: (major, minor) => Number{test},")
+    targets = {
+        name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
+        for name, t in TARGETS.items()
+    }
+    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in REFUSALS.items()}
+    tables: dict[str, Any] = {
+        "VERBS": js_verbs(),
+        "OPTION_NAMES": OPTION_NAMES,
+        "RULE_SETS": RULE_SETS,
+        "ALLOWABLE": ALLOWABLE,
+        "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
+        "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
+        "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],
+        "SWIZZLE_SPAN_BYTES": limits.SWIZZLE_SPAN_BYTES,
+        "SWIZZLE_REPEAT_BYTES": map_bits._SWIZZLE_REPEAT_BYTES,
+        "SMEM_ALIGNMENT": SMEM_ALIGNMENT,
+        "W128_PIXELS": W128_PIXELS,
+        "CORNER_ENDS": limits.CORNER_ENDS,
+        "MAX_OFFSET": MAX_OFFSET,
+        "MAX_COPIED_DIM": MAX_COPIED_DIM,
+        "DOCUMENTS": DOCUMENTS,
+        "LIBCUDACXX": LIBCUDACXX,
+        "TARGETS": targets,
+        "RULES": js_rows(),
+        "COPY_RULES": copies,
+        "OPERAND": js_operand(),
+        "DATA_TYPES": js_types(),
+        "DTYPES": js_dtypes(),
+        "FIELDS": js_fields(),
+    }
+    return "\n".join(
+        [
+            f"// {SOURCE}.",
+            "",
+            "const tmaTables = (() => {",
+            "const K = {",
+            *(f"  {name}: {_js_constant(name)}," for name in CONSTANTS),
+            "};",
+            "",
+            *js_judge(),
+            "",
+            "return {",
+            f"  ABI: {abi():#010x},",
+            "  K,",
+            "  judge,",
+            "  // What a GPU can do, by its compute capability.",
+            "  COLUMNS: {",
+            *columns,
+            "  },",
+            *js_operand_functions(),
+            *(f"  {name}: {_js_value(value)}," for name, value in tables.items()),
+            "};",
+            "})();",
+            "",
+        ]
+    )
+
+
+def _js_constant(name: str) -> str:
+    """Return a constant as JavaScript, kinds of map by their names."""
+    return json.dumps(name.lower() if name.lower() in KINDS else CONSTANTS[name])
+
+
+def _js_value(value: object) -> str:
+    """Return a value as JSON, entries of long lists and dicts in a line each."""
+    text = json.dumps(value)
+    if len(text) < 100:
+        return text
+    if isinstance(value, dict):
+        entries = [f"    {json.dumps(str(k))}: {json.dumps(v)}," for k, v in value.items()]
+        return "\n".join(["{", *entries, "  }"])
+    assert isinstance(value, (list, tuple))
+    return "\n".join(["[", *(f"    {json.dumps(v)}," for v in value), "  ]"])
+
+
+class _OfCapabilityInJs(InJavaScript):
+    def visit_Name(self, node: ast.Name) -> str:
+        return OfCapability().visit_Name(node)

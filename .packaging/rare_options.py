@@ -1,0 +1,158 @@
+"""The options of a call: the struct in C, and MakeOptions in C++."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from predicates import SOURCE
+
+from tma_dlpack.tables import arguments
+from tma_dlpack.tables.arguments import Option
+from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
+
+
+class Form(NamedTuple):
+    """How an option of one form is declared and recognised."""
+
+    python: str
+    cpp: str
+    c: str
+    is_given: str
+
+
+#: By their names in TMA_DLPACK_RARE_OPTIONS.
+FORMS = {
+    "FLAG": Form("bool", "bool", "int {name};", "o->{name} != {default}"),
+    "INTEGER": Form("int", "std::int64_t", "int64_t {name};", "o->{name} != {default}"),
+    "OPTIONAL_INTEGER": Form(
+        "int | None", "std::optional<int>", "int has_{name}; int64_t {name};", "o->has_{name}"
+    ),
+    "INTEGERS": Form(
+        "tuple[int, ...] | None",
+        "std::optional<std::vector<std::int64_t>>",
+        "int {count};",
+        "o->{count} != TMA_DLPACK_NOT_GIVEN",
+    ),
+}
+
+
+def form_of(option: Option) -> str:
+    """Return the form of an option as `FORMS` names it."""
+    is_optional = option.form == "integer" and option.default is None
+    return "OPTIONAL_INTEGER" if is_optional else option.form.upper()
+
+
+def _printed(option: Option, template: str) -> str:
+    count = f"{option.name.removesuffix('s')}_count"
+    return template.format(name=option.name, count=count, default=int(option.default or 0))
+
+
+def c_options() -> list[str]:
+    """Return the struct of the options of a call, which has all that a row says of one."""
+    numbers, arrays, start, listed, given = [], [], [], [], []
+    for option in arguments.RARE_OPTIONS:
+        form = form_of(option)
+        numbers.append(_printed(option, f"  {FORMS[form].c} /* {option.about} */"))
+        given.append(_printed(option, FORMS[form].is_given))
+        listed.append(_printed(option, f"{form}({{name}})"))
+        if form == "INTEGERS":
+            listed[-1] = _printed(option, "INTEGERS({name}, {count})")
+            arrays.append(_printed(option, "  int64_t {name}[TMA_DLPACK_MAX_RANK];"))
+            start.append(_printed(option, "  options->{count} = TMA_DLPACK_NOT_GIVEN;"))
+        elif option.default:
+            start.append(_printed(option, "  options->{name} = {default};"))
+    return [
+        "enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */",
+        "enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */",
+        "",
+        "/* The options of a make_* call, row-major; enums as the driver's values. Start with",
+        " * tma_dlpack_start_options; entries past a count are not read. */",
+        "typedef struct {",
+        "  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */",
+        '  int driver_rules; /* 1: rules="driver"; 0: libcu++\'s, or documented for im2col */',
+        "  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */",
+        "  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;",
+        "  int box_count, elem_stride_count; /* the latter may be NOT_GIVEN: steps of 1 */",
+        "  int lower_count, upper_count;",
+        "  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are not asked */",
+        "  int64_t channels, pixels;",
+        *numbers,
+        "  int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];",
+        "  int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];",
+        *arrays,
+        "} TmaDlpackOptions;",
+        "",
+        "static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {",
+        "  memset(options, 0, sizeof *options);",
+        "  options->kind = kind;",
+        "  options->asked_type = TMA_DLPACK_OWN_TYPE;",
+        "  options->elem_stride_count = TMA_DLPACK_NOT_GIVEN;",
+        *start,
+        "}",
+        "",
+        "/* Those that few calls give, by form; and whether a call gives one. */",
+        "#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \\",
+        f"  {' '.join(listed)}",
+        "static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {",
+        f"  return {' || '.join(given)};",
+        "}",
+    ]
+
+
+def cpp_options() -> str:
+    """Return include/tma_dlpack_options.hpp."""
+    rare = []
+    for option in arguments.RARE_OPTIONS:
+        form = FORMS[form_of(option)]
+        default = "std::nullopt" if option.default is None else str(option.default).lower()
+        rare.append(f"  {form.cpp} {option.name} = {default}; // {option.about}")
+    return "\n".join(
+        [
+            f"// {SOURCE}.",
+            "",
+            "#ifndef TMA_DLPACK_OPTIONS_HPP",
+            "#define TMA_DLPACK_OPTIONS_HPP",
+            "",
+            "#include <cstdint>",
+            "#include <optional>",
+            "#include <string>",
+            "#include <vector>",
+            "",
+            "namespace tma_dlpack",
+            "{",
+            "",
+            "// The names and values of libcu++ and cuda.h.",
+            cpp_enum("Interleave", TmaInterleaveLayout),
+            "#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h has it too; either can be used alone",
+            "#define TMA_DLPACK_SWIZZLE",
+            cpp_enum("Swizzle", TmaSwizzle),
+            "#endif",
+            cpp_enum("L2Fetch", TmaL2FetchSize),
+            cpp_enum("OobFill", TmaOobFill),
+            "",
+            "// All that is seldom asked, as in Python.",
+            "struct MakeOptions",
+            "{",
+            "  std::vector<std::int64_t> elem_strides = {}; // empty for 1 everywhere",
+            "  Interleave interleave_layout = Interleave::none;",
+            "  L2Fetch l2_fetch_size = L2Fetch::none;",
+            "  OobFill oobfill = OobFill::none;",
+            "  std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType",
+            "  bool driver_rules = false; // only what the driver asks",
+            "  std::vector<std::string> allow = {}; // rules of libcu++ that the driver has not",
+            *rare,
+            "};",
+            "",
+            "} // namespace tma_dlpack",
+            "",
+            "#endif // TMA_DLPACK_OPTIONS_HPP",
+            "",
+        ]
+    )
+
+
+def cpp_enum(name: str, enum: type[IntEnum]) -> str:
+    """Return an enum whose members count from 0."""
+    assert [int(member) for member in enum] == list(range(len(enum)))
+    return f"enum class {name} : int {{ {', '.join(member.name for member in enum)} }};"
