@@ -11,9 +11,9 @@ Files, each importing only from those before it: `refusals` (the table of reason
 (integers and what is made of them), `capsule` (ctypes), `torch_tensor`, `frameworks` (a row for
 each), `producer`.
 
-A new framework: a row of `frameworks.FRAMEWORKS`. A new reason to refuse a tensor: a row of
-`refusals.REFUSALS`, and a `refuse("TENSOR_...", found)` where it is found; for torch a row in
-`torch_tensor._FLAWS`.
+A new framework: a row of `frameworks.FRAMEWORKS`, and what one types to copy, view or pad its
+tensors a row of `_WORDS` there. A new reason to refuse a tensor: a row of `refusals.REFUSALS`, and
+a `refuse("TENSOR_...", found)` where it is found; for torch a row in `torch_tensor._FLAWS`.
 
 Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`
 and its streams, the CUDA Array Interface, version 3.
