@@ -736,3 +736,12 @@ def test_steps_that_were_given_are_left_out_with_the_dimensions(steps, words):
     x = np.zeros((2, 2, 2, 2, 4, 64), np.float16)
     (violation,) = tma.check_tma_descriptor(x, (1, 1, 1, 1, 4, 64), **steps).violations
     assert (violation.fix.count("without elem_strides") == 2) is words
+
+
+def test_steps_alone_are_left_out_without_an_and():
+    x = np.zeros((64, 64), np.float16)
+    corners = {"pixel_box_lower_corner": (0,), "pixel_box_upper_corner": (0,)}
+    sizes = {"channels_per_pixel": 64, "pixels_per_column": 8, "elem_strides": (1, 1)}
+    violation = tma.check_im2col_descriptor(x, **corners, **sizes).violations[0]
+    assert violation.rule == "RANK"
+    assert violation.fix.startswith("add dimensions of size 1, x[None] without elem_strides: ")

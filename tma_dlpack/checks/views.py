@@ -111,7 +111,7 @@ def _reshaped(
         change = {"box_sizes": tuple(box)} | change
     options = with_options(change)
     if r.options.elem_strides is not None:
-        options += " and without elem_strides"
+        options += f" {'and ' * bool(options)}without elem_strides"
     change |= {"elem_strides": None}
     shape = shape or _along(r.tensor.shape, kept)
     strides = strides or _along(r.tensor.strides, kept, missing=0)
