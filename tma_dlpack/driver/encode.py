@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.driver.library import (
     SUCCESS,
+    call_in_context,
     device_target,
     driver_function,
-    in_context,
     result_name,
 )
 from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, MapKind
@@ -217,8 +217,7 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     function.argtypes = encoder.prototype
     values = bind(encoder, arguments, address)
     room, start = _map_storage()
-    with in_context(device_id) as ordinal:
-        result = function(start, *values)
+    result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
         shown = "".join(f"\n  {line}" for line in describe(encoder, arguments, address))
         if result in STICKY:
@@ -248,8 +247,7 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
     function = driver_function("cuTensorMapReplaceAddress")
     room, start = _map_storage()
     ctypes.memmove(start, data, MAP_BYTES)
-    with in_context(device_id):
-        result = function(start, address)
+    result, _ = call_in_context(device_id, function, start, address)
     if result != SUCCESS:
         raise TmaDriverError(
             f"cuTensorMapReplaceAddress returned {result_name(result)}\n"

@@ -221,6 +221,25 @@ def in_context(device_id: int | None) -> Iterator[int]:
         yield ordinal
 
 
+def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
+    """Call a function of the driver in a GPU's primary context; fast if that is current already.
+
+    Returns
+    -------
+    result, device_id : int
+        The CUresult, and the GPU whose context it was.
+    """
+    if device_id is None:
+        with in_context(None) as ordinal:
+            return function(*arguments), ordinal
+    context, current = _primary_context(device_id), ctypes.c_void_p()
+    _library().cuCtxGetCurrent(current)
+    if current.value == context:
+        return function(*arguments), device_id
+    with _pushed(context):
+        return function(*arguments), device_id
+
+
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
     """Make the context that owns an address current in a with block; restore the old one after.
