@@ -212,6 +212,7 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Ans
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
+    """Return the keys of the rules, whatever their entries."""
     return {(rule_id, ()) for rule_id, _ in keys}
 
 

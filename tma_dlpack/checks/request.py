@@ -239,7 +239,8 @@ class Request:
     # -- other calls -------------------------------------------------------------------------------
 
     def under(self, rules: str) -> Request:
-        """Give the same request with other `rules=`, and none switched off by `allow=`."""
+        """Return the same request with other `rules=`, and none switched off by `allow=`."""
+        assert self.call is None  # its verdict is that of the rules as given
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
