@@ -42,9 +42,7 @@ from tma_dlpack.tables import arguments
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.bits import element_type_bits
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS
-from tma_dlpack.tables.enums import (
-    DLDataTypeCode,
-)
+from tma_dlpack.tables.enums import DLDataTypeCode
 from tma_dlpack.tables.fields import FIELDS
 from tma_dlpack.tables.targets import COLUMNS, TARGETS
 

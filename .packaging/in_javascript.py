@@ -39,11 +39,7 @@ from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
 from tma_dlpack.tables import bits as map_bits
 from tma_dlpack.tables import dtypes, limits
-from tma_dlpack.tables.arguments import (
-    FUNCTIONS,
-    KINDS,
-    OPTION_NAMES,
-)
+from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
 from tma_dlpack.tables.bits import element_type_bits
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.enums import (

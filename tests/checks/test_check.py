@@ -24,12 +24,7 @@ import tma_dlpack as tma
 from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.tables.dtypes import data_type_of
-from tma_dlpack.tables.enums import (
-    DLDataTypeCode,
-    TmaInterleaveLayout,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.targets import Target
 
 # -- the first violation is the one that libcu++ throws -------------------------------------------

@@ -10,27 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from laws import examples
-from strategies import (
-    ADDRESS,
-    check,
-    im2col,
-    requests,
-    rules_of,
-    tiled,
-    view,
-    wide,
-)
+from strategies import ADDRESS, check, im2col, requests, rules_of, tiled, view, wide
 
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES, repairs
 from tma_dlpack.checks.repairs import faults_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.targets import Target
 
 # -- the number that a fix names is one that is accepted ------------------------------------------

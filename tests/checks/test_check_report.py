@@ -7,18 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
-from strategies import (
-    check,
-    im2col,
-    tiled,
-    view,
-)
+from strategies import check, im2col, tiled, view
 
 import tma_dlpack as tma
 from tma_dlpack.checks.parse import read_call
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-)
+from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.targets import Target
 
 # -- reports are values ---------------------------------------------------------------------------

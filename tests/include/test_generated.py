@@ -14,16 +14,7 @@ from typing import Any
 
 import pytest
 from laws import SHARE, law
-from make_header import (
-    NOT_GIVEN,
-    OWN_TYPE,
-    Options,
-    asked,
-    described,
-    encoded,
-    judged,
-    library,
-)
+from make_header import NOT_GIVEN, OWN_TYPE, Options, asked, described, encoded, judged, library
 from random_requests import request_at_random
 
 import tma_dlpack

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 import tma_dlpack as tma
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaOobFill,
-    TmaSwizzle,
-)
+from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 
 ZEROED = tma.TensorMap.from_bytes(bytes(128))
 

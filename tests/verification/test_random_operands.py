@@ -12,11 +12,7 @@ import tma_dlpack as tma
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits
 from tma_dlpack.verification.on_device import _registers, wgmma_macro
-from tma_dlpack.verification.random_operands import (
-    MULTIPLIED,
-    random_matrices,
-    random_product,
-)
+from tma_dlpack.verification.random_operands import MULTIPLIED, random_matrices, random_product
 
 MAX_SMEM_BYTES = 232_448
 PRODUCTS = [random_product(Random(n), MAX_SMEM_BYTES) for n in range(600)]

@@ -8,15 +8,7 @@ from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.box import inner_found, unit_ways
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
-from tma_dlpack.checks.rule import (
-    BOTH_IM2COL,
-    DRIVER,
-    HAS_TYPE,
-    IM2COL,
-    MEASURED,
-    WIDE,
-    Change,
-)
+from tma_dlpack.checks.rule import BOTH_IM2COL, DRIVER, HAS_TYPE, IM2COL, MEASURED, WIDE, Change
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.arguments import reverse

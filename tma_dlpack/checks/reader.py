@@ -9,14 +9,7 @@ from typing import Any, TypeVar
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import (
-    CORNERS,
-    ENUMS,
-    OPTION_NAMES,
-    RARE_OPTIONS,
-    MapKind,
-    Option,
-)
+from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, RARE_OPTIONS, MapKind, Option
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,

@@ -28,27 +28,11 @@ from tma_dlpack.checks.options import (
     allowed_ids,
     set_of_rules,
 )
-from tma_dlpack.dlpack import (
-    TensorView,
-    canonical_strides,
-    check_layout,
-    name_of,
-)
+from tma_dlpack.dlpack import TensorView, canonical_strides, check_layout, name_of
 from tma_dlpack.public import lazy
 from tma_dlpack.tables.abi import RareOptions
-from tma_dlpack.tables.arguments import (
-    KINDS,
-    EncodeArguments,
-    MapKind,
-    Number,
-    alignment_bytes_of,
-)
-from tma_dlpack.tables.dtypes import (
-    DATA_TYPES,
-    DataTypeRow,
-    data_type_of,
-    overrides_of,
-)
+from tma_dlpack.tables.arguments import KINDS, EncodeArguments, MapKind, Number, alignment_bytes_of
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, data_type_of, overrides_of
 from tma_dlpack.tables.enums import (
     DATA_TYPE_MEMBERS,
     FILL_MEMBERS,
@@ -60,10 +44,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import (
-    INNER_BYTES,
-    SWIZZLE_SPAN_BYTES,
-)
+from tma_dlpack.tables.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 
 #: Fields that other arguments leave as they are.

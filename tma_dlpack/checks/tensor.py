@@ -7,21 +7,11 @@ from functools import partial
 
 from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.request import Request, in_bytes
-from tma_dlpack.checks.rule import (
-    ALL_BUT_MEASURED,
-    HAS_TYPE,
-    MEASURED,
-    TILED,
-    WIDE,
-)
+from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, MEASURED, TILED, WIDE
 from tma_dlpack.checks.ways import Tries
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Rule
-from tma_dlpack.tables.limits import (
-    MAX_RANK,
-    MIN_RANK_IM2COL,
-    MIN_RANK_INTERLEAVED,
-)
+from tma_dlpack.tables.limits import MAX_RANK, MIN_RANK_IM2COL, MIN_RANK_INTERLEAVED
 
 
 def _gpu_ways(r: Request) -> Iterator[Tries]:

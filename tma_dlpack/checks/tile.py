@@ -13,13 +13,7 @@ from typing import Any
 from tma_dlpack.checks import views, ways, words
 from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import (
-    ALL_BUT_MEASURED,
-    HAS_TYPE,
-    LIBCU,
-    TILED,
-    WIDE,
-)
+from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle

@@ -17,14 +17,7 @@ from tma_dlpack import driver, geometry
 from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Lines
 from tma_dlpack.copies.tile import Bytes
-from tma_dlpack.dlpack import (
-    Storage,
-    TensorView,
-    as_tensor_view,
-    host_bytes,
-    name_of,
-    storage_of,
-)
+from tma_dlpack.dlpack import Storage, TensorView, as_tensor_view, host_bytes, name_of, storage_of
 from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted

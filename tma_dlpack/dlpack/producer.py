@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule, read_safely
-from tma_dlpack.dlpack.frameworks import (
-    CODES,
-    framework_of,
-    is_trusted,
-    native_of,
-    numpy_fix,
-)
+from tma_dlpack.dlpack.frameworks import CODES, framework_of, is_trusted, native_of, numpy_fix
 from tma_dlpack.dlpack.layout import (
     HOST,
     READ_ONLY,

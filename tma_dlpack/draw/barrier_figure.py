@@ -12,14 +12,7 @@ from textwrap import wrap
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.barrier_model import FOREVER, SYNC, Do, Wait
 from tma_dlpack.draw.barrier_scenes import Frame, Played, Row, Setup
-from tma_dlpack.draw.figure import (
-    MAKE_ONE,
-    TEXT_COLUMNS,
-    Figure,
-    played,
-    require,
-    svg_panel,
-)
+from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integer_of, text_of

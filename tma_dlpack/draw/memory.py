@@ -7,14 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import (
-    CHUNKS,
-    ROWS_READ,
-    Block,
-    Chunk,
-    request_of,
-    smem_contents,
-)
+from tma_dlpack.draw.chunks import CHUNKS, ROWS_READ, Block, Chunk, request_of, smem_contents
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.map_bytes import FieldValue, MapBytes, diff, values_scene

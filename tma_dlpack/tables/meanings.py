@@ -21,11 +21,7 @@ from tma_dlpack.tables.dtypes import (
     data_type_of,
     overrides_of,
 )
-from tma_dlpack.tables.enums import (
-    NAMES,
-    TensorMapDataType,
-    c_name,
-)
+from tma_dlpack.tables.enums import NAMES, TensorMapDataType, c_name
 from tma_dlpack.tables.errors import bad_value
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)

@@ -19,12 +19,7 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
-from tma_dlpack.tensor_map.storage import (
-    for_torch,
-    moved_bytes,
-    no_bytes,
-    not_launchable,
-)
+from tma_dlpack.tensor_map.storage import for_torch, moved_bytes, no_bytes, not_launchable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

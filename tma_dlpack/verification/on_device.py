@@ -29,12 +29,7 @@ from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import Arena, byte_difference
 from tma_dlpack.verification.random_copies import Copy, random_copy
-from tma_dlpack.verification.random_operands import (
-    ROOM_BYTES,
-    Matrices,
-    OperandLayout,
-    Product,
-)
+from tma_dlpack.verification.random_operands import ROOM_BYTES, Matrices, OperandLayout, Product
 
 WARP = 32
 

@@ -32,14 +32,7 @@ from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
 from tma_dlpack.public import opaque, public
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
-from tma_dlpack.tables.errors import (
-    Advice,
-    Finding,
-    TmaError,
-    argument_error,
-    sealed,
-    wrapped,
-)
+from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap

@@ -13,14 +13,7 @@ from typing import Any, Final
 
 from tma_dlpack.debug.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
 from tma_dlpack.debug.explain.read import Block, Field, form_of
-from tma_dlpack.debug.explain.words import (
-    ARRAYS,
-    DRIVERS_OWN,
-    GENERAL,
-    Entries,
-    Form,
-    member_of,
-)
+from tma_dlpack.debug.explain.words import ARRAYS, DRIVERS_OWN, GENERAL, Entries, Form, member_of
 from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES

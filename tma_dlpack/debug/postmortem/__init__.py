@@ -20,13 +20,7 @@ from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
 from tma_dlpack.debug.postmortem.hangs import barriers_of, kernels_of
 from tma_dlpack.debug.postmortem.memory import maps_of
-from tma_dlpack.debug.postmortem.results import (
-    DeadBarrier,
-    DeadKernel,
-    Fault,
-    FoundMap,
-    PostMortem,
-)
+from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, Fault, FoundMap, PostMortem
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
 from tma_dlpack.debug.postmortem.survey import TRAP, Survey
 from tma_dlpack.public import PICTURES, opaque

@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug.postmortem.results import (
-    DeadBarrier,
-    DeadKernel,
-    FoundMap,
-    Standing,
-)
+from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, FoundMap, Standing
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
 from tma_dlpack.tables.coerce import counted
 

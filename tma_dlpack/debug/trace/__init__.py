@@ -29,14 +29,7 @@ from typing import Any
 from tma_dlpack import driver
 from tma_dlpack.debug import programs
 from tma_dlpack.debug.programs import INJECTION, status_of
-from tma_dlpack.debug.trace.result import (
-    ALONE,
-    Trace,
-    parse,
-    problem_text,
-    refusal_text,
-    refusals,
-)
+from tma_dlpack.debug.trace.result import ALONE, Trace, parse, problem_text, refusal_text, refusals
 from tma_dlpack.debug.trace.traced import TracedMap, merged
 from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError
