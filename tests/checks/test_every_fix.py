@@ -324,3 +324,11 @@ def test_every_fix_of_a_call_at_random_works_when_it_is_followed(framework):
 def test_what_no_test_follows_is_prose_that_a_row_has():
     texts = " ".join(str(rule.fix) for rule in RULES if isinstance(rule.fix, str))
     assert any(prose in texts for prose in PROSE)
+
+
+def test_a_step_whose_argument_a_later_step_changes_again_is_not_told():
+    x = np.zeros((50, 128), np.int8)
+    report = tma.check_tma_descriptor(x, (64, 3), data_type="FLOAT16", swizzle="bytes128")
+    told = report.violations[0].fix.split("; or ")[0]
+    assert told.startswith("pass data_type='UINT8'")
+    assert "omit data_type" not in told

@@ -224,10 +224,10 @@ def _is_same(one: Fault, other: Fault) -> bool:
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
     """Mend what a way breaks anew, or if that takes too many steps name it."""
     first = answer
-    texts, change, view = [first.way.text], dict(first.way.change), first.way.view
+    taken, change, view = [first.way], dict(first.way.change), first.way.view
     for _ in range(MAX_STEPS):
         if answer.is_enough:
-            way = Way(", and ".join(texts), change, view, first.way.is_guess)
+            way = Way(_in_one_sentence(taken), change, view, first.way.is_guess)
             return answer._replace(way=way, start=first.start, is_alone=False)
         new = next(f for f in answer.left if f.key not in known)
         steps = [a for a in _steps(answer.request, new, known) if not a.way.is_guess]
@@ -238,12 +238,24 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
         step = answer.way
         names = [name for name in step.change if f"{name}=" not in step.text]
         values = " and ".join(f"{name}={step.change[name]}" for name in names)
-        texts.append(f"pass {values}" if names and not step.is_other_tensor else step.text)
+        is_told = not names or step.is_other_tensor
+        taken.append(step if is_told else step._replace(text=f"pass {values}"))
         change |= step.change
         view = step.view or view
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
     text = f"{first.way.text}, which then breaks {' and '.join(rules)}"
     return first._replace(way=first.way._replace(text=text, is_guess=True))
+
+
+def _in_one_sentence(steps: list[Way]) -> str:
+    """Return the words of steps, without those all of whose arguments later steps change again."""
+    texts: list[str] = []
+    later: set[str] = set()
+    for step in reversed(steps):
+        if step.is_other_tensor or not step.change.keys() <= later:
+            texts.append(step.text)
+        later |= step.change.keys()
+    return ", and ".join(reversed(texts))
 
 
 _UNITS = {"data_type", "box_sizes", "channels_per_pixel"}
