@@ -240,7 +240,11 @@ def served(folder, module, *options, status="", **environment):
             yield url
         finally:
             server.terminate()
-            server.wait(20)
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:  # JupyterLab waits for kernels, at times in vain
+                server.kill()
+                server.wait()
 
 
 def jupyterlab(home):

@@ -38,6 +38,7 @@ def test_a_map_inside_a_custom_operator_works_in_one_compiled_graph(doubled, tor
     assert torch.equal(compiled(moved), (moved + 1) * 2 - 3)
 
 
+@pytest.mark.slow
 def test_the_same_operator_works_in_reduce_overhead_mode_whose_graphs_replay(doubled, torch):
     x = torch.arange(64 * 64, dtype=torch.float32, device="cuda").reshape(64, 64)
     compiled = torch.compile(lambda x: doubled(x + 1) - 3, fullgraph=True, mode="reduce-overhead")
