@@ -63,8 +63,9 @@ _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0
 @cache
 def script_source(*names: str | Path) -> str:
     """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
-    texts = ((Path(__file__).parent / name).read_text(encoding="utf-8") for name in names)
-    lines = (re.sub(r"^\s*(//.*)?", "", line) for text in texts for line in text.splitlines())
+    text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
+    text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
 

@@ -11,7 +11,6 @@ import base64
 import gzip
 import html
 import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -96,9 +95,9 @@ def scripts() -> str:
     return "\n".join(
         [
             *(f"const {name} = {json.dumps(value)};" for name, value in constants.items()),
-            *map(source, MODEL),
+            source(*MODEL),
             script_source("linked.js"),
-            *map(source, PICTURES),
+            source(*PICTURES),
         ]
     )
 
@@ -201,12 +200,9 @@ def _packed() -> str:
     return base64.b64encode(gzip.compress(page(with_barriers=False).encode(), mtime=0)).decode()
 
 
-def source(name: str) -> str:
-    """Return a file without comments and indentation."""
-    text = (HERE / name).read_text(encoding="utf-8")
-    text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
-    return "\n".join(filter(None, lines))
+def source(*names: str) -> str:
+    """Return files of this folder as one without comments and indentation."""
+    return script_source(*(HERE / name for name in names))
 
 
 def _closed(script: str) -> str:
