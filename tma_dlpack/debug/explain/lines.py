@@ -13,9 +13,9 @@ from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, norma
 LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_STAMP = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]?"
+_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIX = re.compile(
-    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|{_STAMP}"
+    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
     r"|[IWEF]\d{4} \d\d:\d\d:\d\d[\d.]* +(?P<thread>\d{1,10}) [^\s\]]{1,80}:\d{1,6}\]"  # glog
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}"  # syslog
@@ -128,6 +128,6 @@ def _split_prefix(line: str) -> tuple[str, str]:
         if named := prefix["thread"] or prefix["pid"]:
             process += named
         elif _PROCESS.search(prefix[0]):
-            process += re.sub(_STAMP[3:-3], "", prefix[0]).strip()
+            process += re.sub(_TIME, "", prefix[0]).strip()
         at = prefix.end()
     return process, line[at:]

@@ -335,10 +335,9 @@ def _blocks_of(stream: Lines) -> list[Block]:
 def _has_words_of_another(block: Block) -> bool:
     """Return whether lines of another project's printout stand within a block."""
     own = form_of(block).words
+    # Where the text ends, a word may be the start of another.
     whole = [f for f in block.fields if f.value.numbers or f.value.fault != "cut"]
-    words = {
-        f.word for f in whole if f.strong
-    }  # where the text ends, a word may be the start of another
+    words = {f.word for f in whole if f.strong}
     return bool(own) and any(words & {*form.words} - {*own} for form in FORMS)
 
 
