@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def others(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def whole_card(tmp_path_factory) -> Path:
     """A dump of 132 blocks of 384 threads."""
-    path = tmp_path_factory.mktemp("whole") / "whole.core"
-    path.write_bytes(lzma.decompress((GOLDEN / "hang_bytes_everywhere.core.xz").read_bytes()))
+    return _unpacked("hang_bytes_everywhere", tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def unpack(tmp_path) -> Callable[[str], Path]:
+    """Unpack the golden dump of a name into a file of this test."""
+    return lambda name: _unpacked(name, tmp_path)
+
+
+def _unpacked(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.core"
+    path.write_bytes(lzma.decompress((GOLDEN / f"{name}.core.xz").read_bytes()))
     return path

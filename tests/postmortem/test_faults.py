@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import lzma
 import re
 import sys
 from dataclasses import replace
@@ -19,7 +18,6 @@ from tma_dlpack.debug.postmortem import faults, results
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.memory import Word
 
-GOLDEN = Path(__file__).parent / "golden"
 SOURCE = Path(__file__).with_name("dying.cu").read_text().splitlines()
 
 #: Case -> instruction, rule, what the message has to say.
@@ -140,10 +138,8 @@ def test_a_map_in_global_memory_needs_a_dump_with_it(dumps):
     assert (kept.rule, kept.notes, kept.map.shape) == ("MAP_RANK", (), (64, 64))
 
 
-def test_a_kernel_that_triton_made_is_named_with_its_python_line(tmp_path):
-    path = tmp_path / "triton.core"
-    path.write_bytes(lzma.decompress((GOLDEN / "triton_host.core.xz").read_bytes()))
-    (fault,) = tma.postmortem(path).faults
+def test_a_kernel_that_triton_made_is_named_with_its_python_line(unpack):
+    (fault,) = tma.postmortem(unpack("triton_host")).faults
     assert (fault.kernel, fault.alike) == ("copy", 4)
     assert fault.lines == ("/tmp/triton_kernels/triton_fault.py:6",)
     assert (fault.instruction, fault.rule) == ("UTMALDG.2D", "TENSOR_ADDRESS")
@@ -151,19 +147,15 @@ def test_a_kernel_that_triton_made_is_named_with_its_python_line(tmp_path):
     assert (fault.map.offset, fault.map.global_address) == (0x30, 0x7A0000000000)
 
 
-def test_a_map_that_triton_made_on_the_device_is_in_global_memory(tmp_path):
-    path = tmp_path / "triton.core"
-    path.write_bytes(lzma.decompress((GOLDEN / "triton_made.core.xz").read_bytes()))
-    (fault,) = tma.postmortem(path).faults
+def test_a_map_that_triton_made_on_the_device_is_in_global_memory(unpack):
+    (fault,) = tma.postmortem(unpack("triton_made")).faults
     assert (fault.kernel, fault.rule, fault.map) == ("copy_made", "UNKNOWN", None)
     assert fault.coordinates == (0, 0)
     assert "is in global memory, which this file has not" in fault.notes[0]
 
 
-def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(tmp_path):
-    path = tmp_path / "gemm.core"
-    path.write_bytes(lzma.decompress((GOLDEN / "gemm_coordinate.core.xz").read_bytes()))
-    found = tma.postmortem(path)
+def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(unpack):
+    found = tma.postmortem(unpack("gemm_coordinate"))
     (fault,) = found.faults
     assert (fault.kernel, fault.instruction, fault.alike) == ("grouped_gemm", "UTMALDG.2D", 2)
     assert fault.lines[2] == "/tmp/kernels/grouped_gemm.cu:131"  # the header's, then the caller's

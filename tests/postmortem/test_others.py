@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import lzma
-from pathlib import Path
-
 import pytest
 
 import tma_dlpack as tma
 
-GOLDEN = Path(__file__).parent / "golden"
 FULL, EMPTY = 0x38800, 0x38820  # of the first of four stages of grouped_gemm.cu
 
 #: Slip -> of each barrier that is waited at, what is wrong before what follows from it: address,
@@ -153,10 +149,8 @@ def test_warps_that_went_past_a_wait_stand_at_the_wgmma(others, slip):
 
 
 @pytest.mark.parametrize("slip", ["bytes", "coordinate"])
-def test_kernels_of_two_gpus_are_told_apart(slip, tmp_path):
-    path = tmp_path / "two.core"
-    path.write_bytes(lzma.decompress((GOLDEN / f"two_gpus_{slip}.core.xz").read_bytes()))
-    found = tma.postmortem(path)
+def test_kernels_of_two_gpus_are_told_apart(slip, unpack):
+    found = tma.postmortem(unpack(f"two_gpus_{slip}"))
     both = [(f"copy on GPU {gpu}", (gpu + 1, 1, 1), gpu + 1) for gpu in (0, 1)]
     assert [(k.name, k.grid, k.blocks) for k in found.kernels] == both
     assert [one.kernel for one in found.maps] == [name for name, *_ in both]
