@@ -24,13 +24,16 @@ ROOMS = (
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
     "draw", "suggestions", "explorer", "verification",  # 6
+    "ptx", "kernel",  # what reads and runs PTX
     "debug",  # 7
     "__init__",
     "cli", "torch_ops", "__main__",  # 8
 )  # fmt: skip
 
 #: Rooms that may touch ctypes, a device or the environment.
-AT_THE_EDGE = {"dlpack", "driver", "copies", "suggestions", "verification", "debug", "cli"}
+AT_THE_EDGE = {
+    "dlpack", "driver", "copies", "suggestions", "verification", "kernel", "debug", "cli",
+}  # fmt: skip
 
 
 def name_of(path: Path) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import tma_dlpack as tma
-from tma_dlpack.debug.lint import ptx
+from tma_dlpack.ptx import parse as ptx
 
 
 def has_bulk_copies(function: ptx.Function) -> bool:

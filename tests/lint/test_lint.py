@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.debug.lint import ptx
+from tma_dlpack.ptx import parse as ptx
 from tma_dlpack.debug.lint.rules import RULES
 
 HERE = Path(__file__).parent

@@ -1,8 +1,8 @@
 """`lint`: mistakes around TMA that PTX shows, without a GPU.
 
-`ptx` reads the PTX, `values` follows the registers, `flow` the paths of a thread; `events` says
-what the rules look at, `rules` has the rules of paths, `single` those of single instructions and of
-the maps of a launch; `report` is what is returned. Here is what comes first, from what a user has
+The room `ptx/` reads the PTX and follows registers and paths; `events` says what the rules look at,
+`rules` has the rules of paths, `single` those of single instructions and of the maps of a launch;
+`report` is what is returned. Here is what comes first, from what a user has
 to PTX. A rule that follows a path is a row of `_PAIRS` in `rules`.
 """
 
@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import programs
-from tma_dlpack.debug.lint import ptx, report, rules, single
+from tma_dlpack.debug.lint import report, rules, single
 from tma_dlpack.debug.lint.events import Callees, Events, summaries
-from tma_dlpack.debug.lint.flow import Flow, TooLargeError
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
-from tma_dlpack.debug.lint.values import Values
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.include import get_include
+from tma_dlpack.ptx.flow import Flow, TooLargeError
+from tma_dlpack.ptx.parse import Function, Module, modules
+from tma_dlpack.ptx.values import Values
 from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error
 from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
@@ -101,7 +102,7 @@ def lint(
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
-    for module in ptx.modules(given.text):
+    for module in modules(given.text):
         callees = summaries(module.functions)
         unread = map(short_name, module.unread)
         notes += [f"{name}: its braces do not close; not checked" for name in unread]
@@ -121,8 +122,8 @@ def lint(
 
 
 def _mistakes(
-    module: ptx.Module,
-    function: ptx.Function,
+    module: Module,
+    function: Function,
     callees: Callees,
     launched: LaunchedMaps | None,
 ) -> list[rules.Mistake]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from tma_dlpack.debug.lint.flow import Conditions, Flow
-from tma_dlpack.debug.lint.ptx import Function, Instruction
-from tma_dlpack.debug.lint.values import (
+from tma_dlpack.ptx.flow import Conditions, Flow
+from tma_dlpack.ptx.parse import Function, Instruction
+from tma_dlpack.ptx.values import (
     Symbol,
     Term,
     Value,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.lint.ptx import Instruction, Place
+from tma_dlpack.ptx.parse import Instruction, Place
 from tma_dlpack.debug.lint.rules import RULES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.public import public

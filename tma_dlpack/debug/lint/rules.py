@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tma_dlpack.debug.lint.events import Access, Events, Happening
-from tma_dlpack.debug.lint.flow import Conditions, Facts, Flow, Key, both, excluded, without
-from tma_dlpack.debug.lint.ptx import Instruction
+from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
+from tma_dlpack.ptx.parse import Instruction
 from tma_dlpack.tables.coerce import rows
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
-from tma_dlpack.debug.lint.ptx import Function, Instruction, Module
+from tma_dlpack.ptx.parse import Function, Instruction, Module
 
 Term = tuple["Symbol", int]
 #: The sum of terms, ordered by symbol, and a constant.

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tma_dlpack.debug.lint.ptx import Instruction
-from tma_dlpack.debug.lint.values import Condition, Values, contradicts, registers, written
+from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.ptx.values import Condition, Values, contradicts, registers, written
 
 Conditions = frozenset[Condition]
 #: What happened (an access), in which state it is, and whether its registers are still the same.
