@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.ptx import parse as ptx
 from tma_dlpack.debug.lint.rules import RULES
+from tma_dlpack.ptx import parse as ptx
 
 HERE = Path(__file__).parent
 PTX = HERE / "kernels.ptx"

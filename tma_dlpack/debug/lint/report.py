@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.ptx.parse import Instruction, Place
 from tma_dlpack.debug.lint.rules import RULES, Mistake
 from tma_dlpack.debug.names import short_name
+from tma_dlpack.ptx.parse import Instruction, Place
 from tma_dlpack.public import public
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped

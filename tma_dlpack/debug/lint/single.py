@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from tma_dlpack.consumer.operand import INSTRUCTIONS
 from tma_dlpack.debug.lint.events import Access, Events, event_of
-from tma_dlpack.ptx.parse import Function, Instruction
 from tma_dlpack.debug.lint.rules import Mistake
-from tma_dlpack.ptx.values import Value, Values
 from tma_dlpack.debug.names import demangled
+from tma_dlpack.ptx.parse import Function, Instruction
+from tma_dlpack.ptx.values import Value, Values
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error
