@@ -85,6 +85,7 @@ _SIGNATURES = {
     "cuKernelGetAttribute": "Iipi",
     "cuKernelSetAttribute": "iipi",
     "cuLaunchKernel": "puuuuuuuppp",
+    "cuLaunchKernelEx": "pppp",
     "cuGetErrorName": "iS",
     "cuGetErrorString": "iS",
 }

@@ -23,7 +23,6 @@ from tma_dlpack.kernel.core import (
     TmaUnsupportedError,
     argument_error,
     as_tensor_view,
-    bytes_of_map,
     counted,
     host_bytes,
     shown,
@@ -83,13 +82,16 @@ class Bound(NamedTuple):
 class _Binder:
     """The memory that the arguments refer to, each storage once."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
         self.regions: dict[int, Region] = {}
         self.maps: dict[bytes, TensorMap] = {}
         self.tensors: list[TensorView] = []
 
     def tensor(self, view: TensorView, what: str) -> int:
         """Add the storage of a host tensor; return the tensor's address."""
+        if self.on_gpu:
+            return view.address
         if not view.device.is_host:
             fix = 'pass backend="cuda", or copies in host memory: x.cpu()'
             found = f"{what} is on {view.device}"
@@ -106,12 +108,14 @@ class _Binder:
 
     def map(self, tensor_map: TensorMap, what: str) -> bytes:
         """Return the bytes of a map, or the handle of one whose layout is not known here."""
+        if self.on_gpu:
+            return bytes(MAP_BYTES)
         if tensor_map.view is not None and tensor_map.view.device.is_host:
             self.tensor(tensor_map.view.own or tensor_map.view, f"the tensor of {what}")
-        data = bytes_of_map(tensor_map)
-        if data is None:
-            number = len(self.maps)
-            data = struct.pack("<16sQ104x", b"tma_dlpack handle", number)
+        try:
+            data = bytes(tensor_map)
+        except TmaUnsupportedError:
+            data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
         self.maps[data] = tensor_map
         return data
 
@@ -125,8 +129,10 @@ class _Binder:
         return int(own.ctypes.data)
 
 
-def bind(parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:
-    """Return the parameter bytes of a kernel.
+def bind(
+    parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False
+) -> Bound:
+    """Return the parameter bytes of a kernel; for a GPU only check that the arguments fit.
 
     Raises
     ------
@@ -140,7 +146,7 @@ def bind(parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:
     if len(args) != len(parameters):
         found = f"args has {counted(len(args), 'entry')}, and the kernel has {_listed(parameters)}"
         raise argument_error("args", found, "fit the parameters", "pass one argument for each")
-    binder, data = _Binder(), bytearray()
+    binder, data = _Binder(on_gpu), bytearray()
     for number, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
         data += bytes(-len(data) % parameter.align)
         data += _bytes_of(binder, parameter, value, f"args[{number}]", parameters)
@@ -156,47 +162,55 @@ def _bytes_of(
     binder: _Binder, parameter: Parameter, value: Any, what: str, all_: Sequence[Parameter]
 ) -> bytes:
     """Return the bytes of one argument, or refuse it with the parameter list."""
+    is_pointer = parameter.size == 8 and not parameter.is_struct
     if isinstance(value, TensorMap):
         if parameter.is_struct and parameter.size == MAP_BYTES:
             return binder.map(value, what)
-        if parameter.size == 8 and not parameter.is_struct:
+        if is_pointer:
             address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
             return struct.pack("<Q", address)
         raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
-    if value is None or isinstance(value, bool | int | np.integer | np.bool_):
-        return _integer(0 if value is None else int(value), parameter, value, what, all_)
-    if isinstance(value, float | np.floating) and parameter.type in _FLOATS:
-        return struct.pack(f"<{_FLOATS[parameter.type]}", float(value))
-    if isinstance(value, float):
-        raise _misfit(what, f"the float {value!r}", parameter, all_)
-    if isinstance(value, np.generic):
-        return _sized(value.tobytes(), f"a NumPy scalar of {value.dtype}", what, parameter, all_)
-    if isinstance(value, ctypes.Structure | ctypes.Union | ctypes.Array | ctypes._SimpleCData):
-        return _sized(bytes(value), f"a {type(value).__name__}", what, parameter, all_)
-    if isinstance(value, bytes | bytearray):
-        return _sized(bytes(value), "bytes", what, parameter, all_)
-    if parameter.size != 8 or parameter.is_struct:
-        raise _misfit(what, f"a {type(value).__name__}, passed as an address", parameter, all_)
+    data = number_bytes(parameter, value)
+    if data is not None:
+        if len(data) != parameter.size:
+            raise _misfit(what, f"{_named(value)} of {len(data)} bytes", parameter, all_)
+        return data
+    if is_number(value) or not is_pointer:
+        raise _misfit(what, _named(value), parameter, all_)
     return struct.pack("<Q", binder.tensor(as_tensor_view(value), what))
 
 
-def _integer(
-    number: int, parameter: Parameter, value: object, what: str, all_: Sequence[Parameter]
-) -> bytes:
-    if parameter.type in _FLOATS and value is not None:
-        return struct.pack(f"<{_FLOATS[parameter.type]}", float(number))
-    bits = 8 * parameter.size
-    if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
-        raise _misfit(what, f"the integer {shown(value)}", parameter, all_)
-    return (number % (1 << bits)).to_bytes(parameter.size, "little")
+def is_number(value: object) -> bool:
+    """Whether a value is passed by value, and no tensor."""
+    kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
+    return value is None or isinstance(value, kinds)
 
 
-def _sized(
-    data: bytes, kind: str, what: str, parameter: Parameter, all_: Sequence[Parameter]
-) -> bytes:
-    if len(data) != parameter.size:
-        raise _misfit(what, f"{kind} of {counted(len(data), 'byte')}", parameter, all_)
-    return data
+_C_TYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)
+
+
+def number_bytes(parameter: Parameter, value: Any) -> bytes | None:
+    """Return the bytes of what is passed by value; None of tensors, and where it cannot fit."""
+    is_integer = value is None or isinstance(value, bool | int | np.integer | np.bool_)
+    letter = _FLOATS.get(parameter.type)
+    if letter and (is_integer or isinstance(value, float | np.floating)):
+        return struct.pack(f"<{letter}", float(value or 0))
+    if is_integer:
+        number, bits = int(value or 0), 8 * parameter.size
+        if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
+            return None
+        return (number % (1 << bits)).to_bytes(parameter.size, "little")
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if isinstance(value, (bytes, bytearray, *_C_TYPES)):
+        return bytes(value)
+    return None
+
+
+def _named(value: object) -> str:
+    if is_number(value) and not isinstance(value, (bytes, bytearray, *_C_TYPES)):
+        return f"{shown(value)}, a {type(value).__name__},"
+    return f"a {type(value).__name__}"
 
 
 def _misfit(what: str, found: str, parameter: Parameter, all_: Sequence[Parameter]) -> Exception:
@@ -204,11 +218,3 @@ def _misfit(what: str, found: str, parameter: Parameter, all_: Sequence[Paramete
     found = f"{what} is {found}; parameter {number} has {parameter}. The kernel has {_listed(all_)}"
     fix = "pass an argument of that size: a TensorMap, a tensor, a number or a ctypes structure"
     return argument_error("args", found, "fit its parameter", fix)
-
-
-def require_bytes(tensor_map: TensorMap, what: str) -> bytes:
-    """Return the bytes of a map; refuse one whose layout is not known here."""
-    data = bytes_of_map(tensor_map)
-    if data is None:
-        raise TmaUnsupportedError(f"the bytes of {what} are not known: make the map on its GPU")
-    return data

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 from tma_dlpack.kernel.core import (
     TmaUnsupportedError,
     argument_error,
+    driver,
     get_include,
     nvrtc_bindings,
     shown,
-    tool,
 )
 
 _NVCC_SECONDS = 600
@@ -207,7 +207,7 @@ def _compiled(
     )
     arch = (arch or f"{target.rstrip('af')}a").replace("sm_", "compute_")
     rest = tuple(o for o in options if not o.startswith(("-arch=", "--gpu-arch")))
-    nvcc = tool("nvcc")
+    nvcc = driver.tool("nvcc")
     try:
         nvrtc = nvrtc_bindings()
     except TmaUnsupportedError as missing:
