@@ -3,14 +3,15 @@
 An *agent* is a warp, or one kind of asynchronous operation of one owner (the loads that complete on
 one mbarrier, the bulk stores of one thread, ...). Each agent has a clock; an access is stamped with
 its agent's clock. A warp knows, of every agent, up to which clock its accesses happen before the
-warp's next instruction. It knows so in three ways (rows of `Order.known`):
+warp's next instruction. It knows so in four ways (rows of `Order.known`):
 
 - `SEEN`: release and acquire order them (PTX memory model, causality order);
-- `FENCED`: a proxy fence came in between as well, so asynchronous operations see them too;
+- `FENCED`, `FENCED_GLOBAL`: a proxy fence for shared or global memory came in between as well, so
+  asynchronous operations see them too;
 - `DONE`: they have completed. Relaxed arrivals show this much, and it is enough to write over what
   was read.
 
-Release and acquire carry all three, so a fence counts anywhere on the way from the access to the
+Release and acquire carry all of them, so a fence counts anywhere on the way from the access to the
 asynchronous operation, by whichever thread.
 
 Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy".
@@ -18,7 +19,7 @@ Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,11 @@ from tma_dlpack.kernel.words import MEETINGS, Meeting
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-#: (3, agents): what `Order.publish` returns and `Order.receive` takes.
+#: (ways, agents): what `Order.publish` returns and `Order.receive` takes.
 Clocks = npt.NDArray[np.int32]
 
-SEEN, FENCED, DONE = range(3)
+SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
+_WAYS = 4
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
 MAP_BYTES = 128
@@ -60,7 +62,7 @@ class Order:
         self.agents: list[Agent | None] = [None]  # agent 0: nobody has accessed it
         self.slot = np.zeros(64, np.int32)  # of an agent; 0 of one that nobody can know any more
         self.is_async = np.zeros(64, np.bool_)
-        self.known = np.zeros((3, 64, 64), np.int32)
+        self.known = np.zeros((_WAYS, 64, 64), np.int32)
         self.clock = np.zeros(64, np.int32)  # by slot; of warps alone
         self.sites: list[Any] = []  # instructions
         self._free: list[int] = []
@@ -169,7 +171,7 @@ class Order:
 
     def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
         """Return published clocks that say so, too."""
-        clocks = np.array(merged(clocks, np.zeros((3, len(self.clock)), np.int32)))
+        clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             clocks[way, slot] = max(clocks[way, slot], clock)
@@ -182,11 +184,11 @@ class Order:
             self._published[slot] = self.snapshot(np.array([slot]))
         self.clock[slots] += 1
 
-    def fence_proxy(self, slots: IntArray) -> None:
+    def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
         """Order the generic and the async proxy: fence.proxy.async."""
-        fenced = self.known[FENCED, slots]
-        self.known[FENCED, slots] = np.maximum(fenced, self.known[SEEN, slots])
-        self.known[FENCED, slots, slots] = self.clock[slots]
+        for way in ways:
+            self.known[way, slots] = np.maximum(self.known[way, slots], self.known[SEEN, slots])
+            self.known[way, slots, slots] = self.clock[slots]
         self.clock[slots] += 1
 
     def sync_warps(self, g: Any, mask: BoolArray | None = None) -> None:
@@ -259,7 +261,7 @@ class Order:
         Parameters
         ----------
         region
-            With `raw` (uint8 array) and `space`, "shared" or "global".
+            A block, for its shared memory, or a region of global memory.
         offsets : array (n,)
             In the region, of each lane of the group; those of masked lanes are ignored.
         size : int
@@ -435,7 +437,7 @@ class Order:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if shadow.is_shared and not quiet and not writers.all():
                 self._report(g, lanes, "uninitialised async", None, None)
-            self._meet_async(g, lanes, "async read", FENCED, SEEN, known, writers, last)
+            self._meet_async(g, lanes, "async read", _fenced(shadow), SEEN, known, writers, last)
         elif shadow.is_shared and not quiet:
             self._report(g, lanes, "uninitialised async", None, None)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT
@@ -462,9 +464,11 @@ class Order:
                 last = np.where(last & ATOMIC, 0, last)
             if equal is not None:
                 last = self._without_equal(known, writers, last, equal)
-            self._meet_async(g, lanes, "async write", FENCED, SEEN, known, writers, last)
+            self._meet_async(g, lanes, "async write", _fenced(shadow), SEEN, known, writers, last)
         for readers, last in shadow.reads(units):
-            self._meet_async(g, lanes, "async overwrite", FENCED, DONE, known, readers, last)
+            self._meet_async(
+                g, lanes, "async overwrite", _fenced(shadow), DONE, known, readers, last
+            )
         shadow.note_writes(agent, units, stamp)
 
     def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
@@ -526,9 +530,9 @@ class Order:
     def _shadow(self, region: Any) -> Shadow:
         found = self._shadows.get(id(region))
         if found is None:
-            owner = getattr(region, "block", None) or region
-            found = owner, Shadow(len(region.raw), region.space == "shared", region.raw)
-            self._shadows[id(region)] = found
+            shared = getattr(region, "smem", None)
+            raw = region.raw if shared is None else shared
+            found = self._shadows[id(region)] = region, Shadow(raw, shared is not None)
         return found[1]
 
     def _site(self, code: Any) -> int:
@@ -540,6 +544,10 @@ class Order:
 
     def _site_at(self, stamp: int) -> Any:
         return self.sites[(stamp & _LOW) >> SITE_SHIFT]
+
+
+def _fenced(shadow: Shadow) -> int:
+    return FENCED if shadow.is_shared else FENCED_GLOBAL
 
 
 def _is_same(

@@ -31,10 +31,10 @@ _GLOBAL_READERS = 2
 class Shadow:
     """Writer and readers of each unit; `raw` is the memory."""
 
-    def __init__(self, size_bytes: int, is_shared: bool, raw: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, raw: npt.NDArray[np.uint8], is_shared: bool) -> None:
         self.raw, self.is_shared = raw, is_shared
         self.unit = _LARGEST_UNIT
-        count = -(-size_bytes // _LARGEST_UNIT)
+        count = -(-len(raw) // _LARGEST_UNIT)
         self.is_written = False
         self.writer = np.zeros(count, np.int32)
         self.stamp = np.zeros(count, np.int64)
