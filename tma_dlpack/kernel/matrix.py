@@ -280,7 +280,7 @@ def wgmma(code: Instruction) -> Operation | None:
             out[:, lanes] = registers_of(shaped.astype(product.dtype), d_kind)
         return out
 
-    return Operation(run, destinations=1, needs_warp=True, register_block=True)
+    return Operation(run, destinations=1, needs_warp=True, register_block=True, updates=True)
 
 
 def _whole(left: Array, right: Array) -> Array:
