@@ -37,6 +37,7 @@ SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
+_PIECE = 16
 MAP_BYTES = 128
 #: Distinct addresses of one instruction that are looked at as flags; more are data.
 _MOST_FLAGS = 64
@@ -123,9 +124,12 @@ class Order:
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
         """Return the slots of the warps of a group that execute."""
-        lanes = g.lanes if mask is None else g.lanes[mask]
-        warps = np.unique(lanes // _WARP)
-        found: IntArray = self.slot[g.block.warp_agents[warps]]
+        return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
+
+    def slots_at(self, block: Any, lanes: Any) -> IntArray:
+        """Return the slots of the warps of a block's threads."""
+        warps = np.unique(np.asarray(lanes) // _WARP)
+        found: IntArray = self.slot[block.warp_agents[warps]]
         return found
 
     # -- synchronisation -------------------------------------------------------------------------
@@ -431,7 +435,7 @@ class Order:
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
-        known = self._known_at(g, lanes) if known is None else _wide(known, len(self.clock))
+        known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
         site = self._site(g.code)
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
@@ -455,16 +459,17 @@ class Order:
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
-        known = self._known_at(g, lanes) if known is None else _wide(known, len(self.clock))
+        known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
         site = self._site(g.code)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT | (ATOMIC if atomic else 0)
+        fenced = (_fenced(shadow),) * 2 if self.is_async[agent] else (SEEN, DONE)
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
                 last = np.where(last & ATOMIC, 0, last)
             if equal is not None:
                 last = self._without_equal(known, writers, last, equal)
-            self._meet_async(g, lanes, "async write", _fenced(shadow), SEEN, known, writers, last)
+            self._meet_async(g, lanes, "async write", fenced[0], SEEN, known, writers, last)
         for readers, last in shadow.reads(units):
             self._meet_async(
                 g, lanes, "async overwrite", _fenced(shadow), DONE, known, readers, last
@@ -492,10 +497,17 @@ class Order:
         wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
         return np.where(equal(wrong), 0, last) if wrong.any() else last
 
-    def _known_at(self, g: Any, lanes: Any) -> Clocks:
+    def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
+        """Note that 16-byte pieces of a load completed in another phase than the load began in."""
+        shadow = self._shadow(region)
+        units = shadow.units(offsets, _PIECE)
+        mine = shadow.writer[units] == agent
+        low = shadow.stamp[units] & _LOW
+        shadow.stamp[units] = np.where(mine, clock << CLOCK_SHIFT | low, shadow.stamp[units])
+
+    def issue(self, g: Any, lanes: Any) -> Clocks:
         """Return what the warps that issue an operation know together; their clocks tick."""
-        warps = np.unique(np.asarray(lanes) // _WARP)
-        slots = self.slot[g.block.warp_agents[warps]]
+        slots = self.slots_at(g.block, lanes)
         clocks = self.snapshot(slots)
         self.clock[slots] += 1
         return clocks
