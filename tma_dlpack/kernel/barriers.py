@@ -50,6 +50,7 @@ class Groups:
     open: list[Any] = field(default_factory=list)
     committed: list[list[Any]] = field(default_factory=list)
     agents: dict[str, int] = field(default_factory=dict)
+    is_fenced: bool = False  # wgmma.fence was executed
 
     @property
     def clock(self) -> int:
@@ -76,6 +77,7 @@ class BlockSync:
         self.named: dict[int, Meeting] = defaultdict(Meeting)
         self.bulk: dict[int, Groups] = defaultdict(Groups)  # by thread
         self.cp_async: dict[int, Groups] = defaultdict(Groups)  # by warp
+        self.wgmma: dict[int, Groups] = defaultdict(Groups)  # by warpgroup
         self.cluster_generation: dict[int, int] = {}  # by thread: that it arrived for
 
 
