@@ -1,13 +1,16 @@
 """What the simulator of kernels uses of the core, and nothing else (tests/test_layers.py)."""
 
+from tma_dlpack import driver
+from tma_dlpack.consumer.descriptor import operand_addresses
+from tma_dlpack.copies.launch import download, scratch, synchronize, upload
+from tma_dlpack.copies.nvrtc import Library
+from tma_dlpack.copies.nvrtc import require as nvrtc_bindings
 from tma_dlpack.copies.raw import RawCopy, reduce_bytes
+from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
+from tma_dlpack.include import get_include
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.tables.coerce import counted, rows
-from tma_dlpack.tables.errors import TmaError
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, rows, shown, text_of
+from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError, argument_error, at_least, bad_value
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.ptx_replace import replace_field
-
-__all__ = [
-    "Instruction", "RawCopy", "TensorMap", "TmaError", "counted", "reduce_bytes", "replace_field",
-    "rows",
-]  # fmt: skip

@@ -21,6 +21,7 @@ class Operation(NamedTuple):
     pauses: bool = False  # the basic block ends behind it: the group may have to wait
     needs_warp: bool = False  # the lanes of the member mask are gathered first
     register_block: bool = False  # a {vector} operand is one array (registers, lanes)
+    updates: bool = False  # the first operand is read, too
 
 
 class Wait(NamedTuple):
