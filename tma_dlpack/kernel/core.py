@@ -8,9 +8,16 @@ from tma_dlpack.copies.nvrtc import require as nvrtc_bindings
 from tma_dlpack.copies.raw import RawCopy, reduce_bytes
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
 from tma_dlpack.include import get_include
-from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, rows, shown, text_of
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError, argument_error, at_least, bad_value
+from tma_dlpack.tables.errors import (
+    TmaError,
+    TmaUnsupportedError,
+    argument_error,
+    at_least,
+    bad_value,
+)
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.ptx_replace import replace_field
