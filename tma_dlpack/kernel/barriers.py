@@ -18,7 +18,7 @@ from tma_dlpack.kernel.operations import Operation, Wait, operation
 from tma_dlpack.kernel.order import FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
 
-_WARP = 32
+_WARP, _WARPGROUP = 32, 128
 _MAP = "tensormap"
 
 
@@ -101,10 +101,8 @@ def _bar(code: Instruction) -> Operation | None:
         return None
     what, reduction = found.groups()
 
-    def run(g: Any, mask: BoolArray | None, number: Any, *rest: Any) -> Any:
-        values: Any = None
-        if what == "red":
-            *rest, values = rest
+    def run(g: Any, mask: BoolArray | None, number: Any, *operands: Any) -> Any:
+        rest, values = (operands[:-1], operands[-1]) if what == "red" else (operands, None)
         waits = []
         for name, at in each(g, mask, number):
             meeting = g.block.sync.named[name]
@@ -134,7 +132,7 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
     for name, at in each(g, mask, number):
         meeting = g.block.sync.named[name]
         flags = meeting.values[max(meeting.values)]
-        results[at] = {"popc": sum, "and": all, "or": any}[reduction](flags)
+        results[at] = {"popc": sum(flags), "and": all(flags), "or": any(flags)}[reduction]
     return results
 
 
@@ -376,6 +374,43 @@ def _warps(g: Any, mask: BoolArray | None) -> list[int]:
     return found
 
 
+# -- wgmma -----------------------------------------------------------------------------------------
+
+
+def _warpgroups(g: Any, mask: BoolArray | None) -> list[tuple[IntArray, Groups]]:
+    """Return the threads of each warpgroup that execute, and its groups."""
+    lanes = g.lanes if mask is None else g.lanes[mask]
+    numbers = lanes // _WARPGROUP
+    return [(lanes[numbers == n], g.block.sync.wgmma[n]) for n in np.unique(numbers).tolist()]
+
+
+@operation("wgmma.commit_group")
+def _wgmma_commit(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None) -> None:
+        for _, groups in _warpgroups(g, mask):
+            groups.commit()
+
+    return Operation(run, needs_warp=True)
+
+
+@operation("wgmma.wait_group")
+def _wgmma_wait(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None, most: Any) -> None:
+        order = g.machine.order
+        for lanes, groups in _warpgroups(g, mask):
+            if order is not None and groups.agents:
+                slots = order.slots_at(g.block, lanes)
+                order.learn(slots, groups.agents["wgmma"], _all_but(groups, most))
+
+    return Operation(run, needs_warp=True)
+
+
+@operation("wgmma.fence")
+def _wgmma_fence(code: Instruction) -> Operation:
+    """Order registers, which are in order here."""
+    return Operation(lambda g, mask: None, needs_warp=True)
+
+
 class _ArrivalAfterCopies(Pending):
     """cp.async.mbarrier.arrive: an arrival when the copies before it have happened."""
 
@@ -392,7 +427,7 @@ class _ArrivalAfterCopies(Pending):
 
 @operation("cp.async.mbarrier.arrive")
 def _copies_arrive(code: Instruction) -> Operation:
-    counts = ".noinc" in code.opcode
+    is_counted = ".noinc" in code.opcode  # among the arrivals of the phase
 
     def run(g: Any, mask: BoolArray | None, address: Any) -> None:
         order = g.machine.order
@@ -403,12 +438,12 @@ def _copies_arrive(code: Instruction) -> Operation:
             after: list[Any] = []
             for warp in np.unique(lanes // _WARP).tolist():
                 groups = g.block.sync.cp_async[warp]
-                groups.commit()  # later copies are not waited for
-                after += [c for group in groups.committed for c in group if not c.happened]
+                before = [*groups.committed, groups.open]
+                after += [copy for group in before for copy in group if not copy.happened]
                 if order is not None and "cp_async" in groups.agents:
                     agent = groups.agents["cp_async"]
-                    clocks = order.completed(clocks, agent, len(groups.committed))
-            if not counts:
+                    clocks = order.completed(clocks, agent, groups.clock)
+            if not is_counted:
                 barrier.pending += len(at)
             g.machine.add(_ArrivalAfterCopies(g, barrier, len(at), clocks, after))
 
@@ -417,5 +452,5 @@ def _copies_arrive(code: Instruction) -> Operation:
 
 @operation("griddepcontrol")
 def _griddepcontrol(code: Instruction) -> Operation:
-    """A run holds one kernel, so the kernels before it have ended."""
+    """Do nothing: a run has one kernel, so the kernels before it have ended."""
     return Operation(lambda g, mask: None)

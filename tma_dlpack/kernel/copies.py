@@ -37,12 +37,13 @@ from tma_dlpack.kernel.mbarrier import (
     of_lane,
     place_of,
 )
+from tma_dlpack.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import MAP_BYTES, BoolArray, Clocks, IntArray
 from tma_dlpack.kernel.pending import Pending
 
 Bytes = npt.NDArray[np.uint8]
-CHUNK = 16
+CHUNK, _WARP = 16, 32
 _MAP_ALIGNMENT = 64
 
 #: What the copies' simulator refuses: the rule of a fault, the fix.
@@ -128,10 +129,15 @@ def _each_thread(g: Any, mask: BoolArray | None) -> Iterator[_One]:
 # -- maps ------------------------------------------------------------------------------------------
 
 
+def _space_of(address: int) -> str:
+    if address >= SHARED_WINDOW:
+        return "shared"
+    return "local" if address >= LOCAL_WINDOW else "global"
+
+
 def _map_at(one: _One, address: int) -> TensorMap:
     """Return the map at a generic address, or end the run as the hardware does."""
-    memory = one.machine.memory
-    space = memory.space_of(address)
+    memory, space = one.machine.memory, _space_of(address)
     if space in ("local", "shared"):
         where = "the thread's own local memory" if space == "local" else "shared memory"
         fix = {
@@ -150,7 +156,12 @@ def _map_at(one: _One, address: int) -> TensorMap:
             f"the map is at {address:#x}, not at a multiple of {_MAP_ALIGNMENT} bytes",
             "align it: alignas(64), in CUDA 13 alignas(128); CUtensorMap is, a byte array is not",
         )
-    data = bytes(memory.read(address, MAP_BYTES))
+    data = memory.read(one.g, address, MAP_BYTES)
+    if len(data) < MAP_BYTES:
+        one.fail(
+            "ILLEGAL_ADDRESS", f"the map is at {address:#x}, where the kernel has no memory",
+            "pass the map by value, or the address of its bytes",
+        )  # fmt: skip
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
@@ -516,7 +527,8 @@ def _bulk(code: Instruction) -> Operation | None:
                 data = raw[first : first + size_bytes]
                 if op:
                     data = reduce_bytes(words[-1], op, smem[offset : offset + size_bytes], data)
-                return data.reshape(-1, CHUNK).copy()
+                pieces: Bytes = data.reshape(-1, CHUNK).copy()
+                return pieces
 
             def note(
                 agent: int, clock: int, known: Clocks | None, one: _One = one, owner: Any = owner,
@@ -583,16 +595,16 @@ def _prefetch(code: Instruction) -> Operation:
 
 
 class _ThreadCopies(Pending):
-    """cp.async of the lanes of one warp."""
+    """cp.async of lanes of one warp; `parts` are memory and (n, bytes) places in it, -1 for 0."""
 
-    def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray]], where: IntArray) -> None:
+    def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray, IntArray]]) -> None:
         super().__init__(g, "cp.async")
-        self._parts, self._where, self._block = parts, where, g.block
+        self._parts, self._block = parts, g.block
 
     def happen(self) -> None:
         if not self._block.ended:
-            for raw, index in self._parts:
-                self._block.smem[self._where] = np.where(index >= 0, raw[index], 0)
+            for raw, index, where in self._parts:
+                self._block.smem[where] = np.where(index >= 0, raw[index], 0)
 
 
 @operation("cp.async.ca", "cp.async.cg")
@@ -600,44 +612,56 @@ def _cp_async(code: Instruction) -> Operation:
     def run(
         g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, *rest: Any
     ) -> None:
-        at = np.arange(g.n) if mask is None else mask.nonzero()[0]
-        size_bytes, order = int(size), g.machine.order
+        size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
-        if rest and np.asarray(rest[0]).dtype == np.bool_:
-            taken = np.where(rest[0], 0, taken)
-        elif (rest and np.asarray(rest[0]).dtype.itemsize <= 4) or (rest and np.ndim(rest[0]) == 0):
-            taken = np.minimum(np.broadcast_to(rest[0], g.n).astype(np.int64), size_bytes)
-        to, come = (np.broadcast_to(v, g.n).astype(np.uint64) for v in (destination, source))
-        for warp in np.unique(g.lanes[at] // 32).tolist():
-            mine = at[g.lanes[at] // 32 == warp]
-            groups = g.block.sync.cp_async[warp]
-            offsets = (to[mine] & np.uint64(OFFSET_MASK)).astype(np.int64)
-            where = offsets[:, None] + np.arange(size_bytes)
-            reads = mine[taken[mine] > 0]
-            index = np.full((len(mine), size_bytes), -1, np.int64)
-            raw: Bytes = np.zeros(1, np.uint8)
-            if len(reads):
-                region = g.machine.memory.region_for(g, come[reads], size_bytes)
-                raw = region.raw
-                first = (come[mine] - np.uint64(region.first)).astype(np.int64)
-                inside = np.arange(size_bytes) < taken[mine][:, None]
-                index = np.where(inside, first[:, None] + np.arange(size_bytes), -1)
-                if order is not None:
-                    chosen = np.zeros(g.n, np.bool_)
-                    chosen[reads] = True
-                    begins = np.zeros(g.n, np.int64)
-                    begins[mine] = first
-                    order.access(g, chosen, region, begins, size_bytes, write=False)
-            if order is not None:
-                agent = groups.agent(order, "cp_async", g.block, f"cp.async of warp {warp}")
-                lanes = g.lanes[mine]
-                units = order.units(g.block, offsets, size_bytes)
-                order.async_write(g, lanes, g.block, units, agent, groups.clock)
-            copies = _ThreadCopies(g, [(raw, index)], where)
-            groups.open.append(copies)
-            g.machine.add(copies)
+        if rest:
+            given = np.asarray(rest[0])
+            is_flag = given.dtype == np.bool_
+            is_size = given.dtype.itemsize <= 4 or given.ndim == 0
+            if is_flag or is_size:
+                left = np.where(given, 0, size_bytes) if is_flag else given.astype(np.int64)
+                taken = np.minimum(taken, left)
+        to = np.broadcast_to(destination, g.n).astype(np.int64) & OFFSET_MASK
+        every = np.ones(g.n, np.bool_) if mask is None else mask
+        for warp in np.unique(g.lanes[every] // _WARP).tolist():
+            _copy_lanes(g, warp, every & (g.lanes // _WARP == warp), to, source, taken, size_bytes)
 
     return Operation(run)
+
+
+def _copy_lanes(
+    g: Any, warp: int, mine: BoolArray, to: IntArray, source: Any, taken: IntArray, size_bytes: int
+) -> None:
+    """Issue the cp.async of lanes of one warp."""
+    order, groups, span = g.machine.order, g.block.sync.cp_async[warp], np.arange(size_bytes)
+    parts = []
+    zero = mine & (taken == 0)
+    if zero.any():
+        where = to[zero][:, None] + span
+        parts.append((np.zeros(1, np.uint8), np.full(where.shape, -1), where))
+    reads = mine & (taken > 0)
+    found = g.machine.memory.places(g, reads, "global", source, 1) if reads.any() else ()
+    for region, which, offsets in found:
+        inside = span < taken[which][:, None]
+        index = np.where(inside, offsets[:, None] + span, -1)
+        if int(index.max()) >= len(region.raw):
+            g.machine.fault(
+                g, "ILLEGAL_ADDRESS", f"cp.async reads past the end of {region.name}",
+                "pass a smaller source size where the row ends", lanes=g.lanes[which],
+            )  # fmt: skip
+        parts.append((region.raw, index, to[which][:, None] + span))
+        if order is not None:
+            begins, chosen = np.zeros(g.n, np.int64), np.zeros(g.n, np.bool_)
+            begins[which], chosen[which] = offsets, True
+            for count in np.unique(taken[which]).tolist():
+                order.access(g, chosen & (taken == count), region, begins, count, write=False)
+    if order is not None:
+        agent = groups.agent(order, "cp_async", g.block, f"cp.async of warp {warp}")
+        units = order.units(g.block, to[mine], size_bytes)
+        order.async_write(g, g.lanes[mine], g.block, units, agent, groups.clock)
+    copies = _ThreadCopies(g, parts)
+    groups.open.append(copies)
+    g.machine.add(copies)
 
 
 # -- changes of maps -------------------------------------------------------------------------------
@@ -660,7 +684,7 @@ def _replace(code: Instruction) -> Operation | None:
             ordinal = int(rest[0]) if len(rest) == 2 else None
             operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
             at = of_lane(address, one.at)
-            is_shared = one.machine.memory.space_of(at) == "shared" or space == "shared::cta"
+            is_shared = _space_of(at) == "shared" or space == "shared::cta"
             owner, first = place_of(g, at, one.lanes) if is_shared else (None, 0)
             if owner is None:
                 owner = _region(one, at, MAP_BYTES)

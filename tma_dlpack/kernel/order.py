@@ -36,7 +36,7 @@ Clocks = npt.NDArray[np.int32]
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
 _LOW = (1 << CLOCK_SHIFT) - 1
-_WARP = 32
+_WARP, _WARPGROUP = 32, 128
 _PIECE = 16
 MAP_BYTES = 128
 #: Distinct addresses of one instruction that are looked at as flags; more are data.
@@ -446,6 +446,15 @@ class Order:
             self._report(g, lanes, "uninitialised async", None, None)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT
         shadow.note_reads(np.array([agent]), units, stamp)
+
+    def wgmma_read(self, g: Any, part: slice, chunks: IntArray) -> None:
+        """Check and note the 16-byte chunks of shared memory that a warpgroup's wgmma reads."""
+        lanes = g.lanes[part]
+        groups = g.block.sync.wgmma[int(lanes[0]) // _WARPGROUP]
+        name = f"wgmma of warpgroup {int(lanes[0]) // _WARPGROUP}"
+        agent = groups.agent(self, "wgmma", g.block, name)
+        units = self.units(g.block, chunks * _PIECE, _PIECE)
+        self.async_read(g, lanes, g.block, units, agent, groups.clock)
 
     def async_write(
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
