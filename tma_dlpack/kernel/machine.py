@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, warps  # noqa: F401 # they register operations
+from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401 # they register operations
 from tma_dlpack.kernel.arguments import parameters_of
 from tma_dlpack.kernel.core import TensorMap
 from tma_dlpack.kernel.memory import RANK_SHIFT, UNSIGNED, Memory, Region

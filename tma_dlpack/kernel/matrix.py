@@ -75,7 +75,7 @@ ELEMENTS = {
     "u8": Element(8, lambda b: b.astype(np.int32)),
     "f64": Element(64, lambda b: b.view(np.float64)),
 }
-_WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 # -- fragments -------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def unpacked(registers: Array, bits: int) -> Array:
         return registers[:, None, :]
     per = 32 // bits
     shifts = (np.arange(per, dtype=np.uint32) * bits)[None, :, None]
-    return (registers[:, None, :] >> shifts).astype(_WORD[bits])
+    return (registers[:, None, :] >> shifts).astype(WORD[bits])
 
 
 def rows_of_fragment(registers: Array, element: Element) -> Array:
@@ -283,45 +283,6 @@ def wgmma(code: Instruction) -> Operation | None:
     return Operation(run, destinations=1, needs_warp=True, register_block=True, updates=True)
 
 
-@operation("wgmma.fence")
-def _fence(code: Instruction) -> Operation:
-    """Order registers and products; values are computed at their issue, so nothing changes."""
-
-    def run(g: Any, mask: Array | None) -> None:
-        for group in _warpgroups(g):
-            g.block.sync.wgmma[group].is_fenced = True
-
-    return Operation(run, needs_warp=True)
-
-
-@operation("wgmma.commit_group")
-def _commit(code: Instruction) -> Operation:
-    def run(g: Any, mask: Array | None) -> None:
-        for group in _warpgroups(g):
-            g.block.sync.wgmma[group].commit()
-
-    return Operation(run, needs_warp=True)
-
-
-@operation("wgmma.wait_group")
-def _wait(code: Instruction) -> Operation:
-    def run(g: Any, mask: Array | None, most: Any) -> None:
-        order = g.machine.order
-        for group in _warpgroups(g):
-            groups = g.block.sync.wgmma[group]
-            last = max(0, len(groups.committed) - int(most))
-            if order is not None and last and "wgmma" in groups.agents:
-                lanes = g.lanes[g.lanes // WARPGROUP == group]
-                order.learn(order.slots_at(g.block, lanes), groups.agents["wgmma"], last)
-
-    return Operation(run, needs_warp=True)
-
-
-def _warpgroups(g: Any) -> list[int]:
-    found: list[int] = np.unique(g.lanes // WARPGROUP).tolist()
-    return found
-
-
 def _whole(left: Array, right: Array) -> Array:
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
@@ -361,5 +322,5 @@ def _operand(
         agent = groups.agent(order, "wgmma", g.block, "wgmma")
         units = order.units(g.block, chunks * 16, 16)
         order.async_read(g, threads, g.block, units, agent, groups.clock)
-    words = smem[: len(smem) // 8 * 8].view(_WORD[element.bits])
+    words = smem[: len(smem) // 8 * 8].view(WORD[element.bits])
     return element.numbers(words[index])
