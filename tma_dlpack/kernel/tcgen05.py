@@ -342,7 +342,8 @@ def _commit(code: Instruction) -> Operation:
         if order is not None:
             agent, clock = memory.agent(order, thread), memory.clocks[thread]
             memory.clocks[thread] += 1
-            clocks = order.completed(None, agent, clock)
+            clocks = order.publish(order.slots_at(g.block, lanes), relaxed=True)
+            clocks = order.completed(clocks, agent, clock)
 
         def arrive() -> None:
             for barrier in barriers:
