@@ -10,6 +10,8 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
 from tma_dlpack.include import get_include
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
+from tma_dlpack.report import Finding, as_html, as_json, as_text, total, worst_first
+from tma_dlpack.report.stuck import ROWS as STUCK_ROWS
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, rows, shown, text_of
 from tma_dlpack.tables.errors import (
     TmaError,
