@@ -50,6 +50,7 @@ class Groups:
     open: list[Any] = field(default_factory=list)
     committed: list[list[Any]] = field(default_factory=list)
     agents: dict[str, int] = field(default_factory=dict)
+    is_fenced: bool = False  # wgmma.fence was executed
 
     @property
     def clock(self) -> int:

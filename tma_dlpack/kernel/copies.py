@@ -156,7 +156,7 @@ def _map_at(one: _One, address: int) -> TensorMap:
             f"the map is at {address:#x}, not at a multiple of {_MAP_ALIGNMENT} bytes",
             "align it: alignas(64), in CUDA 13 alignas(128); CUtensorMap is, a byte array is not",
         )
-    data = memory.read(one.g, address, MAP_BYTES)
+    data = memory.read(address, MAP_BYTES)
     if len(data) < MAP_BYTES:
         one.fail(
             "ILLEGAL_ADDRESS", f"the map is at {address:#x}, where the kernel has no memory",

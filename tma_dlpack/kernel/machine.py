@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel import barriers, copies, matrix, warps  # noqa: F401 # they register operations
+from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, warps  # noqa: F401 # they register operations
 from tma_dlpack.kernel.arguments import parameters_of
 from tma_dlpack.kernel.core import TensorMap
-from tma_dlpack.kernel.memory import LOCAL_WINDOW, RANK_SHIFT, UNSIGNED, Memory, Region
+from tma_dlpack.kernel.memory import RANK_SHIFT, UNSIGNED, Memory, Region
+from tma_dlpack.kernel.operands import operands_of
 from tma_dlpack.kernel.operations import Wait
 from tma_dlpack.kernel.order import Order
 from tma_dlpack.kernel.program import Code, CodeBlock, Program, program_of
+from tma_dlpack.kernel.result import Findings, Timeline
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
@@ -69,6 +71,7 @@ class Group:
         self.ready_after = 0
         self.deferred: list[tuple[Any, Any]] = []
         self.gated = False
+        self.passes = -1  # a gate that it may pass alone, everything else being blocked
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []
         self.set_lanes(lanes)
@@ -107,10 +110,13 @@ class Group:
             index = index[~here]
         return table[int(choices[0])]
 
-    def split(self, away: Array, pc: int, join: int) -> Group:
-        """Move the threads of a mask into a group of their own, which goes on at `pc`."""
+    def split(self, away: Array, pc: int, join: int | None = None) -> Group:
+        """Move the threads of a mask into a group of their own, which goes on at `pc`.
+
+        The parts meet again at `join`, if that is given.
+        """
         depth = len(self.frames)
-        if not (self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)):
+        if join is not None and not (self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)):
             self.joins.append(Join(join, depth, self.n))
         other = Group(self.block, self.lanes[away], pc, self.function)
         other.joins, other.frames = list(self.joins), list(self.frames)
@@ -184,13 +190,12 @@ class Group:
         if len(waits) == 1 and covered.all():
             self.wait = waits[0][1]
             return
-        join = self.function.blocks[min(self.pc, len(self.function.blocks) - 1)].join
         for lanes, wait in waits:
             if len(lanes) == self.n:
                 self.wait = wait
                 return
-            other = self.split(np.isin(self.lanes, lanes), self.pc, join)
-            other.wait, other.deferred = wait, []
+            other = self.split(np.isin(self.lanes, lanes), self.pc)
+            other.wait = wait
 
 
 class Block:
@@ -232,6 +237,19 @@ class Block:
         count = -(-self.threads // WARP)
         self.warp_agents = order.add_warps(self, count) if order is not None else np.zeros(count)
         self.groups: list[Group] = []
+        self.parked: list[Join] = []  # joins at which groups wait
+        self._live = np.ones(count * WARP, np.bool_)
+        self._live[self.threads :] = False
+
+    def live_masks(self) -> Array:
+        """Return the lanes of each warp that have not ended, as bits."""
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        masks: Array = (self._live.reshape(-1, WARP) * weights).sum(axis=1).astype(np.uint64)
+        return masks
+
+    def end_lanes(self, lanes: Array) -> None:
+        """Note that threads have ended."""
+        self._live[lanes] = False
 
     def smem_view(self, size: int) -> Array:
         """Return shared memory as elements of a size."""
@@ -503,7 +521,9 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        if self._release() or self.happen() or (self._more and self._start_cluster()):
+        if self._release_join() or self.happen() or self._release_gate():
+            return True
+        if self._more and self._start_cluster():
             return True
         if self.active:
             self.findings.hang(self)
@@ -535,50 +555,42 @@ class Machine:
             still.append(group)
         self.asleep = still
 
-    def _release(self) -> bool:
+    def _release_join(self) -> bool:
         """Let groups that wait for others of their threads go on without them."""
+        for cluster in self.active:
+            for block in cluster.blocks:
+                if block.parked:
+                    self._merge(block.parked[-1])
+                    return True
+        return False
+
+    def _release_gate(self) -> bool:
+        """Let a part of a warp go on where the rest will not come; the order of last resort."""
         for cluster in self.active:
             for block in cluster.blocks:
                 for group in block.groups:
                     if group.gated:
-                        group.gated = False
-                        group.polls.add(("gate", group.pc))
+                        group.gated, group.passes = False, group.pc
                         self.ready.append(group)
-                        return True
-                for group in block.groups:
-                    for join in group.joins:
-                        if join.waiting and not join.released:
-                            join.released = True
-                            self._merge(join)
-                            return True
-                for join in block_joins(block):
-                    if join.waiting and not join.released:
-                        join.released = True
-                        self._merge(join)
                         return True
         return False
 
     def _merge(self, join: Join) -> None:
         """Make one group of those that wait at a join, and let it go on."""
         first, *others = join.waiting
-        join.waiting = []
+        join.waiting, join.released = [], True
+        if join in first.block.parked:
+            first.block.parked.remove(join)
         for other in others:
             self._absorb(first, other)
-        if first not in first.block.groups:
-            first.block.groups.append(first)
-        self._at_join(first)
+        if not self._parks(first):
+            self.ready.append(first)
 
     def _absorb(self, first: Group, other: Group) -> None:
         first.set_lanes(np.sort(np.concatenate([first.lanes, other.lanes])))
         if other in other.block.groups:
             other.block.groups.remove(other)
         other.done = True
-
-    def _at_join(self, group: Group) -> None:
-        """Let a group go on; where it has reached its next join, too, it waits there."""
-        if self._parks(group):
-            return
-        self.ready.append(group)
 
     def _parks(self, group: Group) -> bool:
         """Whether a group waits for others at its join; meets them where all have come."""
@@ -595,19 +607,11 @@ class Machine:
                 continue
             join.waiting.append(group)
             here = sum(g.n for g in join.waiting)
-            if here < join.expected:
-                group.block.parked.append(join) if join not in group.block.parked else None
-                return True
-            join.released = True
-            first, *others = join.waiting
-            join.waiting = []
-            for other in others:
-                self._absorb(first, other)
-            if first is not group:
-                if first not in first.block.groups:
-                    first.block.groups.append(first)
-                self._at_join(first)
-                return True
+            if here >= join.expected:
+                self._merge(join)
+            elif join not in group.block.parked:
+                group.block.parked.append(join)
+            return True
         return False
 
     def _less(self, join: Join, n: int) -> None:
@@ -615,10 +619,12 @@ class Machine:
         join.expected -= n
         if join.waiting and not join.released:
             if sum(g.n for g in join.waiting) >= join.expected:
-                join.released = True
                 self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
+        if group.wait is not None:  # a part of a group that was split where it waits
+            self.asleep.append(group)
+            return
         for _ in range(turns):
             blocks = group.function.blocks
             pc = group.pc
@@ -692,8 +698,8 @@ class Machine:
         place = group.block
         if group.n == place.threads - place.exited:
             return True
-        key = ("gate", group.pc)
-        if key in group.polls:
+        if group.passes == group.pc:
+            group.passes = -1
             return True
         for other in list(place.groups):  # others that wait at the same place join in
             if other is not group and other.gated and other.pc == group.pc:
@@ -714,11 +720,24 @@ class Machine:
 
     def _member_masks(self, group: Group, block: CodeBlock) -> Any:
         """Return the lanes that an instruction wants of each warp of a group."""
-        mask = block.member_mask(self.program, group)
+        mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:
             return np.full(len(group.warps), every)
         return np.full(len(group.warps), np.uint64(mask) & every)
+
+    def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
+        """Return the member mask of the instruction at the start of a block; None is the warp."""
+        code = block.code[0]
+        if ".aligned" in code.opcode:
+            return None
+        mask = operands_of(code)[-1]
+        if isinstance(mask, int):
+            return mask & 0xFFFFFFFF
+        place = self.program.register(group.function.function.name, mask.name)
+        if place is None:
+            return None
+        return int(getattr(group.block, place[0])[place[1], group.lanes[0]])
 
     def _end_threads(self, group: Group) -> None:
         block = group.block
@@ -732,11 +751,6 @@ class Machine:
             self._less(join, group.n)
         if block.exited == block.threads:
             block.ended = True
-
-
-def block_joins(block: Block) -> list[Join]:
-    """Return the joins at which groups of a block wait."""
-    return block.parked
 
 
 # -- functions of CUDA's runtime -------------------------------------------------------------------
@@ -767,4 +781,18 @@ def _assertfail(g: Group, given: list[str], results: list[str]) -> None:
 _BUILTINS: dict[str, Callable[[Group, list[str], list[str]], None]] = {
     "vprintf": _vprintf, "__assertfail": _assertfail,
 }  # fmt: skip
-__all__ = ["LOCAL_WINDOW", "Block", "Cluster", "Group", "Machine", "program_of"]
+
+
+def simulate(
+    ptx: str, kernel: str, grid: Three, block: Three, parameters: bytes, regions: list[Region],
+    *, cluster: Three = (1, 1, 1), smem_bytes: int = 0, seed: int = 0, schedule: int = 0,
+    max_steps: int | None = None, order: bool = True, maps: dict[bytes, TensorMap] | None = None,
+    target: str = "sm_90",
+) -> Machine:  # fmt: skip
+    """Run a kernel under one schedule; return the machine with what was found."""
+    machine = Machine(
+        program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
+        maps or {}, seed, schedule, max_steps, order, target, Findings(), Timeline(),
+    )  # fmt: skip
+    machine.run()
+    return machine

@@ -283,6 +283,45 @@ def wgmma(code: Instruction) -> Operation | None:
     return Operation(run, destinations=1, needs_warp=True, register_block=True, updates=True)
 
 
+@operation("wgmma.fence")
+def _fence(code: Instruction) -> Operation:
+    """Order registers and products; values are computed at their issue, so nothing changes."""
+
+    def run(g: Any, mask: Array | None) -> None:
+        for group in _warpgroups(g):
+            g.block.sync.wgmma[group].is_fenced = True
+
+    return Operation(run, needs_warp=True)
+
+
+@operation("wgmma.commit_group")
+def _commit(code: Instruction) -> Operation:
+    def run(g: Any, mask: Array | None) -> None:
+        for group in _warpgroups(g):
+            g.block.sync.wgmma[group].commit()
+
+    return Operation(run, needs_warp=True)
+
+
+@operation("wgmma.wait_group")
+def _wait(code: Instruction) -> Operation:
+    def run(g: Any, mask: Array | None, most: Any) -> None:
+        order = g.machine.order
+        for group in _warpgroups(g):
+            groups = g.block.sync.wgmma[group]
+            last = max(0, len(groups.committed) - int(most))
+            if order is not None and last and "wgmma" in groups.agents:
+                lanes = g.lanes[g.lanes // WARPGROUP == group]
+                order.learn(order.slots_at(g.block, lanes), groups.agents["wgmma"], last)
+
+    return Operation(run, needs_warp=True)
+
+
+def _warpgroups(g: Any) -> list[int]:
+    found: list[int] = np.unique(g.lanes // WARPGROUP).tolist()
+    return found
+
+
 def _whole(left: Array, right: Array) -> Array:
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
@@ -317,6 +356,10 @@ def _operand(
         )
     order = g.machine.order
     if order is not None:
-        order.wgmma_read(g, lanes, chunks)
+        threads = g.lanes[lanes]
+        groups = g.block.sync.wgmma[int(threads[0]) // WARPGROUP]
+        agent = groups.agent(order, "wgmma", g.block, "wgmma")
+        units = order.units(g.block, chunks * 16, 16)
+        order.async_read(g, threads, g.block, units, agent, groups.clock)
     words = smem[: len(smem) // 8 * 8].view(_WORD[element.bits])
     return element.numbers(words[index])

@@ -84,21 +84,29 @@ class Memory:
         region = self.regions[at]
         return region if address < region.first + region.size else None
 
-    def read(self, g: Any, address: int, size: int) -> bytes:
-        """Return bytes at a generic address, for the 128 bytes of a map; b"" if it is nowhere."""
-        if address >= SHARED_WINDOW:
-            block, offset = self._block(g, address - SHARED_WINDOW)
-            return bytes(block.smem[offset : offset + size]) if block is not None else b""
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes of global memory, such as the 128 of a map; b"" if they are nowhere."""
         region = self.region_of(address)
         if region is None:
             return b""
         at = address - region.first
         return bytes(region.raw[at : at + size])
 
-    def _block(self, g: Any, address: int) -> tuple[Any, int]:
-        rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
-        blocks = g.block.cluster.blocks
-        return (blocks[rank] if rank < len(blocks) else None), offset
+    def region_for(self, g: Any, addresses: Array, size: int) -> Region:
+        """Return the region that holds all of these global addresses; elsewhere the run ends."""
+        low, high = int(addresses.min()), int(addresses.max())
+        region = self.region_of(low)
+        if region is None or high + size > region.first + region.size:
+            self._outside(g, slice(0, 1), np.array([low if region is None else high]), size)
+            raise AssertionError
+        return region
+
+    @staticmethod
+    def space_of(address: int) -> str:
+        """Return the state space of a generic address: "shared", "local" or "global"."""
+        if address >= SHARED_WINDOW:
+            return "shared"
+        return "local" if address >= LOCAL_WINDOW else "global"
 
     # -- where an access goes --------------------------------------------------------------------
 

@@ -529,6 +529,8 @@ class Order:
         slots = self.slot[others]
         limits = known[plain][slots].astype(np.int64)
         generic = ~self.is_async[others]
+        if what == "async write":  # that the earlier copy is complete is enough to write over it
+            limits = np.where(generic, limits, known[DONE][slots])
         strict = np.where(generic, known[fenced][slots], limits)
         wrong = last > (strict << CLOCK_SHIFT | _LOW)
         if not wrong.any():
