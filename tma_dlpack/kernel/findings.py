@@ -26,7 +26,7 @@ class BarrierState(NamedTuple):
     """An mbarrier as it stood at the end, as `PostMortem.barriers` has it; `blocks` stood so."""
 
     address: int
-    count: int
+    count: int  # type: ignore[assignment] # not tuple's
     arrivals: int  # pending, as are the bytes
     bytes: int
     phase: int
@@ -81,8 +81,10 @@ class Findings:
         if also is not None:
             place = line_of(also)
             where = f"{place}, " if place else ""
-            name = also.opcode
-            evidence = (f"the earlier one is {name} at {where}line {also.line} of the PTX", *evidence)
+            evidence = (
+                f"the earlier one is {name} at {where}line {also.line} of the PTX",
+                *evidence,
+            )
         inlined = code.place[0] if code is not None and len(code.place) > 1 else None
         if inlined is not None:
             evidence = (*evidence, f"in a function at {inlined[0]}:{inlined[1]}")
@@ -221,9 +223,7 @@ def _states(machine: Any) -> list[_State]:
     every = [b for c in machine.active for block in c.blocks for b in block.sync.barriers.values()]
     is_first = all(not b.phase and _is_untouched(b) for b in every)
     maps = tuple(machine.maps.values())
-    multicasts = any(
-        ".multicast::cluster" in code.opcode for code in machine.code.function.code
-    )
+    multicasts = any(".multicast::cluster" in code.opcode for code in machine.code.function.code)
     made: dict[Any, _State] = {}
     for barrier, opened in stuck.items():
         state = _State(
