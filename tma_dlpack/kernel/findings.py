@@ -82,7 +82,7 @@ class Findings:
             place = line_of(also)
             where = f"{place}, " if place else ""
             evidence = (
-                f"the earlier one is {name} at {where}line {also.line} of the PTX",
+                f"the earlier one is {also.opcode} at {where}line {also.line} of the PTX",
                 *evidence,
             )
         inlined = code.place[0] if code is not None and len(code.place) > 1 else None
