@@ -66,7 +66,7 @@ class Findings:
         """Add a finding; `also` is the instruction of the earlier access."""
         code = code if g is None else g.code
         line = code.line if code is not None else None
-        key = rule, severity, line, also.line if also is not None else None
+        key = rule, severity, line_of(code) or line, line_of(also) or getattr(also, "line", None)
         before = self._found.get(key)
         if before is not None:
             self._found[key] = replace(before, sites=before.sites + 1)
