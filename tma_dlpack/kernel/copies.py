@@ -258,7 +258,7 @@ class _Load(Pending):
         self._fetch = fetch
         self.clock = barrier.phase + 1
         self.size_bytes = len(chunks) * CHUNK
-        self.fill = self.machine.timeline.fills(one.g, self)
+        self.machine.timeline.fills(one.g, self)
 
     def happen(self) -> None:
         if self.block.ended:
@@ -432,14 +432,14 @@ class _StoreWrite(Pending):
     ) -> None:
         super().__init__(one.g, f"the write of a {what}", (read,))
         self._store, self._write = store, write
-        self.fill = one.machine.timeline.stores(one.g, what)
+        self.machine.timeline.stores(one.g, what, self)
 
     def happen(self) -> None:
         assert self._store.data is not None
         self._write(self._store.data)
         self._store.has_written = True
         self.machine.progress += 1
-        self.machine.timeline.stored(self.fill)
+        self.machine.timeline.stored(self)
 
 
 def _store(

@@ -27,7 +27,8 @@ from tma_dlpack.kernel.operands import operands_of
 from tma_dlpack.kernel.operations import Wait
 from tma_dlpack.kernel.order import Order
 from tma_dlpack.kernel.program import Code, CodeBlock, Program, program_of
-from tma_dlpack.kernel.result import Findings, Timeline
+from tma_dlpack.kernel.findings import Findings
+from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
@@ -792,7 +793,7 @@ def simulate(
     """Run a kernel under one schedule; return the machine with what was found."""
     machine = Machine(
         program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
-        maps or {}, seed, schedule, max_steps, order, target, Findings(), Timeline(),
+        maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),
     )  # fmt: skip
     machine.run()
     return machine
