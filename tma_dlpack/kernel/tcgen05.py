@@ -27,7 +27,7 @@ from tma_dlpack.kernel.pending import Pending
 Array = npt.NDArray[Any]
 
 LANES, COLUMNS = 128, 512
-_COLUMN_BYTES = LANES * 4
+_LANE_BYTES = COLUMNS * 4
 _WARP_LANES = 32
 #: Type of the elements of A and B, by kind and number in the instruction descriptor.
 _TYPES = {
@@ -40,7 +40,7 @@ class TensorMemory:
     """The tensor memory of a block: columns that are allocated, and the products under way."""
 
     def __init__(self, block: Any) -> None:
-        self.words = np.zeros((COLUMNS, LANES), np.uint32)
+        self.words = np.zeros((LANES, COLUMNS), np.uint32)
         self.region = Region(0, self.words.reshape(-1).view(np.uint8), "tensor memory", True)
         self.free = np.ones(COLUMNS, np.bool_)
         self.last: Any = None  # the product issued last: they are executed in order
@@ -151,10 +151,9 @@ def _places(g: Any, address: Any, count: int) -> tuple[Array, Array]:
 def _note(g: Any, columns: Array, lanes: Array, count: int, write: bool) -> None:
     order = g.machine.order
     if order is not None:
+        offsets = lanes * _LANE_BYTES + columns * 4
         region = tensor_memory(g.block).region
-        for n in range(count):
-            offsets = (columns + n) * _COLUMN_BYTES + lanes * 4
-            order.access(g, None, region, offsets, 4, write=write)
+        order.access(g, None, region, offsets, 4 * count, write=write)
 
 
 @operation("tcgen05.ld")
@@ -168,7 +167,7 @@ def _load(code: Instruction) -> Operation | None:
         columns, lanes = _places(g, address, count)
         _note(g, columns, lanes, count, False)
         words = tensor_memory(g.block).words
-        return tuple(words[columns + n, lanes] for n in range(count))
+        return tuple(words[lanes, columns + n] for n in range(count))
 
     return Operation(run, destinations=1, needs_warp=True)
 
@@ -185,7 +184,7 @@ def _store(code: Instruction) -> Operation | None:
         _note(g, columns, lanes, count, True)
         words = tensor_memory(g.block).words
         for n, value in enumerate(values if isinstance(values, tuple) else (values,)):
-            words[columns + n, lanes] = value
+            words[lanes, columns + n] = value
 
     return Operation(run, needs_warp=True)
 
@@ -271,8 +270,9 @@ def _mma(code: Instruction) -> Operation | None:
             memory = tensor_memory(g.block)
             agent, clock = memory.agent(order, thread), memory.clocks[thread]
             for block in blocks:
-                where = column * _COLUMN_BYTES, (column + n) * _COLUMN_BYTES
                 region = tensor_memory(block).region
+                starts = _rows(per_block) * _LANE_BYTES + column * 4
+                where = order.units(region, starts, 4 * n)
                 order.async_write(
                     g, g.lanes[lane : lane + 1], region, where, agent, clock, atomic=True
                 )
@@ -293,11 +293,10 @@ def _mma(code: Instruction) -> Operation | None:
                     product = -product
                 words = tensor_memory(block).words
                 rows = _rows(per_block)
-                here = words[column : column + n]
-                before = here[:, rows].view(np.int32 if kind == "i8" else np.float32).T
-                total = product + before if adds else product
                 dtype = np.int32 if kind == "i8" else np.float32
-                here[:, rows] = np.ascontiguousarray(total.astype(dtype).T).view(np.uint32)
+                here = words[:, column : column + n]
+                total = product + here[rows].view(dtype) if adds else product
+                here[rows] = np.ascontiguousarray(total.astype(dtype)).view(np.uint32)
 
         memory = tensor_memory(g.block)
         last = memory.last
