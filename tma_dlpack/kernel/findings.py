@@ -40,11 +40,12 @@ class BarrierState(NamedTuple):
 
 
 def line_of(code: Any) -> str | None:
-    """Return "file:line" of the source that an instruction comes from, where a user wrote it."""
+    """Return "file:line" of the source that an instruction comes from, in the file compiled."""
     if code is None or not code.place:
         return None
-    name, line = code.place[-1]
-    return f"{name}:{line}"
+    file = code.place[-1][0]
+    line = next(line for name, line in code.place if name == file)
+    return f"{file}:{line}"
 
 
 class Findings:
@@ -61,7 +62,8 @@ class Findings:
 
     def add(
         self, rule: str, severity: str, message: str, fix: str, *, g: Any = None, lanes: Any = None,
-        also: Any = None, code: Any = None, evidence: tuple[str, ...] = (),
+        also: Any = None, code: Any = None, place: tuple[Any, int] | None = None,
+        evidence: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Add a finding; `also` is the instruction of the earlier access."""
         code = code if g is None else g.code
@@ -71,22 +73,22 @@ class Findings:
         if before is not None:
             self._found[key] = replace(before, sites=before.sites + 1)
             return
-        block = thread = None
         if g is not None:
-            block = g.block.ctaid
-            if lanes is not None and len(lanes):
-                x, y, _ = g.machine.block
-                n = int(lanes[0])
-                thread = n % x, n // x % y, n // (x * y)
+            place = g.block, int(lanes[0]) if lanes is not None and len(lanes) else -1
+        block = thread = None
+        if place is not None:
+            block = place[0].ctaid
+            if place[1] >= 0:
+                thread = _thread(place[0].machine.block, place[1])
         if also is not None:
-            place = line_of(also)
-            where = f"{place}, " if place else ""
+            there = line_of(also)
+            where = f"{there}, " if there else ""
             evidence = (
                 f"the earlier one is {also.opcode} at {where}line {also.line} of the PTX",
                 *evidence,
             )
-        inlined = code.place[0] if code is not None and len(code.place) > 1 else None
-        if inlined is not None:
+        inlined = code.place[0] if code is not None and code.place else None
+        if inlined is not None and inlined[0] != code.place[-1][0]:
             evidence = (*evidence, f"in a function at {inlined[0]}:{inlined[1]}")
         self._found[key] = Finding(
             rule, severity, message, fix, self.kernel, line_of(code), line, block, thread,
@@ -123,6 +125,11 @@ class Findings:
             threads = sum(len(w.get("lanes", g.lanes)) for g, w in stuck)
             rule, message, fix = _thread_words(kind, number, group, what, threads)
             self.add(rule, "error", message, fix, g=group, lanes=group.lanes)
+
+
+def _thread(size: Triple, number: int) -> Triple:
+    x, y, _ = size
+    return number % x, number // x % y, number // (x * y)
 
 
 def _thread_words(

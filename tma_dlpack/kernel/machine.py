@@ -442,6 +442,7 @@ class Machine:
             self._less(join, group.n)
         if block.exited == block.threads:
             block.ended = True
+            barriers.end_of_block(block)
 
 
 def simulate(
