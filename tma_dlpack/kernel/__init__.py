@@ -3,8 +3,8 @@
 A CUDA kernel becomes PTX (`compile`), its arguments bytes and memory (`arguments`). On the GPU the
 driver runs it (`on_gpu`). The simulator translates each basic block of the PTX into a Python
 function (`program`, `emit`) and runs all threads that share a program counter at once (`machine`,
-`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`, copies
-in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
+`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`,
+copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
 `findings`, `timeline` and `result` are what is returned.
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,6 @@ from tma_dlpack.kernel import barriers, runtime
 from tma_dlpack.kernel.memory import RANK_SHIFT, UNSIGNED
 from tma_dlpack.kernel.operations import Wait
 from tma_dlpack.kernel.program import Code
-
-if TYPE_CHECKING:
-    from tma_dlpack.kernel.machine import Machine
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
@@ -318,7 +315,7 @@ class Block:
 class Cluster:
     """Blocks that share their shared memory; one block where there are no clusters."""
 
-    def __init__(self, machine: Machine, place: Three) -> None:
+    def __init__(self, machine: Any, place: Three) -> None:
         self.machine, self.place = machine, place
         self.blocks: list[Block] = []
         self.meeting = barriers.Meeting()
