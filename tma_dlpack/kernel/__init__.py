@@ -19,6 +19,7 @@ from tma_dlpack.kernel.compile import Compiled, compile_kernel
 from tma_dlpack.kernel.core import (
     Target,
     TensorMap,
+    TensorMapBatch,
     argument_error,
     as_tensor_view,
     at_least,
@@ -69,7 +70,7 @@ def run_kernel(
         Blocks and threads of a block, (x, y, z); missing ones are 1.
     args : sequence
         The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
-        its bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
+        its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
         structures.
     cluster : int or sequence of int, optional
         Blocks of a cluster; by default as the kernel declares it.
@@ -168,6 +169,8 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
 
 def _device(value: object) -> Any:
     """Return the device of a tensor or map; None of other arguments."""
+    if isinstance(value, TensorMapBatch):
+        return next((one.device for one in value), None)
     if isinstance(value, TensorMap):
         return value.device
     return None if is_number(value) else as_tensor_view(value).device

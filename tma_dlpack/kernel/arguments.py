@@ -19,6 +19,7 @@ import numpy as np
 
 from tma_dlpack.kernel.core import (
     TensorMap,
+    TensorMapBatch,
     TensorView,
     TmaUnsupportedError,
     argument_error,
@@ -168,6 +169,9 @@ def _bytes_of(
             address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
             return struct.pack("<Q", address)
         raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
+    if isinstance(value, TensorMapBatch) and is_pointer:
+        maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
+        return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:

@@ -8,6 +8,7 @@ from tma_dlpack.copies.nvrtc import require as nvrtc_bindings
 from tma_dlpack.copies.raw import RawCopy, reduce_bytes
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
 from tma_dlpack.include import get_include
+from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
 from tma_dlpack.report import Finding, as_html, as_json, as_text, total, worst_first
