@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.core import Instruction
-from tma_dlpack.kernel.mbarrier import Barrier, barrier_at, each, happen_before, of_lane
+from tma_dlpack.kernel.mbarrier import (
+    Barrier,
+    barrier_at,
+    each,
+    happen_before,
+    of_lane,
+    report_exit,
+)
 from tma_dlpack.kernel.operations import Operation, Wait, operation
-from tma_dlpack.kernel.order import FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
+from tma_dlpack.kernel.order import DONE, FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
 
 _WARP, _WARPGROUP = 32, 128
@@ -79,6 +86,8 @@ class BlockSync:
         self.bulk: dict[int, Groups] = defaultdict(Groups)  # by thread
         self.cp_async: dict[int, Groups] = defaultdict(Groups)  # by warp
         self.wgmma: dict[int, Groups] = defaultdict(Groups)  # by warpgroup
+        #: By slot of a warp of another block: its last access here, (clock, block, code, thread).
+        self.remote: dict[int, tuple[int, Any, Any, int]] = {}
         self.cluster_generation: dict[int, int] = {}  # by thread: that it arrived for
 
 
@@ -96,6 +105,19 @@ def end_of_block(block: Any) -> None:
                 "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that "
                 "issued the store, before it ends", code=first.code, place=(block, lane),
             )  # fmt: skip
+
+    order = block.machine.order
+    if order is None:
+        return
+    findings = block.machine.findings
+    known = order.known[DONE, order.slot[block.warp_agents]].max(axis=0)
+    for slot, (clock, other, code, lane) in block.sync.remote.items():
+        if known[slot] < clock:
+            report_exit(findings, code, other, block, "an access", lane)
+    for barrier in block.sync.barriers.values():
+        if barrier.issued is not None and known[order.slot[barrier.agent]] < barrier.issued[0]:
+            _, other, code, lane = barrier.issued
+            report_exit(findings, code, other, block, "a load", lane)
 
 
 # -- threads of a block ----------------------------------------------------------------------------

@@ -263,7 +263,8 @@ class _Load(Pending):
 
     def happen(self) -> None:
         if self.block.ended:
-            report_exit(self, self._issuer, self.block, "a load", self._lanes)
+            found, lane = self.machine.findings, int(self._lanes[0])
+            report_exit(found, self.code, self._issuer, self.block, "a load", lane)
             return
         barrier, total = self.barrier, len(self.chunks) * CHUNK
         now = total
@@ -301,6 +302,7 @@ def _load(
         agent, clock = 0, barrier.phase + 1
         if order is not None:
             agent = barrier.load_agent()
+            barrier.issued = clock, one.block, one.g.code, int(one.lanes[0])
             units = order.units(block, chunks * CHUNK, CHUNK)
             order.async_write(one.g, one.lanes, block, units, agent, clock, known=known)
         if not number:

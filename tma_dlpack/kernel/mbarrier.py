@@ -45,6 +45,7 @@ class Barrier:
     arriving: Clocks | None = None
     ended: Clocks | None = None  # what the phases that have ended publish
     agent: int = 0  # of the loads that complete on it
+    issued: tuple[int, Any, Any, int] | None = None  # phase of the last load; its block, code, lane
     came: dict[int, int] = field(default_factory=dict)  # arrivals of this phase by warp
 
     @property
@@ -254,24 +255,22 @@ class RemoteArrival(Pending):
 
     def happen(self) -> None:
         if self._barrier.block.ended:
-            report_exit(self, self.block, self._barrier.block, "an arrival", self._lanes)
+            gone, lane = self._barrier.block, int(self._lanes[0])
+            report_exit(self.machine.findings, self.code, self.block, gone, "an arrival", lane)
             return
         self._act()
 
 
-def report_exit(pending: Pending, block: Any, gone: Any, what: str, lanes: IntArray) -> None:
-    """Report what reaches the shared memory of a block that has ended."""
+def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane: int) -> None:
+    """Report what may reach the shared memory of a block that has ended."""
     if gone is block:
         severity, fix = "warning", "wait for every load before the block ends"
-        message = f"a block ends while {what} to its shared memory is in flight"
+        message = f"a block may end while {what} to its shared memory is in flight"
     else:
         severity = "error"
         fix = "let every block of the cluster end behind a barrier of the cluster"
-        message = f"{what} reaches the shared memory of another block, which has ended"
-    pending.machine.findings.add(
-        "BLOCK_ENDED", severity, message, fix, code=pending.code,
-        place=(block, int(lanes[0]) if len(lanes) else 0),
-    )  # fmt: skip
+        message = f"{what} may reach the shared memory of another block after that has ended"
+    findings.add("BLOCK_ENDED", severity, message, fix, code=code, place=(block, lane))
 
 
 def happen_before(block: Any) -> None:
@@ -332,6 +331,8 @@ def _arrive(code: Instruction) -> Operation:
                 count = total
             clocks = None
             if order is not None:
+                if barrier.block is not g.block:
+                    order.note_remote(g, lanes, barrier.block)
                 clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
             warps = (lanes // 32).tolist()
 

@@ -287,6 +287,8 @@ class Order:
         shadow = self._shadow(region)
         agents = g.block.warp_agents[lanes // _WARP]
         strong = atomic or semantics in _NO_RACE
+        if shadow.is_shared and region is not g.block:
+            self.note_remote(g, lanes, region)
         if strong and not atomic and not write:
             self._acquire_flags(g, mask, region, offsets, semantics)
         units = shadow.units(offsets.astype(np.int64), size)
@@ -302,6 +304,11 @@ class Order:
             if atomic:
                 self._acquire_flags(g, mask, region, offsets, semantics)
             self._release_flags(g, mask, region, offsets, semantics)
+
+    def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
+        """Note that threads access another block of the cluster, which must not end before that."""
+        for slot in self.slots_at(g.block, lanes).tolist():
+            block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
     def _check_read(
         self, g: Any, lanes: IntArray, shadow: Shadow, units: IntArray, agents: IntArray,
