@@ -2,9 +2,10 @@
 
 A CUDA kernel becomes PTX (`compile`), its arguments bytes and memory (`arguments`). On the GPU the
 driver runs it (`on_gpu`). The simulator translates each basic block of the PTX into a Python
-function (`program`) and runs all threads that share a program counter at once (`machine`); loads and
-stores are in `memory`, barriers and waits in `barriers`, copies in `copies`, matrix products in
-`matrix`. `order` decides which accesses are ordered, `result` says what was found.
+function (`program`, `emit`) and runs all threads that share a program counter at once (`machine`,
+`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`,
+copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
+`findings`, `timeline` and `result` are what is returned.
 """
 
 from __future__ import annotations
@@ -160,7 +161,9 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
         must, fix = "be 'simulator', 'cuda' or None", 'pass backend="simulator"'
         raise bad_value("backend", backend, must, fix)
     devices = [_device(value) for value in args] if isinstance(args, Sequence) else []
-    return "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
+    return (
+        "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
+    )
 
 
 def _device(value: object) -> Any:
@@ -181,7 +184,7 @@ def _three(argument: str, value: object) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _architecture(target: object, args: Sequence[Any], where: str) -> str:
+def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
     """Return the name of the target to compile for."""
     if target is not None:
         return Target.of(target).name
@@ -193,14 +196,14 @@ def _architecture(target: object, args: Sequence[Any], where: str) -> str:
 
 def _header(compiled: Compiled) -> str:
     """Return what stands before the body of the kernel: its parameters and directives."""
-    found = re.search(rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S)
+    found = re.search(
+        rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
+    )
     assert found is not None
     return found[0]
 
 
-def _cluster(
-    cluster: object, header: str, grid: tuple[int, int, int]
-) -> tuple[int, int, int]:
+def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return the size of a cluster: as given, or as the kernel declares it."""
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None

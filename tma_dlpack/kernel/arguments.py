@@ -129,9 +129,7 @@ class _Binder:
         return int(own.ctypes.data)
 
 
-def bind(
-    parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False
-) -> Bound:
+def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False) -> Bound:
     """Return the parameter bytes of a kernel; for a GPU only check that the arguments fit.
 
     Raises

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.core import Instruction
-from tma_dlpack.kernel.mbarrier import Barrier, barrier_at, each, of_lane
+from tma_dlpack.kernel.mbarrier import Barrier, barrier_at, each, happen_before, of_lane
 from tma_dlpack.kernel.operations import Operation, Wait, operation
 from tma_dlpack.kernel.order import FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
@@ -50,6 +50,7 @@ class Groups:
     open: list[Any] = field(default_factory=list)
     committed: list[list[Any]] = field(default_factory=list)
     agents: dict[str, int] = field(default_factory=dict)
+    waited: int = 0  # groups of which it is known that their source was read
     is_fenced: bool = False  # wgmma.fence was executed
 
     @property
@@ -79,6 +80,22 @@ class BlockSync:
         self.cp_async: dict[int, Groups] = defaultdict(Groups)  # by warp
         self.wgmma: dict[int, Groups] = defaultdict(Groups)  # by warpgroup
         self.cluster_generation: dict[int, int] = {}  # by thread: that it arrived for
+
+
+def end_of_block(block: Any) -> None:
+    """Warn of bulk stores whose source a block does not wait for before it ends."""
+    for lane, groups in block.sync.bulk.items():
+        left = [store for group in groups.committed[groups.waited :] for store in group]
+        if left or groups.open:
+            first = (left or groups.open)[0]
+            state = "that is not waited for" if left else "that no commit_group follows"
+            block.machine.findings.add(
+                "BULK_WAIT", "warning",
+                f"the thread ends with a bulk store {state}: the block's shared memory may be "
+                "given to another block while the store still reads it",
+                "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that "
+                "issued the store, before it ends", code=first.code, place=(block, lane),
+            )  # fmt: skip
 
 
 # -- threads of a block ----------------------------------------------------------------------------
@@ -189,6 +206,7 @@ def _cluster_arrive(code: Instruction) -> Operation:
         if not len(lanes):
             return
         cluster, order = g.block.cluster, g.machine.order
+        happen_before(g.block)
         meeting: Meeting = cluster.meeting
         for lane in lanes.tolist():
             g.block.sync.cluster_generation[lane] = meeting.generation
@@ -288,6 +306,8 @@ def _bulk_wait(code: Instruction) -> Operation:
             lane: g.block.sync.bulk[lane] for lane in lanes.tolist() if lane in g.block.sync.bulk
         }
         awaited = {lane: _all_but(found, most) for lane, found in groups.items()}
+        for lane, last in awaited.items():
+            groups[lane].waited = max(groups[lane].waited, last)
         order, block = g.machine.order, g.block
 
         def ready() -> bool:

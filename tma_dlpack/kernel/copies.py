@@ -36,6 +36,7 @@ from tma_dlpack.kernel.mbarrier import (
     each,
     of_lane,
     place_of,
+    report_exit,
 )
 from tma_dlpack.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
 from tma_dlpack.kernel.operations import Operation, operation
@@ -255,13 +256,14 @@ class _Load(Pending):
     ) -> None:  # fmt: skip
         super().__init__(one.g, what)
         self.block, self.chunks, self.barrier, self.known = block, chunks, barrier, known
-        self._fetch = fetch
+        self._fetch, self._issuer, self._lanes = fetch, one.block, one.lanes
         self.clock = barrier.phase + 1
         self.size_bytes = len(chunks) * CHUNK
         self.machine.timeline.fills(one.g, self)
 
     def happen(self) -> None:
         if self.block.ended:
+            report_exit(self, self._issuer, self.block, "a load", self._lanes)
             return
         barrier, total = self.barrier, len(self.chunks) * CHUNK
         now = total
@@ -409,7 +411,8 @@ def _tensor(code: Instruction) -> Operation:
 class _Store:
     """A bulk store: its source is read, then global memory is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: Any) -> None:
+        self.code = code
         self.has_read = self.has_written = False
         self.data: Bytes | None = None
 
@@ -459,7 +462,7 @@ def _store(
             one.g, one.lanes, one.block, where, reads, groups.clock, known=known, quiet=quiet
         )
     note_write(agent, groups.clock, known)
-    store = _Store()
+    store = _Store(one.g.code)
     groups.open.append(store)
     read = _StoreRead(one, what, store, offset, size_bytes)
     one.machine.add(read)

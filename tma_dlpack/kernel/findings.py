@@ -26,7 +26,7 @@ class BarrierState(NamedTuple):
     """An mbarrier as it stood at the end, as `PostMortem.barriers` has it; `blocks` stood so."""
 
     address: int
-    count: int
+    count: int  # type: ignore[assignment] # not tuple's
     arrivals: int  # pending, as are the bytes
     bytes: int
     phase: int
@@ -40,11 +40,12 @@ class BarrierState(NamedTuple):
 
 
 def line_of(code: Any) -> str | None:
-    """Return "file:line" of the source that an instruction comes from, where a user wrote it."""
+    """Return "file:line" of the source that an instruction comes from, in the file compiled."""
     if code is None or not code.place:
         return None
-    name, line = code.place[-1]
-    return f"{name}:{line}"
+    file = code.place[-1][0]
+    line = next(line for name, line in code.place if name == file)
+    return f"{file}:{line}"
 
 
 class Findings:
@@ -61,30 +62,33 @@ class Findings:
 
     def add(
         self, rule: str, severity: str, message: str, fix: str, *, g: Any = None, lanes: Any = None,
-        also: Any = None, code: Any = None, evidence: tuple[str, ...] = (),
+        also: Any = None, code: Any = None, place: tuple[Any, int] | None = None,
+        evidence: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         """Add a finding; `also` is the instruction of the earlier access."""
         code = code if g is None else g.code
         line = code.line if code is not None else None
-        key = rule, severity, line, also.line if also is not None else None
+        key = rule, severity, line_of(code) or line, line_of(also) or getattr(also, "line", None)
         before = self._found.get(key)
         if before is not None:
             self._found[key] = replace(before, sites=before.sites + 1)
             return
-        block = thread = None
         if g is not None:
-            block = g.block.ctaid
-            if lanes is not None and len(lanes):
-                x, y, _ = g.machine.block
-                n = int(lanes[0])
-                thread = n % x, n // x % y, n // (x * y)
+            place = g.block, int(lanes[0]) if lanes is not None and len(lanes) else -1
+        block = thread = None
+        if place is not None:
+            block = place[0].ctaid
+            if place[1] >= 0:
+                thread = _thread(place[0].machine.block, place[1])
         if also is not None:
-            place = line_of(also)
-            where = f"{place}, " if place else ""
-            name = also.opcode
-            evidence = (f"the earlier one is {name} at {where}line {also.line} of the PTX", *evidence)
-        inlined = code.place[0] if code is not None and len(code.place) > 1 else None
-        if inlined is not None:
+            there = line_of(also)
+            where = f"{there}, " if there else ""
+            evidence = (
+                f"the earlier one is {also.opcode} at {where}line {also.line} of the PTX",
+                *evidence,
+            )
+        inlined = code.place[0] if code is not None and code.place else None
+        if inlined is not None and inlined[0] != code.place[-1][0]:
             evidence = (*evidence, f"in a function at {inlined[0]}:{inlined[1]}")
         self._found[key] = Finding(
             rule, severity, message, fix, self.kernel, line_of(code), line, block, thread,
@@ -121,6 +125,11 @@ class Findings:
             threads = sum(len(w.get("lanes", g.lanes)) for g, w in stuck)
             rule, message, fix = _thread_words(kind, number, group, what, threads)
             self.add(rule, "error", message, fix, g=group, lanes=group.lanes)
+
+
+def _thread(size: Triple, number: int) -> Triple:
+    x, y, _ = size
+    return number % x, number // x % y, number // (x * y)
 
 
 def _thread_words(
@@ -221,9 +230,7 @@ def _states(machine: Any) -> list[_State]:
     every = [b for c in machine.active for block in c.blocks for b in block.sync.barriers.values()]
     is_first = all(not b.phase and _is_untouched(b) for b in every)
     maps = tuple(machine.maps.values())
-    multicasts = any(
-        ".multicast::cluster" in code.opcode for code in machine.code.function.code
-    )
+    multicasts = any(".multicast::cluster" in code.opcode for code in machine.code.function.code)
     made: dict[Any, _State] = {}
     for barrier, opened in stuck.items():
         state = _State(

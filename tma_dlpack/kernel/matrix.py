@@ -75,7 +75,7 @@ ELEMENTS = {
     "u8": Element(8, lambda b: b.astype(np.int32)),
     "f64": Element(64, lambda b: b.view(np.float64)),
 }
-_WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 # -- fragments -------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def unpacked(registers: Array, bits: int) -> Array:
         return registers[:, None, :]
     per = 32 // bits
     shifts = (np.arange(per, dtype=np.uint32) * bits)[None, :, None]
-    return (registers[:, None, :] >> shifts).astype(_WORD[bits])
+    return (registers[:, None, :] >> shifts).astype(WORD[bits])
 
 
 def rows_of_fragment(registers: Array, element: Element) -> Array:
@@ -171,16 +171,17 @@ def mma(code: Instruction) -> Operation | None:
 
 
 def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
-    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has that of matrix i, row r."""
+    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has row r of matrix i."""
     lanes = np.broadcast_to(address, g.n).reshape(-1, WARP)[:, : matrices * ROWS]
-    return lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
+    found: Array = lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
+    return found
 
 
 @operation("ldmatrix.sync")
 def ldmatrix(code: Instruction) -> Operation | None:
     """Load 8 x 8 matrices of 16-bit elements; lane l gets two elements of row l / 4."""
     words = code.opcode.split(".")
-    if "m8n8" not in words or not words[-1] == "b16":
+    if "m8n8" not in words or words[-1] != "b16":
         return None
     matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
     transposes = "trans" in words
@@ -201,7 +202,7 @@ def ldmatrix(code: Instruction) -> Operation | None:
 def stmatrix(code: Instruction) -> Operation | None:
     """Store 8 x 8 matrices of 16-bit elements: the inverse of ldmatrix."""
     words = code.opcode.split(".")
-    if "m8n8" not in words or not words[-1] == "b16":
+    if "m8n8" not in words or words[-1] != "b16":
         return None
     matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
     transposes = "trans" in words
@@ -255,7 +256,9 @@ def wgmma(code: Instruction) -> Operation | None:
     k = K_BYTES * 8 // types[0].bits
     has_transpose = types[0].bits == 16
 
-    def run(g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any) -> Array:
+    def run(
+        g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any
+    ) -> Array:
         from_registers = isinstance(a, np.ndarray) and a.ndim == 2
         negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
         trans_b = transposed[-1] if has_transpose and transposed else 0
@@ -283,45 +286,6 @@ def wgmma(code: Instruction) -> Operation | None:
     return Operation(run, destinations=1, needs_warp=True, register_block=True, updates=True)
 
 
-@operation("wgmma.fence")
-def _fence(code: Instruction) -> Operation:
-    """Order registers and products; values are computed at their issue, so nothing changes."""
-
-    def run(g: Any, mask: Array | None) -> None:
-        for group in _warpgroups(g):
-            g.block.sync.wgmma[group].is_fenced = True
-
-    return Operation(run, needs_warp=True)
-
-
-@operation("wgmma.commit_group")
-def _commit(code: Instruction) -> Operation:
-    def run(g: Any, mask: Array | None) -> None:
-        for group in _warpgroups(g):
-            g.block.sync.wgmma[group].commit()
-
-    return Operation(run, needs_warp=True)
-
-
-@operation("wgmma.wait_group")
-def _wait(code: Instruction) -> Operation:
-    def run(g: Any, mask: Array | None, most: Any) -> None:
-        order = g.machine.order
-        for group in _warpgroups(g):
-            groups = g.block.sync.wgmma[group]
-            last = max(0, len(groups.committed) - int(most))
-            if order is not None and last and "wgmma" in groups.agents:
-                lanes = g.lanes[g.lanes // WARPGROUP == group]
-                order.learn(order.slots_at(g.block, lanes), groups.agents["wgmma"], last)
-
-    return Operation(run, needs_warp=True)
-
-
-def _warpgroups(g: Any) -> list[int]:
-    found: list[int] = np.unique(g.lanes // WARPGROUP).tolist()
-    return found
-
-
 def _whole(left: Array, right: Array) -> Array:
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
@@ -334,7 +298,7 @@ def _uniform(value: Any, lanes: slice) -> int:
 def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
     """Return where an operand's elements are: (index in elements (mn, k), 16-byte chunks)."""
     major = "MN" if transposed else "K"
-    addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)  # type: ignore[arg-type]
+    addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
     return addresses // (bits // 8), np.unique(addresses // 16)
 
 
@@ -361,5 +325,5 @@ def _operand(
         agent = groups.agent(order, "wgmma", g.block, "wgmma")
         units = order.units(g.block, chunks * 16, 16)
         order.async_read(g, threads, g.block, units, agent, groups.clock)
-    words = smem[: len(smem) // 8 * 8].view(_WORD[element.bits])
+    words = smem[: len(smem) // 8 * 8].view(WORD[element.bits])
     return element.numbers(words[index])

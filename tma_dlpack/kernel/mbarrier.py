@@ -244,15 +244,44 @@ def _inval(code: Instruction) -> Operation:
     return Operation(run)
 
 
-class _RemoteArrival(Pending):
+class RemoteArrival(Pending):
     """An arrival at a barrier of another block, which happens later."""
 
-    def __init__(self, g: Any, barrier: Barrier, act: Callable[[], None]) -> None:
+    def __init__(self, g: Any, barrier: Barrier, lanes: IntArray, act: Callable[[], None]) -> None:
         super().__init__(g, f"an arrival at the barrier {barrier.address:#x}")
-        self._act = act
+        self.block = g.block
+        self._barrier, self._lanes, self._act = barrier, lanes, act
 
     def happen(self) -> None:
+        if self._barrier.block.ended:
+            report_exit(self, self.block, self._barrier.block, "an arrival", self._lanes)
+            return
         self._act()
+
+
+def report_exit(pending: Pending, block: Any, gone: Any, what: str, lanes: IntArray) -> None:
+    """Report what reaches the shared memory of a block that has ended."""
+    if gone is block:
+        severity, fix = "warning", "wait for every load before the block ends"
+        message = f"a block ends while {what} to its shared memory is in flight"
+    else:
+        severity = "error"
+        fix = "let every block of the cluster end behind a barrier of the cluster"
+        message = f"{what} reaches the shared memory of another block, which has ended"
+    pending.machine.findings.add(
+        "BLOCK_ENDED", severity, message, fix, code=pending.code,
+        place=(block, int(lanes[0]) if len(lanes) else 0),
+    )  # fmt: skip
+
+
+def happen_before(block: Any) -> None:
+    """Let the arrivals of a block at others happen: a release of the cluster follows them."""
+    machine = block.machine
+    for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
+        if pending.block is block:
+            machine.pending.remove(pending)
+            pending.happen()
+            pending.happened = True
 
 
 def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) -> None:
@@ -321,7 +350,7 @@ def _arrive(code: Instruction) -> Operation:
             if barrier.block is g.block:
                 act()
             else:
-                g.machine.add(_RemoteArrival(g, barrier, act))
+                g.machine.add(RemoteArrival(g, barrier, lanes, act))
         return states
 
     return Operation(run, destinations=1)

@@ -151,9 +151,9 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
         upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
         synchronize(_STREAM)
         return ctypes.c_uint64(address)
-    data = number_bytes(parameter, value)
-    if data is not None:
-        return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
+    number = number_bytes(parameter, value)
+    if number is not None:
+        return (ctypes.c_ubyte * len(number)).from_buffer_copy(number)
     return ctypes.c_uint64(copies.address(as_tensor_view(value)))
 
 

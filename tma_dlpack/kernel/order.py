@@ -327,7 +327,9 @@ class Order:
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             wrong = self._unknown(SEEN, slots[:, None], writers, last)
-            if wrong is not None:
+            late = self._unknown(DONE, slots[:, None], writers, last)
+            if wrong is not None:  # a copy that is complete may be written over
+                wrong &= ~self.is_async[writers] | (False if late is None else late)
                 same = _is_same(shadow, units, data)
                 if same is not None:
                     equal = wrong & same

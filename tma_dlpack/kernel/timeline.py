@@ -10,18 +10,22 @@ _WARP = 32
 _MOST = 20_000  # events that are kept; a run of millions of steps shows its beginning
 
 
-class Event(NamedTuple):
-    """One bar of the timeline; `end` is None where it never ended.
+class TimelineRow(NamedTuple):
+    """What one actor does for some time; `end` is None where it never ends.
 
-    `row` is a warp, "block (0, 0, 0), warp 1", or a barrier with what fills its stage.
+    `actor` is a warp, or a barrier with what it fills; `kind` is "wait" or "copy"; `about` says
+    what, with the line of the PTX. Bars of one `key` belong together: a wait, and the copy that
+    ends it.
     """
 
-    kind: str  # "wait", "load", "store"
-    row: str
-    text: str
-    begin: int
-    end: int | None
-    line: int  # of the PTX
+    actor: str
+    start: float
+    end: float | None
+    kind: str = "run"
+    label: str = ""
+    about: str = ""
+    fault: bool = False
+    key: str = ""
 
 
 class Open(NamedTuple):
@@ -44,9 +48,9 @@ class Timeline:
     """Events of a run, in the order in which they end."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[TimelineRow] = []
         self.waiting: dict[tuple[int, int, int], Open] = {}  # by block, barrier, warp
-        self._filling: dict[int, Event] = {}
+        self._filling: dict[int, TimelineRow] = {}
 
     def waits(self, g: Any, barrier: Any, lanes: Any) -> None:
         """Note that threads look at a barrier whose phase has not ended."""
@@ -68,9 +72,11 @@ class Timeline:
 
     def fills(self, g: Any, load: Any) -> None:
         """Note the issue of a load."""
-        row = f"{name_of(load.block)}, barrier {load.barrier.offset:#x}"
-        event = Event("load", row, load.what, g.machine.steps, None, g.code.line)
-        self._filling[id(load)] = event
+        barrier = load.barrier
+        self._filling[id(load)] = TimelineRow(
+            f"{name_of(load.block)}, barrier {barrier.offset:#x}", g.machine.steps, None, "copy",
+            "load", f"{load.what}, line {g.code.line}", key=_key(barrier, barrier.phase),
+        )  # fmt: skip
 
     def filled(self, load: Any) -> None:
         """Note that all of a load has landed."""
@@ -78,30 +84,40 @@ class Timeline:
 
     def stores(self, g: Any, what: str, store: Any) -> None:
         """Note the issue of a bulk store."""
-        row = f"{name_of(g.block)}, warp {int(g.lanes[0]) // _WARP}, stores"
-        self._filling[id(store)] = Event("store", row, what, g.machine.steps, None, g.code.line)
+        self._filling[id(store)] = TimelineRow(
+            f"{name_of(g.block)}, stores of warp {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
+            "copy", "store", f"{what}, line {g.code.line}",
+        )  # fmt: skip
 
     def stored(self, store: Any) -> None:
         """Note that global memory is written."""
         self._add(self._filling.pop(id(store))._replace(end=store.machine.steps))
 
-    def rows(self) -> tuple[Event, ...]:
+    def rows(self) -> tuple[TimelineRow, ...]:
         """Return all events; what is open never ended."""
         waits = [_of_wait(found, key[2], None) for key, found in self.waiting.items()]
         return tuple(sorted([*self.events, *self._filling.values(), *waits], key=_begin))
 
-    def _add(self, event: Event) -> None:
+    def _add(self, event: TimelineRow) -> None:
         if len(self.events) < _MOST:
             self.events.append(event)
 
 
-def _begin(event: Event) -> int:
-    return event.begin
+def _begin(event: TimelineRow) -> float:
+    return event.start
 
 
-def _of_wait(found: Open, warp: int, end: int | None) -> Event:
-    row = f"{name_of(found.block)}, warp {warp}"
-    text = f"waits for phase {found.phase} of barrier {found.barrier.offset:#x}"
-    if found.barrier.block is not found.block:
-        text += f" of {name_of(found.barrier.block)}"
-    return Event("wait", row, text, found.begin, end, found.code.line)
+def _key(barrier: Any, phase: int) -> str:
+    return f"{barrier.block.ctaid} {barrier.offset:#x} {phase}"
+
+
+def _of_wait(found: Open, warp: int, end: int | None) -> TimelineRow:
+    barrier = found.barrier
+    about = f"waits for phase {found.phase} of barrier {barrier.offset:#x}"
+    if barrier.block is not found.block:
+        about += f" of {name_of(barrier.block)}"
+    return TimelineRow(
+        f"{name_of(found.block)}, warp {warp}", found.begin, end, "wait",
+        f"{barrier.offset:#x} phase {found.phase}", f"{about}, line {found.code.line}",
+        fault=end is None, key=_key(barrier, found.phase),
+    )  # fmt: skip

@@ -63,6 +63,11 @@ write store_write | BULK_WAIT | error | global memory is written that a bulk sto
     | {_GROUP}
 write cp_async | CP_ASYNC_WAIT | error | memory is written that cp.async may still write
     | {_CP_ASYNC}
+read tcgen05 | TCGEN05_WAIT | error | an accumulator in tensor memory is read before the tcgen05.mma
+    that writes it is known to be complete | tcgen05.commit to an mbarrier after the last
+    tcgen05.mma, wait for it, then tcgen05.fence::after_thread_sync
+write tcgen05 | TCGEN05_WAIT | error | tensor memory is written that a tcgen05.mma may still write
+    | tcgen05.commit to an mbarrier, and wait for it before the write
 overwrite warp | RACE | error | memory is written that other threads may still read ({{agent}})
     | {_BARRIER}
 overwrite load | LOAD_WAIT | error | global memory is written that a bulk load may still read

@@ -154,6 +154,13 @@ ROWS: Final = (
         "initialise it in one thread, then fence.mbarrier_init and a barrier of the block",
     ),
     Row(
+        "HANG_BYTES", lambda s: s.word.bytes < 0 and not s.word.arrivals,
+        lambda s: f"every thread arrived, and {-s.word.bytes:,} bytes came that nobody announced: "
+        f"the copies bring more than is expected; {_one_copy(s.maps)}",
+        "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
+        "elements included",
+    ),
+    Row(
         "HANG_NOT_ANNOUNCED", lambda s: s.word.bytes < 0 and not s.is_behind,
         lambda s: f"{-s.word.bytes:,} bytes came{_whole(-s.word.bytes, s.maps)} that nobody "
         f"announced, and {_arrivals(s.word.arrivals, s)} did not happen: no thread ran "
