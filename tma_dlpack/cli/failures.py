@@ -238,7 +238,7 @@ def _rules(options: argparse.Namespace) -> int:
 
     known = {rule.id: rule for rule in tma.rules()}
     groups = {rule.group for rule in known.values()}
-    found: list[tma.RuleInfo] = []
+    found: list[object] = []
     for word in options.ids:
         if word.upper() not in known and word.lower() not in groups:
             near = did_you_mean(word, [*known, *groups])

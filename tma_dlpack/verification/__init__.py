@@ -1,4 +1,7 @@
-"""`verify`: compare the model with the driver, and the simulator with the hardware, on a GPU.
+"""`verify` and `bandwidth`: what a GPU does, against what this package computes.
+
+`verify` compares the model with the driver, and the simulator with the hardware; `bandwidth.py`
+measures how fast copies are, with the kernel of `pipeline.py`.
 
 `checks.CHECKS` has one row per line of the report; `run_case` runs one case, which depends only on
 the check's name, the seed and the case number, so that `replay` can repeat it. `random_*.py` make
@@ -18,15 +21,22 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tma_dlpack import driver
-from tma_dlpack.public import opaque
+from tma_dlpack.public import imported_later, opaque
 from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error, at_least
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
 
+if TYPE_CHECKING:
+    from tma_dlpack.verification.bandwidth import BandwidthReport, BandwidthRow
+
 BAR_WIDTH = 30
+
+_LATER = {"tma_dlpack.verification.bandwidth": ("BandwidthReport", "BandwidthRow")}
+__getattr__ = imported_later(__name__, _LATER)
 
 
 @opaque

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
-from tma_dlpack.public import public
+from tma_dlpack.public import public_in
 from tma_dlpack.tables.coerce import counted, shown, summary
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
 from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
@@ -29,7 +29,7 @@ _MOST_KERNELS = 6
 _FORMAT = 1
 
 
-@public
+@public_in("tma_dlpack.debug")
 class Trace:
     """Every tensor map that a process or a program made, from `trace`.
 
@@ -46,8 +46,8 @@ class Trace:
 
     Examples
     --------
-    >>> import tma_dlpack as tma
-    >>> t = tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
+    >>> from tma_dlpack.debug import Trace
+    >>> t = Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
     >>> len(t.maps), t.notes[0].partition(":")[0]
     (0, 'no process was traced')
     """

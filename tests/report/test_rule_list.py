@@ -14,8 +14,8 @@ from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
 from tma_dlpack.cli.main import main
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
-from tma_dlpack.copies.rule_list import GROUPS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.report.rule_list import GROUPS
 
 BY_ID = {rule.id: rule for rule in tma.rules()}
 
