@@ -24,8 +24,7 @@ IN_EVERY_WHEEL = {
 }
 COMPILED = {
     "tma_dlpack/debug/trace/_inject.abi3.so",
-    "tma_dlpack/make/_accept.abi3.so",
-    "tma_dlpack/tensor_map/_storage.abi3.so",
+    "tma_dlpack/native/_core.abi3.so",
 }
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402

@@ -19,7 +19,7 @@ PACKAGE = Path(tma_dlpack.__file__).parent
 #: The rooms, from the top down: a file imports from its own room and from those above it.
 ROOMS = (
     "tables", "public", "include",  # 1
-    "dlpack",  # 2
+    "dlpack", "native",  # 2
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5

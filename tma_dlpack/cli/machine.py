@@ -170,7 +170,7 @@ def _extension() -> str:
     if extension.COMPILED:
         return "built"
     try:
-        importlib.import_module("tma_dlpack.tensor_map._storage")
+        importlib.import_module("tma_dlpack.native._core")
     except ImportError as error:
         return (
             f"none, because it cannot be imported ({error}); install a C compiler and run pip "

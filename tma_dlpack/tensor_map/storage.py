@@ -1,6 +1,6 @@
 """The data of a `TensorMap`: its 128 bytes, its tensor, what the bytes do not say; for launchers.
 
-`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: `_storage.c`,
+`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: in `native/map.h`,
 where the package was built with a C compiler, and `PythonStorage` below.
 """
 
@@ -180,7 +180,7 @@ if TYPE_CHECKING:
     COMPILED: bool
 else:
     try:
-        from tma_dlpack.tensor_map._storage import MapStorage
+        from tma_dlpack.native._core import MapStorage
 
         COMPILED = True
     except ImportError:

@@ -1,7 +1,7 @@
 """What `trace` returns: every different map, as text, HTML and JSON.
 
-It is read from the folder that _inject.c wrote: for each process, a file of JSON lines and one of
-counts.
+It is read from the folder that native/inject.c wrote: for each process, a file of JSON lines and
+one of counts.
 """
 
 from __future__ import annotations
@@ -239,9 +239,9 @@ def refusal_text(traced: TracedMap) -> str:
     return "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
 
 
-# -- reading what _inject.c wrote -----------------------------------------------------------------
+# -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Ids of the counts that belong to no line, and bytes of a count, as in _inject.c.
+#: Ids of the counts that belong to no line, and bytes of a count, as in native/inject.c.
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
 _COUNT = struct.Struct("<Q")
 

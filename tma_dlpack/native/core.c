@@ -1,4 +1,4 @@
-/* tma_dlpack.make._accept: the verbs that make and check maps, in C.
+/* tma_dlpack.native._core: the base class of TensorMap, and the verbs that make and check maps, in C.
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
@@ -8,14 +8,15 @@
  * are cleared, because that function asks the producer again and reports them; only MemoryError,
  * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
- * _quick.h binds the arguments, _options.h reads the options, _tensors.h the tensor, _bare.h what comes
- * without one; _calls.h takes one call to its map, _batch.h many; _judged.h shows a refused one to Python.
+ * map.h has the class; quick.h binds the arguments, options.h reads the options, tensors.h the tensor, bare.h what comes
+ * without one; calls.h takes one call to its map, batch.h many; judged.h shows a refused one to Python.
  * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
  * GIL protects all state.
  */
 
-#include "_batch.h"
-#include "_quick.h"
+#include "batch.h"
+#include "map.h"
+#include "quick.h"
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
@@ -167,7 +168,7 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
 
 /* Whether a class is made from MapStorage, and its objects are no larger. */
 static int is_storage(PyTypeObject *type) {
-  PyObject *module = PyImport_ImportModule("tma_dlpack.tensor_map._storage");
+  PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
   int made_from_it = base != NULL && PyType_IsSubtype(type, (PyTypeObject *)base) &&
                      has_number(type, "__basicsize__", sizeof(MapStorage)) &&
@@ -312,6 +313,11 @@ static int module_exec(PyObject *module) {
   state->batch_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &batch_spec, NULL);
   state->judged_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &judged_spec, NULL);
   if (state->batch_type == NULL || state->judged_type == NULL) return -1;
+  PyObject *storage_type = PyType_FromModuleAndSpec(module, &storage_spec, NULL);
+  if (storage_type == NULL) return -1;
+  int has_storage = PyModule_AddObjectRef(module, "MapStorage", storage_type) == 0;
+  Py_DECREF(storage_type);
+  if (!has_storage) return -1;
   PyObject *abi = PyLong_FromUnsignedLong(TMA_DLPACK_TABLES_ABI);
   int added = abi == NULL ? -1 : PyModule_AddObjectRef(module, "TABLES_ABI", abi);
   Py_XDECREF(abi);
@@ -325,7 +331,7 @@ static PyModuleDef_Slot module_slots[] = {
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "_accept",
+    .m_name = "_core",
     .m_doc = "The verbs that make and check maps, in C.",
     .m_size = sizeof(State),
     .m_methods = module_methods,
@@ -335,4 +341,4 @@ static struct PyModuleDef module_definition = {
     .m_free = module_free,
 };
 
-PyMODINIT_FUNC PyInit__accept(void) { return PyModuleDef_Init(&module_definition); }
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module_definition); }

@@ -1,5 +1,4 @@
-/* _storage.h: the memory of a TensorMap, shared by _storage.c (the class) and make/_accept.c (who
- * fills it). Both are compiled from this file in one build. */
+/* storage.h: the memory of a TensorMap: map.h has its class, calls.h and batch.h fill it. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H

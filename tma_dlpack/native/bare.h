@@ -1,9 +1,9 @@
-/* _bare.h: the arguments of driver_encode_* calls, which have no tensor. */
+/* bare.h: the arguments of driver_encode_* calls, which have no tensor. */
 
 #ifndef TMA_DLPACK_BARE_H
 #define TMA_DLPACK_BARE_H
 
-#include "_calls.h"
+#include "calls.h"
 
 /* An array with at least the required number of entries; those past it are ignored, as in C. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {

@@ -1,4 +1,4 @@
-/* _calls.h: a call for a tensor, up to the encoded map.
+/* calls.h: a call for a tensor, up to the encoded map.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge it
  *   map_of_call    the map, with what it keeps of the call
@@ -9,7 +9,7 @@
 #define TMA_DLPACK_CALLS_H
 
 #include "../include/tma_dlpack_driver.h"
-#include "_tensors.h"
+#include "tensors.h"
 
 /* A tensor and its call, which was judged. */
 typedef struct {

@@ -1,4 +1,4 @@
-/* _batch.h: the maps of many tensors, encoded in one call.
+/* batch.h: the maps of many tensors, encoded in one call.
  *
  * A kernel needs only their bytes, which lie one after the other in the caller's memory. The TensorMap
  * objects are made together, when the first of them is asked for.
@@ -7,7 +7,7 @@
 #ifndef TMA_DLPACK_BATCH_H
 #define TMA_DLPACK_BATCH_H
 
-#include "_calls.h"
+#include "calls.h"
 
 #include <structmember.h>
 
@@ -171,7 +171,7 @@ static PyType_Slot batch_slots[] = {
 };
 
 static PyType_Spec batch_spec = {
-    .name = "tma_dlpack.make._accept.Batch",
+    .name = "tma_dlpack.native._core.Batch",
     .basicsize = sizeof(Batch),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = batch_slots,

@@ -1,11 +1,14 @@
-/* tma_dlpack.tensor_map._storage: the base class of TensorMap.
+/* map.h: MapStorage, the base class of TensorMap.
  *
  * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
  * and, of a call that was accepted in C, the options. What the bytes do not say is described again from
- * these when it is read. storage.py has the same class in Python, for builds without a C compiler.
+ * these when it is read. tensor_map/storage.py has the same class in Python, for builds without a C compiler.
  */
 
-#include "_storage.h"
+#ifndef TMA_DLPACK_MAP_H
+#define TMA_DLPACK_MAP_H
+
+#include "storage.h"
 
 #include <structmember.h>
 
@@ -320,7 +323,7 @@ static void storage_dealloc(PyObject *self) {
   Py_DECREF(type);
 }
 
-/* ---- the class and the module -------------------------------------------------------------------- */
+/* ---- the class ------------------------------------------------------------------------------------ */
 
 static PyMethodDef storage_methods[] = {
     {"_make", storage_make, METH_VARARGS | METH_CLASS, make_doc},
@@ -371,31 +374,10 @@ static PyType_Slot storage_slots[] = {
 };
 
 static PyType_Spec storage_spec = {
-    .name = "tma_dlpack.tensor_map._storage.MapStorage",
+    .name = "tma_dlpack.native._core.MapStorage",
     .basicsize = sizeof(MapStorage),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = storage_slots,
 };
 
-static int module_exec(PyObject *module) {
-  PyObject *type = PyType_FromModuleAndSpec(module, &storage_spec, NULL);
-  if (type == NULL) return -1;
-  int result = PyModule_AddObjectRef(module, "MapStorage", type);
-  Py_DECREF(type);
-  return result;
-}
-
-static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, (void *)module_exec},
-    {0, NULL},
-};
-
-static struct PyModuleDef module_definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_storage",
-    .m_doc = "The memory of a TensorMap, compiled.",
-    .m_size = 0,
-    .m_slots = module_slots,
-};
-
-PyMODINIT_FUNC PyInit__storage(void) { return PyModuleDef_Init(&module_definition); }
+#endif /* TMA_DLPACK_MAP_H */
