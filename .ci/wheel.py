@@ -42,7 +42,7 @@ def check(wheel: Path, compiled: bool) -> None:
     sources = {f"tma_dlpack/{path.relative_to(package)}" for path in package.rglob("*.py")}
     data = {
         f"tma_dlpack/{path.relative_to(package)}"
-        for ending in ("js", "css", "cu", "cuh", "txt")
+        for ending in ("js", "css", "cu", "cuh", "txt", "wasm")
         for path in package.rglob(f"*.{ending}")
     }
     wanted = IN_EVERY_WHEEL | sources | data | (COMPILED if compiled else set())

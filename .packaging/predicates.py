@@ -143,12 +143,6 @@ class InJavaScript(InC):
         return super().visit_Name(node).replace("c->", "c.")
 
 
-def in_javascript(expression: str) -> str:
-    """Return an expression as JavaScript."""
-    text: str = InJavaScript().visit(ast.parse(expression, mode="eval"))
-    return text
-
-
 def names_in(expression: str) -> set[str]:
     """Return the names that an expression reads."""
     return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}

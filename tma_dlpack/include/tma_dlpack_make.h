@@ -87,6 +87,7 @@ typedef struct TmaDlpackManagedVersioned {
   TmaDlpackTensor tensor;
 } TmaDlpackManagedVersioned;
 
+#ifndef __wasm32__ /* where no DLPack producer is: native/page.c passes flat arrays */
 TMA_DLPACK_STATIC_ASSERT(sizeof(void *) == 8, "DLPack's offsets below are those of 64-bit machines");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, device) == 8, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, ndim) == 16, "dlpack.h 1.3");
@@ -99,6 +100,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManaged, deleter) == 56, "dlpack.h 1.
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, deleter) == 16, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, flags) == 24, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, tensor) == 32, "dlpack.h 1.3");
+#endif
 #ifdef DLPACK_MAJOR_VERSION /* the real dlpack.h was included before: a DLTensor may be cast to ours */
 TMA_DLPACK_STATIC_ASSERT(sizeof(DLTensor) == sizeof(TmaDlpackTensor), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, shape) == offsetof(TmaDlpackTensor, shape), "dlpack.h");

@@ -2,8 +2,8 @@
 
 Where the optional C extension is built (`native/core.c`, set up by `extension.py`), each function
 is tried in C first: what is accepted there is done. Everything else goes through `build.py`: view
-the tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`), encode, and make
-a `TensorMap`. Both judge by the rows of `checks`; C must accept only what Python accepts, with the
+the tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`), encode, make a
+`TensorMap`. Both judge by the rows of `checks`; C must accept only what Python accepts, with the
 same bytes: tests/make/test_extension.py holds it to that with random calls.
 
 A new option of `make_tma_descriptor` is a row of `RARE_OPTIONS` in tables/arguments.py (its form

@@ -6,7 +6,9 @@ arguments, `calls.h`, `bare.h` and `batch.h` make maps, `judged.h` is a refused 
 public functions, `state.h` what they share. What it describes, judges and encodes is
 `include/tma_dlpack_make.h`, without Python, which C++ extensions and the page compile too.
 
-`inject.c`, `lines.h` and `cupti.h` are `debug/trace/_inject`, which has no Python.
+`page.c` is the same core for the explorer's page, compiled to WebAssembly: `page.wasm` is checked
+in, and .packaging/page_core.py compiles it. `inject.c`, `lines.h` and `cupti.h` are
+`debug/trace/_inject`, which has no Python.
 
 Both are optional: without a C compiler the package does the same in Python, so import `_core` where
 `tensor_map/storage.py` and `make/extension.py` do, and nowhere else.
