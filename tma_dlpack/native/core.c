@@ -52,7 +52,7 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
  * and mean nothing: Python decides then. */
-static int same_layout(const Call *call, const View *view) {
+static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
          (view->tensor.strides != NULL) == call->has_strides &&
@@ -71,33 +71,34 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   State *state = state_of(module);
   if (count != 2 || Py_TYPE(args[0]) != state->map_type) return fall_back();
   MapStorage *old = (MapStorage *)args[0];
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(old->call.asked_type);
   int64_t number = 0;
   View view;
   int is_number = PyLong_CheckExact(args[1]);
-  if (!old->has_call) return fall_back();
+  if (!old->has_record) return fall_back();
   if (is_number ? !read_integer(state, args[1], &number)
-                : !read_tensor(state, args[1], &view) || !same_layout(&old->call, &view))
+                : !read_tensor(state, args[1], &view) || !same_layout(&old->record, &view))
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
   if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
+  TmaDlpackDescribed c;
+  read_fields(old, &c);
   uint64_t alignment =
-      old->call.interleave == TMA_DLPACK_INTERLEAVE_32B || (row != NULL && row->is_padded) ? 32 : 16;
+      c.interleave == TMA_DLPACK_INTERLEAVE_32B || tma_dlpack_type_row((int)c.data_type)->is_padded ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
     return fall_back();
   MapStorage *map = new_map(state->map_type, state->spare, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
   map->rare = copy_rare(old->rare);
-  if (old->rare != NULL && map->rare == NULL) {
+  if ((old->rare != NULL && map->rare == NULL) || !keep_fields(&map->fields, old->fields)) {
     Py_DECREF(map);
     return NULL;
   }
-  map->call = old->call;
+  map->record = old->record;
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
-  if (!is_number) map->call.flags = (uint8_t)view.flags;
+  if (!is_number) map->record.flags = (uint8_t)view.flags;
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
