@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tma_dlpack.debug.trace import trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.kernel import run_kernel
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
     from tma_dlpack.report.rule_list import rules
     from tma_dlpack.suggestions.tile_suggestions import suggest
@@ -125,6 +126,7 @@ __all__ = [
     "ragged_coords",
     "reduce_tile",
     "rules",
+    "run_kernel",
     "split_inner",
     "split_inner_coords",
     "store_tile",
@@ -154,6 +156,7 @@ _LATER = {
     "tma_dlpack.debug.trace": ("trace",),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.kernel": ("run_kernel",),
     "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
     "tma_dlpack.report.rule_list": ("rules",),
     "tma_dlpack.suggestions.tile_suggestions": ("suggest",),
