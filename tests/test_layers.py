@@ -23,12 +23,16 @@ ROOMS = (
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
-    "draw", "report", "suggestions", "explorer", "verification",  # 6
-    "ptx", "kernel",  # what reads and runs PTX
-    "debug",  # 7
+    "draw", "report", "suggestions", "explorer",  # 6
     "__init__",
-    "cli", "torch_ops", "__main__",  # 8
+    "cli", "torch_ops", "__main__",  # 7
+    "ptx", "kernel",  # what reads and runs PTX
+    "verification", "debug",  # the wing
 )  # fmt: skip
+
+#: Rooms without which the rest of the package works. The core imports none of them at its top, and
+#: those of its functions that users call by a name of `tma_dlpack` alone.
+WING = {"debug", "verification"}
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -132,3 +136,45 @@ def test_importing_the_package_needs_numpy_alone_and_starts_no_driver():
         [sys.executable, "-W", "error", "-c", FRESH], capture_output=True, text=True, check=True
     ).stdout
     assert printed.splitlines() == ["tma_dlpack", "", "False"]
+
+
+CORE_ALONE = """
+import contextlib, io, sys
+import numpy as np
+import tma_dlpack as tma
+from tma_dlpack.cli.main import main
+from tma_dlpack.cli.table import commands
+
+x = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
+tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
+assert (tma.load_tile(tm, (8, 0)).array == x[8:16]).all()
+assert tma.TensorMap.from_bytes(bytes(tm)).box_sizes == (8, 64)
+report = tma.check_tma_descriptor(x, (8, 300))
+assert not report.ok and report.fixed() and str(report) and report._repr_html_()
+assert tm._repr_html_() and tm.cpp() and tma.rules() and tma.suggest(x, (32, 64))
+assert tma.matrix_descriptor(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")).value
+from tma_dlpack.explorer.page import page
+assert page()
+assert not {"explain", "trace", "lint", "postmortem", "verify", "decode"} & commands().keys()
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    assert main("check --shape 64,64 --dtype float16 --box 8,8".split()) == 0
+    assert main(["demo"]) == main(["rules"]) == main(["doctor"]) == main(["--help"]) == 0
+    assert main(["explain", "error 1"]) == 2
+try:
+    tma.explain("error 1")
+except ModuleNotFoundError as error:
+    assert error.name.startswith("tma_dlpack.debug"), error
+print(tma.__file__)
+"""
+
+
+def test_the_core_works_without_the_folders_of_the_wing(tmp_path):
+    for path in PACKAGE.rglob("*"):
+        to = tmp_path / "tma_dlpack" / path.relative_to(PACKAGE)
+        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in WING:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix != ".pyc":
+                to.write_bytes(path.read_bytes())
+    command = [sys.executable, "-W", "error", "-c", CORE_ALONE]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/tma_dlpack/__init__.py\n", "")

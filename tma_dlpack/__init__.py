@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
     from tma_dlpack.report.rule_list import rules
     from tma_dlpack.suggestions.tile_suggestions import suggest
-    from tma_dlpack.verification import verify
     from tma_dlpack.verification.bandwidth import bandwidth
+    from tma_dlpack.verification.run import verify
 
 __version__ = "0.4.0.dev0"
 
@@ -160,7 +160,7 @@ _LATER = {
     "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
     "tma_dlpack.report.rule_list": ("rules",),
     "tma_dlpack.suggestions.tile_suggestions": ("suggest",),
-    "tma_dlpack.verification": ("verify",),
+    "tma_dlpack.verification.run": ("verify",),
     "tma_dlpack.verification.bandwidth": ("bandwidth",),
 }
 
