@@ -16,10 +16,10 @@ A command is one function below its row of the table::
         return EXIT_OK
 
 `maps.py` has the commands that make and show a map, `machine.py` those about this installation; a
-room with commands of its own, such as `debug`, has them in its `commands.py`, which `table.py` finds.
-`table.py` registers, `main.py` reads the command line and words its errors, `output.py` writes (`-`
-is standard output, ``--json``, ``--html``, colours), `common.py` has the options that describe a
-tensor and a request.
+room with commands of its own, such as `debug`, has them in its `commands.py`, which `table.py`
+finds. `table.py` registers, `main.py` reads the command line and words its errors, `output.py`
+writes (`-` is standard output, ``--json``, ``--html``, colours), `common.py` has the options that
+describe a tensor and a request.
 
 Results go to standard output, remarks to standard error; a command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to

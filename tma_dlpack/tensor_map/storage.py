@@ -75,12 +75,8 @@ class PythonStorage:
         What the map describes.
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
-    _call, _producer, _numbers, _target, _encoder, _added, _tx_bytes
-        Of a call that was accepted in C, and so None here: the items of `dlpack.Layout` and of
-        `checks.parse.Options`, neither for a `driver_encode_*` call; the type of the tensor whose
-        layout it was, where a bare address took its place; the fields of
-        EncodeArguments; the target or the ordinal of a GPU; the encoder; `split_inner` and
-        `ragged`; the bytes of a copy.
+
+    A map that was made in C has no description until one is asked for.
     """
 
     _tensor: object
@@ -90,13 +86,6 @@ class PythonStorage:
     _launchable: bool
     _description: Any | None = None
     _arguments: EncodeArguments | None = None
-    _call: tuple[Any, ...] | None = None
-    _producer: type | None = None
-    _numbers: tuple[Any, ...] | None = None
-    _target: object = None
-    _encoder: str | None = None
-    _added: tuple[bool, int | None] | None = None
-    _tx_bytes: int | None = None
 
     @classmethod
     def _make(
@@ -176,7 +165,24 @@ def moved_bytes(data: bytes | None, address: int) -> bytes | None:
 
 
 if TYPE_CHECKING:
-    MapStorage = PythonStorage
+
+    class MapStorage(PythonStorage):
+        """What the compiled class knows of a map without a description, which C made.
+
+        The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
+        `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address
+        took its place; the fields of `EncodeArguments`, from the bytes; the target or the ordinal
+        of a GPU; the encoder; `split_inner` and `ragged`; the bytes of a copy.
+        """
+
+        _call: tuple[Any, ...] | None
+        _producer: type | None
+        _numbers: tuple[Any, ...] | None
+        _target: object
+        _encoder: str | None
+        _added: tuple[bool, int | None] | None
+        _tx_bytes: int | None
+
     COMPILED: bool
 else:
     try:
