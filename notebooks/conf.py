@@ -81,6 +81,7 @@ CHAPTERS = {
     "Choose a box, and read it": (
         "suggest bank_conflicts matrix_descriptor MatrixDescriptor ldmatrix_addresses"
     ),
+    "Run a kernel": "run_kernel",
     "Explain and trace": "explain trace",
     "Dead kernels": "postmortem",
     "Lint": "lint",
@@ -95,6 +96,7 @@ RESULTS = {
         "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
         "FoundMap LintReport LintFinding"
     ),
+    "tma_dlpack.kernel": "KernelRun",
     "tma_dlpack.report": "RuleList RuleInfo Finding",
     "tma_dlpack.suggestions": "Suggestions Suggestion",
     "tma_dlpack.verification": "VerifyReport BandwidthReport",

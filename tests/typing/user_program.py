@@ -25,6 +25,7 @@ from tma_dlpack.debug import (
     Trace,
     TracedMap,
 )
+from tma_dlpack.kernel import KernelRun
 from tma_dlpack.report import RuleInfo, RuleList
 from tma_dlpack.suggestions import Suggestion, Suggestions
 from tma_dlpack.verification import BandwidthReport, VerifyReport
@@ -193,6 +194,14 @@ def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> No
     explorer.box_sizes = (8, 64)
     explored: tma.TensorMap | None = explorer.map
     print(explanation, request, rule, explored, explorer.code, tma.get_include())
+
+
+def run(source: str, x: npt.NDArray[np.float16]) -> str:
+    """Run a kernel without a GPU."""
+    tensor_map = tma.make_tma_descriptor(x, (8, 64))
+    found: KernelRun = tma.run_kernel(source, "copy", grid=1, block=128, args=(tensor_map, x))
+    print(found.ok, found.findings, found.barriers, found.steps, found.schedule, found.timeline)
+    return found.to_json()
 
 
 def dead(path: str) -> str:

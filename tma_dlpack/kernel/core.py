@@ -10,6 +10,7 @@ from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
 from tma_dlpack.include import get_include
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
+from tma_dlpack.public import opaque
 from tma_dlpack.report import Finding, as_html, as_json, as_text, total, worst_first
 from tma_dlpack.report import merged as merged_findings
 from tma_dlpack.report.stuck import ROWS as STUCK_ROWS
@@ -54,6 +55,7 @@ __all__ = [
     "integers_of",
     "merged_findings",
     "nvrtc_bindings",
+    "opaque",
     "opcodes",
     "operand_addresses",
     "parse",
