@@ -259,7 +259,7 @@ class MapAttributes(MapStorage):
 
         The whole box counts, out-of-bounds elements included.
         """
-        known = self._tx_bytes if self._description is None else None
+        known = self._tx_bytes
         return self._find_tx_bytes() if known is None else known
 
     @opaque

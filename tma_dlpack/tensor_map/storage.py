@@ -75,6 +75,8 @@ class PythonStorage:
         What the map describes.
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
+    _tx_bytes : int or None
+        Bytes that one load adds, where C computes them.
 
     A map that was made in C has no description until one is asked for.
     """
@@ -86,6 +88,7 @@ class PythonStorage:
     _launchable: bool
     _description: Any | None = None
     _arguments: EncodeArguments | None = None
+    _tx_bytes: int | None = None
 
     @classmethod
     def _make(
@@ -172,7 +175,7 @@ if TYPE_CHECKING:
         The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
         `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address
         took its place; the fields of `EncodeArguments`, from the bytes; the target or the ordinal
-        of a GPU; the encoder; `split_inner` and `ragged`; the bytes of a copy.
+        of a GPU; the encoder; `split_inner` and `ragged`.
         """
 
         _call: tuple[Any, ...] | None
@@ -181,7 +184,6 @@ if TYPE_CHECKING:
         _target: object
         _encoder: str | None
         _added: tuple[bool, int | None] | None
-        _tx_bytes: int | None
 
     COMPILED: bool
 else:
