@@ -11,6 +11,7 @@ from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
+from tma_dlpack.public import opaque
 from tma_dlpack.report import Finding, as_html, as_json, as_text, total, worst_first
 from tma_dlpack.report import merged as merged_findings
 from tma_dlpack.report.stuck import ROWS as STUCK_ROWS
@@ -55,6 +56,7 @@ __all__ = [
     "integers_of",
     "merged_findings",
     "nvrtc_bindings",
+    "opaque",
     "opcodes",
     "operand_addresses",
     "parse",
