@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
-from tma_dlpack.kernel.emit import Emitter
+from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
 
@@ -90,6 +90,8 @@ class Program:
 
     def type_of(self, function: str, name: str) -> str | None:
         """Return the declared type of a register."""
+        if name == CARRY:
+            return "pred"
         declared = self.functions[function].registers
         own = declared.get(name)
         if own is not None:
