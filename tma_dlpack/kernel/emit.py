@@ -412,13 +412,14 @@ class Emitter:
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
-            raise UnknownFormError("an indirect or guarded call")
+            raise UnknownFormError("a guarded call")
         name, lists = rest[0].name, rest[1:]
         given = [o.name for o in lists[0][1]] if lists and _is_list(lists[0]) else []
-        if self.register(name) is not None:
-            raise UnknownFormError("an indirect call")
         at = self.constant(code)
-        return f"return g.call({at}, {name!r}, {given!r}, {results!r}, {self.block.label + 1})"
+        rest_text = f"{given!r}, {results!r}, {self.block.label + 1}"
+        if self.register(name) is not None:
+            return f"return g.call_by_address({at}, {self.value(name)}, {rest_text})"
+        return f"return g.call({at}, {name!r}, {rest_text})"
 
     # -- memory ----------------------------------------------------------------------------------
 
