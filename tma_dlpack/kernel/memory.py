@@ -115,7 +115,7 @@ class Memory:
     ) -> list[tuple[Any, Array | slice, Array]]:
         """Split the accesses of a group by region: (block or region, lanes of the group, offsets).
 
-        `space` is "global", "shared", "local" or "" (generic); an access that is nowhere ends the run.
+        `space` is "global", "shared", "local", or "" for generic; an access elsewhere ends the run.
         """
         at = np.broadcast_to(addresses, g.n).astype(np.int64)
         which: Any = slice(None)

@@ -162,8 +162,8 @@ class Group:
         for target in distinct.tolist():
             if target not in names:
                 self.machine.fault(
-                    self, "ILLEGAL_ADDRESS", f"a function at {target:#x} is called, and none is there",
-                    "assign the function pointer before the call", lanes=self.lanes[targets == target],
+                    self, "ILLEGAL_ADDRESS", f"a function at {target:#x} is called; none is there",
+                    "assign the pointer before the call", lanes=self.lanes[targets == target],
                 )  # fmt: skip
         for target in distinct[1:].tolist():
             here = targets == target
@@ -181,8 +181,9 @@ class Group:
             if rows is None:
                 array[self.index] = values[self.index]
             else:
-                places = (rows, self.index) if type(self.index) is slice else np.ix_(rows, self.index)
-                array[places] = values[places]
+                at = self.index if type(self.index) is slice else self.index[None, :]
+                rows = rows if type(at) is slice else rows[:, None]
+                array[rows, at] = values[rows, at]
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
