@@ -2,9 +2,10 @@
 
 A CUDA kernel becomes PTX (`compile`), its arguments bytes and memory (`arguments`). On the GPU the
 driver runs it (`on_gpu`). The simulator translates each basic block of the PTX into a Python
-function (`program`) and runs all threads that share a program counter at once (`machine`); loads and
-stores are in `memory`, barriers and waits in `barriers`, copies in `copies`, matrix products in
-`matrix`. `order` decides which accesses are ordered, `result` says what was found.
+function (`program`, `emit`) and runs all threads that share a program counter at once (`machine`,
+`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`,
+copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
+`findings`, `timeline` and `result` are what is returned.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tma_dlpack.kernel.compile import Compiled, compile_kernel
 from tma_dlpack.kernel.core import (
     Target,
     TensorMap,
+    TensorMapBatch,
     argument_error,
     as_tensor_view,
     at_least,
@@ -68,7 +70,7 @@ def run_kernel(
         Blocks and threads of a block, (x, y, z); missing ones are 1.
     args : sequence
         The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
-        its bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
+        its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
         structures.
     cluster : int or sequence of int, optional
         Blocks of a cluster; by default as the kernel declares it.
@@ -160,11 +162,15 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
         must, fix = "be 'simulator', 'cuda' or None", 'pass backend="simulator"'
         raise bad_value("backend", backend, must, fix)
     devices = [_device(value) for value in args] if isinstance(args, Sequence) else []
-    return "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
+    return (
+        "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
+    )
 
 
 def _device(value: object) -> Any:
     """Return the device of a tensor or map; None of other arguments."""
+    if isinstance(value, TensorMapBatch):
+        return next((one.device for one in value), None)
     if isinstance(value, TensorMap):
         return value.device
     return None if is_number(value) else as_tensor_view(value).device
@@ -181,7 +187,7 @@ def _three(argument: str, value: object) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _architecture(target: object, args: Sequence[Any], where: str) -> str:
+def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
     """Return the name of the target to compile for."""
     if target is not None:
         return Target.of(target).name
@@ -193,14 +199,14 @@ def _architecture(target: object, args: Sequence[Any], where: str) -> str:
 
 def _header(compiled: Compiled) -> str:
     """Return what stands before the body of the kernel: its parameters and directives."""
-    found = re.search(rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S)
+    found = re.search(
+        rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
+    )
     assert found is not None
     return found[0]
 
 
-def _cluster(
-    cluster: object, header: str, grid: tuple[int, int, int]
-) -> tuple[int, int, int]:
+def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return the size of a cluster: as given, or as the kernel declares it."""
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None

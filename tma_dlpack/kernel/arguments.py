@@ -19,6 +19,7 @@ import numpy as np
 
 from tma_dlpack.kernel.core import (
     TensorMap,
+    TensorMapBatch,
     TensorView,
     TmaUnsupportedError,
     argument_error,
@@ -129,9 +130,7 @@ class _Binder:
         return int(own.ctypes.data)
 
 
-def bind(
-    parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False
-) -> Bound:
+def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False) -> Bound:
     """Return the parameter bytes of a kernel; for a GPU only check that the arguments fit.
 
     Raises
@@ -170,6 +169,9 @@ def _bytes_of(
             address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
             return struct.pack("<Q", address)
         raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
+    if isinstance(value, TensorMapBatch) and is_pointer:
+        maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
+        return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:

@@ -118,7 +118,7 @@ def _with_kernel(ptx: str, name: str | None, label: str, lowered: dict[str, str]
     return Compiled(ptx, _choose(kernels, name, label, lowered), target, label)
 
 
-def _choose(kernels: list[str], name: str | None, label: str, lowered: dict[str, str]) -> str:
+def _choose(kernels: list[str], name: Any, label: str, lowered: dict[str, str]) -> str:
     if name is not None and not isinstance(name, str):
         found = f"name is a {type(name).__name__}"
         raise argument_error("name", found, "be a kernel's name", f"pass {_several(kernels)}")

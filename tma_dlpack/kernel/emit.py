@@ -24,7 +24,7 @@ _VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32":
 _TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
 
 
-class Unknown(Exception):
+class UnknownFormError(Exception):
     """An opcode, or a form of it, that no row knows."""
 
 
@@ -84,7 +84,7 @@ class Emitter:
         if found is None:
             place = self.register(name)
             if place is None:
-                raise Unknown(f"the register {name}")
+                raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
@@ -115,7 +115,7 @@ class Emitter:
             return f"(~{self.bits(operand[1], 'pred')})"
         if operand[0] == "vector" and len(operand[1]) == 1:
             return self.bits(operand[1][0], kind)
-        raise Unknown("an operand")
+        raise UnknownFormError("an operand")
 
     def special(self, name: str) -> str:
         base, _, part = name[1:].partition(".")
@@ -164,10 +164,10 @@ class Emitter:
         if operand is None:
             return
         if not isinstance(operand, Reg):
-            raise Unknown("a destination")
+            raise UnknownFormError("a destination")
         place = self.register(operand.name)
         if place is None:
-            raise Unknown(f"the register {operand.name}")
+            raise UnknownFormError(f"the register {operand.name}")
         declared = place[2]
         same = opcodes.bits_of(declared) == opcodes.bits_of(kind) and kind != "bf16"
         if kind == "pred" or (same and kind[0] in "bu"):
@@ -204,7 +204,7 @@ class Emitter:
             before = len(self.lines)
             try:
                 result = self.instruction(code)
-            except (Unknown, KeyError, ValueError, IndexError, TypeError) as error:
+            except (UnknownFormError, KeyError, ValueError, IndexError, TypeError) as error:
                 del self.lines[before:]
                 self.lines.append(f"M.unknown(g, {self.constant(code)}, {str(error)!r})")
                 result = None
@@ -216,7 +216,7 @@ class Emitter:
         head.append("W, D, H, P = B.W, B.D, B.H, B.P")
         source = "\n    ".join(head + self.lines)
         scope = self.names
-        exec(compile(source, f"<{self.function.name} {self.block.label}>", "exec"), scope)  # noqa: S102
+        exec(compile(source, f"<{self.function.name} {self.block.label}>", "exec"), scope)
         return source, scope["block"]
 
     def write_back(self, result: str | None) -> None:
@@ -266,7 +266,8 @@ class Emitter:
                 olds = f"({self.rows(names)},)"
             else:
                 olds = f"({', '.join(self.value(n) if n else 'None' for n in names)},)"
-        call = f"call({run}, g, {at}, {self.mask(code)}, ({''.join(a + ', ' for a in arguments)}), {olds})"
+        given = "".join(argument + ", " for argument in arguments)
+        call = f"call({run}, g, {at}, {self.mask(code)}, ({given}), {olds})"
         if not names:
             self.lines.append(call)
         elif operation.pauses:
@@ -285,7 +286,7 @@ class Emitter:
                 if name:
                     place = self.register(name)
                     if place is None:
-                        raise Unknown(f"the register {name}")
+                        raise UnknownFormError(f"the register {name}")
                     kind = _TABLE_BITS[place[0]]
                     text = f"{result}[{n}]"
                     if kind > 1:
@@ -325,7 +326,7 @@ class Emitter:
         places = [self.register(name) for name in names]
         tables = {place[0] for place in places if place is not None}
         if len(tables) != 1 or None in places:
-            raise Unknown("registers of several widths")
+            raise UnknownFormError("registers of several widths")
         return tables.pop(), [place[1] for place in places]  # type: ignore[index]
 
     def rows(self, names: list[str]) -> str:
@@ -369,7 +370,7 @@ class Emitter:
     def emit_bra(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         target = self.block.labels.get(code.operands.strip())
         if target is None:
-            raise Unknown(f"the label {code.operands.strip()}")
+            raise UnknownFormError(f"the label {code.operands.strip()}")
         if not code.guard:
             return f"return {target}"
         guard = self.new(f"{self.guard(code)}")
@@ -377,7 +378,7 @@ class Emitter:
 
     def emit_brx(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         if code.guard:
-            raise Unknown("a guarded brx.idx")
+            raise UnknownFormError("a guarded brx.idx")
         table = self.constant(list(self.block.next))
         names = self.function.symbols.get(code.split()[-1], "").split()
         table = self.constant([self.block.labels[name] for name in names])
@@ -397,15 +398,15 @@ class Emitter:
 
     def emit_call(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         results: list[str] = []
-        rest = list(operands)
+        rest: list[Any] = list(operands)
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
-            raise Unknown("an indirect or guarded call")
-        name = rest.pop(0).name
-        given = [o.name for o in rest[0][1]] if rest and _is_list(rest[0]) else []
+            raise UnknownFormError("an indirect or guarded call")
+        name, lists = rest[0].name, rest[1:]
+        given = [o.name for o in lists[0][1]] if lists and _is_list(lists[0]) else []
         if self.register(name) is not None:
-            raise Unknown("an indirect call")
+            raise UnknownFormError("an indirect call")
         at = self.constant(code)
         return f"return g.call({at}, {name!r}, {given!r}, {results!r}, {self.block.label + 1})"
 
@@ -421,7 +422,7 @@ class Emitter:
         )
         kind = words[-1]
         if opcodes.bits_of(kind) > 64 or kind not in opcodes.NUMPY:
-            raise Unknown(f"the type {kind}")
+            raise UnknownFormError(f"the type {kind}")
         return space, kind, count, semantics
 
     def emit_ld(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
@@ -432,7 +433,8 @@ class Emitter:
         if space == "param":
             name = where[1].name if isinstance(where[1], Reg) else None
             if name is None or self.register(name) is not None:
-                text = f"M.memory.load(g, {self.mask(code)}, '', {self.address(where)}, {size}, {count}, 'weak')"
+                mask, at = self.mask(code), self.address(where)
+                text = f"M.memory.load(g, {mask}, '', {at}, {size}, {count}, 'weak')"
             else:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
@@ -477,9 +479,7 @@ class Emitter:
     def emit_red(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         self.atomic(code, words, None, operands)
 
-    def atomic(
-        self, code: Instruction, words: list[str], target: Any, operands: list[Any]
-    ) -> None:
+    def atomic(self, code: Instruction, words: list[str], target: Any, operands: list[Any]) -> None:
         spaces = [w.split("::")[0] for w in words]
         space = next((w for w in spaces if w in ("global", "shared")), "")
         semantics = next((w for w in words if w in ("acquire", "release", "acq_rel")), "relaxed")
@@ -526,7 +526,7 @@ class Emitter:
             "global": f"({a} < LOCAL_WINDOW)",
         }
         if space not in tests:
-            raise Unknown(f"the space {space}")
+            raise UnknownFormError(f"the space {space}")
         self.store_result(code, operands[0], "pred", tests[space])
 
     def emit_mapa(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
@@ -574,7 +574,7 @@ class Emitter:
         if to.endswith("x2") and source == "f32" and len(operands) == 3:
             function = opcodes.packed(to, relu, mode)
             if function is None:
-                raise Unknown(f"the type {to}")
+                raise UnknownFormError(f"the type {to}")
             high, low = (self.typed(o, "f32") for o in operands[1:])
             result = f"{self.constant(function)}({high}, {low})"
             bits = 16 if to.startswith("e") else 32
@@ -582,7 +582,9 @@ class Emitter:
             return
         if to in ("f16x2", "bf16x2") and source in ("e4m3x2", "e5m2x2"):
             a = self.typed(operands[1], "b16")
-            self.store_result(code, operands[0], "b32", f"f8_pair({source[:4]!r}, {to[:-2]!r}, {a})")
+            self.store_result(
+                code, operands[0], "b32", f"f8_pair({source[:4]!r}, {to[:-2]!r}, {a})"
+            )
             return
         if to in ("e4m3x2", "e5m2x2") and source == "f16x2":
             a = self.typed(operands[1], "b32")
@@ -594,7 +596,7 @@ class Emitter:
             return
         function = opcodes.convert(words)
         if function is None:
-            raise Unknown("a conversion")
+            raise UnknownFormError("a conversion")
         if isinstance(operands[1], tuple) and not isinstance(operands[1], Reg):
             value = self.typed(operands[1], source)
         else:
@@ -641,7 +643,7 @@ class Emitter:
 
     def emit_lop3(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         if words[-1] != "b32" or len(words) != 2:
-            raise Unknown("a form of lop3")
+            raise UnknownFormError("a form of lop3")
         a, b, c = (self.typed(o, "b32") for o in operands[1:4])
         self.store_result(code, operands[0], "b32", f"lookup({a}, {b}, {c}, {operands[4]})")
 
@@ -652,7 +654,7 @@ class Emitter:
 
     def emit_prmt(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         if len(words) != 2:
-            raise Unknown("a mode of prmt")
+            raise UnknownFormError("a mode of prmt")
         a, b, c = (self.typed(o, "b32") for o in operands[1:4])
         self.store_result(code, operands[0], "b32", f"permuted({a}, {b}, {c})")
 
@@ -712,7 +714,7 @@ class Emitter:
     def fused(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         kind = words[-1]
         if _ROUNDINGS.intersection(words):
-            raise Unknown("a rounding")
+            raise UnknownFormError("a rounding")
         one = kind[:-2] if kind.endswith("x2") else kind
         function = self.constant(opcodes.fma(one))
         finish = self.finish(words, one)
@@ -745,19 +747,19 @@ class Emitter:
         if base not in opcodes.INTEGER and base not in opcodes.FLOAT:
             key = ".".join(words[:2])
             if key not in opcodes.INTEGER:
-                raise Unknown(code.opcode)
+                raise UnknownFormError(code.opcode)
             base = key
         elif ".".join(words[:2]) in opcodes.INTEGER:
             base = ".".join(words[:2])
         table = opcodes.FLOAT if is_float else opcodes.INTEGER
         row = table.get(base)
         if row is None or "cc" in words:
-            raise Unknown(code.opcode)
+            raise UnknownFormError(code.opcode)
         known = {"sat", "ftz", "rn", "approx", "full", "relu", "uni", "lo", "hi", "noftz"}
         extra = set(words[1:-1]) - known - {base.partition(".")[2]}
         nan = "NaN" in extra
         if extra - {"NaN"}:
-            raise Unknown(code.opcode)
+            raise UnknownFormError(code.opcode)
         if kind == "pred":
             given = [self.bits(o, "pred") for o in operands[1:]]
             text = _renamed(row.expression, dict(zip("abcd", given, strict=False)))
@@ -778,7 +780,10 @@ class Emitter:
             letters = ", ".join("abcd"[: len(operands) - 1])
             body = finish.format(expression)
             self.store_result(
-                code, operands[0], raw, f"each_half({one!r}, lambda {letters}: {body}, {given_text})"
+                code,
+                operands[0],
+                raw,
+                f"each_half({one!r}, lambda {letters}: {body}, {given_text})",
             )
             return
         values = {}

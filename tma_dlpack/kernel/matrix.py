@@ -171,16 +171,17 @@ def mma(code: Instruction) -> Operation | None:
 
 
 def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
-    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has that of matrix i, row r."""
+    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has row r of matrix i."""
     lanes = np.broadcast_to(address, g.n).reshape(-1, WARP)[:, : matrices * ROWS]
-    return lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
+    found: Array = lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
+    return found
 
 
 @operation("ldmatrix.sync")
 def ldmatrix(code: Instruction) -> Operation | None:
     """Load 8 x 8 matrices of 16-bit elements; lane l gets two elements of row l / 4."""
     words = code.opcode.split(".")
-    if "m8n8" not in words or not words[-1] == "b16":
+    if "m8n8" not in words or words[-1] != "b16":
         return None
     matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
     transposes = "trans" in words
@@ -201,7 +202,7 @@ def ldmatrix(code: Instruction) -> Operation | None:
 def stmatrix(code: Instruction) -> Operation | None:
     """Store 8 x 8 matrices of 16-bit elements: the inverse of ldmatrix."""
     words = code.opcode.split(".")
-    if "m8n8" not in words or not words[-1] == "b16":
+    if "m8n8" not in words or words[-1] != "b16":
         return None
     matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
     transposes = "trans" in words
@@ -255,7 +256,9 @@ def wgmma(code: Instruction) -> Operation | None:
     k = K_BYTES * 8 // types[0].bits
     has_transpose = types[0].bits == 16
 
-    def run(g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any) -> Array:
+    def run(
+        g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any
+    ) -> Array:
         from_registers = isinstance(a, np.ndarray) and a.ndim == 2
         negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
         trans_b = transposed[-1] if has_transpose and transposed else 0
@@ -295,7 +298,7 @@ def _uniform(value: Any, lanes: slice) -> int:
 def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
     """Return where an operand's elements are: (index in elements (mn, k), 16-byte chunks)."""
     major = "MN" if transposed else "K"
-    addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)  # type: ignore[arg-type]
+    addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
     return addresses // (bits // 8), np.unique(addresses // 16)
 
 

@@ -131,12 +131,12 @@ class Memory:
         low, high = int(at.min()), int(at.max())
         if low >= SHARED_WINDOW:
             return self._shared(g, which, at - SHARED_WINDOW, size)
-        if LOCAL_WINDOW <= low and high < SHARED_WINDOW:
+        if low >= LOCAL_WINDOW and high < SHARED_WINDOW:
             return [(None, which, at - LOCAL_WINDOW)]
         region = self.region_of(low)
         if region is not None and high + size <= region.first + region.size:
             return [(region, which, at - region.first)]
-        if region is not None and low == high or len(at) == 1:
+        if (region is not None and low == high) or len(at) == 1:
             self._outside(g, which, at, size)
         return self._by_region(g, mask, which, at, size)
 
@@ -249,9 +249,7 @@ class Memory:
         for where, which, offsets in self.places(g, mask, space, addresses, size * count):
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
-                order.access(
-                    g, part, where, every, size * count, write=False, semantics=semantics
-                )
+                order.access(g, part, where, every, size * count, write=False, semantics=semantics)
             view, index = self._view(g, where, offsets, size, which)
             for n in range(count):
                 out[n, which] = view[_shifted(index, n)]

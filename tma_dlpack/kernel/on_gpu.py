@@ -21,6 +21,7 @@ from tma_dlpack.kernel.compile import Compiled
 from tma_dlpack.kernel.core import (
     Library,
     TensorMap,
+    TensorMapBatch,
     TensorView,
     as_tensor_view,
     download,
@@ -133,6 +134,8 @@ def launch(
 
 def _device_of(value: object) -> int | None:
     """Return the GPU of a tensor or map that is on one."""
+    if isinstance(value, TensorMapBatch):
+        return next((d for d in map(_device_of, value) if d is not None), None)
     if isinstance(value, TensorMap):
         return value.device.device_id if value.device is not None and value.launchable else None
     if not hasattr(type(value), "__dlpack__") or isinstance(value, np.generic):
@@ -143,17 +146,18 @@ def _device_of(value: object) -> int | None:
 
 def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: Any) -> Any:
     """Return an argument as ctypes bytes of its parameter's size."""
-    if isinstance(value, TensorMap):
-        data = _map_bytes(copies, value)
+    if isinstance(value, TensorMap | TensorMapBatch):
+        maps = (value,) if isinstance(value, TensorMap) else value
+        data = b"".join(_map_bytes(copies, one) for one in maps)
         if parameter.size == len(data):
             return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
         address = stack.enter_context(scratch(len(data)))  # cuMemAlloc aligns to 256 bytes
         upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
         synchronize(_STREAM)
         return ctypes.c_uint64(address)
-    data = number_bytes(parameter, value)
-    if data is not None:
-        return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
+    number = number_bytes(parameter, value)
+    if number is not None:
+        return (ctypes.c_ubyte * len(number)).from_buffer_copy(number)
     return ctypes.c_uint64(copies.address(as_tensor_view(value)))
 
 

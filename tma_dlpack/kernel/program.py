@@ -21,8 +21,8 @@ import numpy as np
 
 from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
 from tma_dlpack.kernel.emit import Emitter
-from tma_dlpack.kernel.operations import Operation, operation_of
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
+from tma_dlpack.kernel.operations import Operation, operation_of
 
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
 _ENDS = ("bra", "brx", "ret", "exit", "trap")
@@ -218,7 +218,7 @@ def _translate(program: Program, function: Function) -> Code:
 
 
 def _blocks(function: Function, operations: dict[int, Operation | None]) -> list[CodeBlock]:
-    """Split at labels, behind branches and what pauses, and before what a warp executes together."""
+    """Split at labels, behind branches and pauses, and before what a warp executes together."""
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
@@ -245,9 +245,7 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
             block.is_gate, block.gate = True, gates[start]
         blocks.append(block)
     last_block = len(blocks)  # the end of the function
-    labels = {
-        name: number_at.get(at, last_block) for name, at in function.labels.items()
-    }
+    labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
     for n, block in enumerate(blocks):
         last = block.code[-1]
         base = last.opcode.split(".")[0]

@@ -1,8 +1,8 @@
 """The fifth-generation tensor core: tensor memory, tcgen05.mma, and what waits for it.
 
 Tensor memory has 128 lanes and 512 columns of 32 bits for each block. With 128 rows, row i of an
-accumulator is lane i; with 64 rows, each warp's first 16 lanes have 16 rows. Two blocks (cta_group::2)
-hold 128 rows each of 256, and half of B's rows each.
+accumulator is lane i; with 64 rows, each warp's first 16 lanes have 16 rows. Two blocks
+(cta_group::2) hold 128 rows each of 256, and half of B's rows each.
 
 Documented, not measured. Source: PTX ISA 9.0, 9.7.16 (tcgen05: tensor memory, data path layout
 organization, instruction descriptor).
@@ -89,7 +89,7 @@ def _alloc(code: Instruction) -> Operation:
         starts = [c for c in range(0, COLUMNS, number) if memory.free[c : c + number].all()]
         if not starts:
             g.machine.fault(
-                g, "TMEM_FULL", f"{number} columns of tensor memory are allocated and none are free",
+                g, "TMEM_FULL", f"{number} columns of tensor memory are allocated; fewer are free",
                 "tcgen05.dealloc what is not used any more",
             )  # fmt: skip
         memory.free[starts[0] : starts[0] + number] = False
@@ -116,13 +116,13 @@ def _dealloc(code: Instruction) -> Operation:
     "tcgen05.fence::after_thread_sync",
 )
 def _nothing(code: Instruction) -> Operation:
-    """The order of tensor memory follows the barriers that tcgen05.commit arrives at."""
+    """Do nothing: the barriers that tcgen05.commit arrives at order tensor memory."""
     return Operation(lambda g, mask: None)
 
 
 @operation("tcgen05.wait::ld", "tcgen05.wait::st")
 def _wait(code: Instruction) -> Operation:
-    """Loads and stores of tensor memory are complete when they are issued here."""
+    """Do nothing: loads and stores of tensor memory are complete at their issue here."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
@@ -212,7 +212,7 @@ def _rows(m: int) -> Array:
 def _operand(block: Any, value: int, element: Element, major: int, mn: int, k: int) -> Any:
     size = element.bits // 8
     name = "MN" if major else "K"
-    addresses = operand_addresses("tcgen05", value, name, mn, k, size)  # type: ignore[arg-type]
+    addresses = operand_addresses("tcgen05", value, name, mn, k, size)
     return addresses
 
 
@@ -333,9 +333,7 @@ def _commit(code: Instruction) -> Operation:
         if multicast:
             bits = _of(blocks, lane)
             ranks = [r for r in range(len(g.block.cluster.blocks)) if bits >> r & 1]
-        barriers = [
-            barrier_at(g, rank << 24 | where & OFFSET_MASK, lanes) for rank in ranks
-        ]
+        barriers = [barrier_at(g, rank << 24 | where & OFFSET_MASK, lanes) for rank in ranks]
         order, memory, thread = g.machine.order, tensor_memory(g.block), int(lanes[0])
         clocks = None
         if order is not None:

@@ -29,7 +29,7 @@ def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
 def _members(g: Any, mask: Any, members: Any) -> Any:
     """Return which lanes execute and are members, by warp."""
     every = np.ones(g.n, np.bool_) if mask is None else mask
-    present, (at, lanes) = _warps(g, every, False)
+    present, (at, _) = _warps(g, every, False)
     wanted = np.broadcast_to(np.asarray(members).astype(np.uint32), g.n)
     masks = np.zeros(len(present), np.uint32)
     masks[at] = wanted

@@ -9,7 +9,7 @@ Registers hold bits: unsigned arrays. `read` and `written` type them and turn va
 Approximate functions (`ex2.approx` and the like) are NumPy's, so their last bits may differ from a
 GPU's. Rounding other than to nearest even is known for conversions only.
 
-Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integer, floating point, comparison, logic), 9.7.9 (conversion).
+Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
 """
 
 from __future__ import annotations
@@ -61,10 +61,7 @@ def written(kind: str, value: Any, register: str) -> Any:
     """Return a value as the bits of a register, extended to its width."""
     if register == "pred":
         return value
-    if kind == "bf16":
-        value = bf16_bits(value)
-    else:
-        value = value.astype(NUMPY[kind], copy=False)
+    value = bf16_bits(value) if kind == "bf16" else value.astype(NUMPY[kind], copy=False)
     size = bits_of(register) // 8
     if value.dtype.itemsize == size:
         return value.view(UNSIGNED[8 * size])
@@ -352,7 +349,7 @@ def saturated(kind: str, value: Any) -> Any:
 
 
 class Row(NamedTuple):
-    """An operation: how many operands it reads, which are typed "t" or 32-bit "i", and its value."""
+    """An operation: its operands, typed "t" or 32-bit "i", and its value."""
 
     operands: str
     expression: str
@@ -377,7 +374,8 @@ FLOAT = {
     "add": Row("tt", "a + b"), "sub": Row("tt", "a - b"), "mul": Row("tt", "a * b"),
     "div": Row("tt", "a / b"), "abs": Row("t", "np.abs(a)"), "neg": Row("t", "-a"),
     "min": Row("tt", "np.fmin(a, b)"), "max": Row("tt", "np.fmax(a, b)"),
-    "rcp": Row("t", "one / a"), "sqrt": Row("t", "np.sqrt(a)"), "rsqrt": Row("t", "one / np.sqrt(a)"),
+    "rcp": Row("t", "one / a"), "sqrt": Row("t", "np.sqrt(a)"),
+    "rsqrt": Row("t", "one / np.sqrt(a)"),
     "ex2": Row("t", "np.exp2(a)"), "lg2": Row("t", "np.log2(a)"), "sin": Row("t", "np.sin(a)"),
     "cos": Row("t", "np.cos(a)"), "tanh": Row("t", "np.tanh(a)"),
     "copysign": Row("tt", "np.copysign(b, a)"), "mov": Row("t", "a"),
@@ -454,7 +452,9 @@ def _rounded(value: Any, to: str, mode: str) -> Any:
             return near
         step = np.uint32(1 << 16)
         bits = near.view(np.uint32)
-        return _directed(near, exact, mode, lambda: (bits - step).view(kind), lambda: (bits + step).view(kind))
+        return _directed(
+            near, exact, mode, lambda: (bits - step).view(kind), lambda: (bits + step).view(kind)
+        )
     kind = NUMPY[to]
     near = np.asarray(value).astype(kind)
     if mode == "rn":
@@ -479,7 +479,9 @@ def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> An
         return np.where(up, smaller, near).astype(near.dtype)
     if mode == "rp":
         return np.where(down, larger, near).astype(near.dtype)
-    return np.where(positive & up, smaller, np.where(~positive & down, larger, near)).astype(near.dtype)
+    return np.where(positive & up, smaller, np.where(~positive & down, larger, near)).astype(
+        near.dtype
+    )
 
 
 def f8_table(kind: str) -> Array:
@@ -490,7 +492,9 @@ def f8_table(kind: str) -> Array:
     mantissa = (codes & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
     exponent = codes >> mantissa_bits & ((1 << exponent_bits) - 1)
     bias = (1 << (exponent_bits - 1)) - 1
-    value = np.where(exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias))
+    value = np.where(
+        exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias)
+    )
     if kind == "e4m3":  # all ones is NaN, and there is no infinity
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     else:

@@ -1,15 +1,18 @@
-"""printf of a simulated kernel, in C's words."""
+"""Functions of CUDA's runtime that kernels call: printf and assert."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tma_dlpack.kernel.memory import LOCAL_WINDOW
 
-_CONVERSION = re.compile(r"%[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|z|j|t)?([diouxXeEfFgGaAcsp%])")
+_CONVERSION = re.compile(
+    r"%[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|z|j|t)?([diouxXeEfFgGaAcsp%])"
+)
 _MOST_CHARS = 4096
 
 
@@ -71,3 +74,27 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
         return int.from_bytes(raw, "little", signed=kind == "i")
 
     return _CONVERSION.sub(one, pattern)
+
+
+def _vprintf(g: Any, given: list[str], results: list[str]) -> None:
+    """printf: one line of text for each thread, with the values from local memory."""
+    text = formatted(g, *(g.block.parameters[name] for name in given))
+    g.machine.printed += text
+    for name in results:
+        g.block.set_parameter(g, name, 0, 4, (np.uint32(1),))
+
+
+def _assertfail(g: Any, given: list[str], results: list[str]) -> None:
+    parameters = [g.block.parameters[name] for name in given]
+    message, file = (text_at(g, p, int(g.lanes[0])) for p in parameters[:2])
+    line = int(parameters[2][g.lanes[0], :4].view(np.uint32)[0])
+    g.machine.fault(
+        g, "ASSERT", f"{file}:{line}: the assertion `{message}` fails",
+        "look at the values in it", lanes=g.lanes,
+    )  # fmt: skip
+
+
+#: By name: the group, the names of the parameters, and of the results.
+FUNCTIONS: dict[str, Callable[[Any, list[str], list[str]], None]] = {
+    "vprintf": _vprintf, "__assertfail": _assertfail,
+}  # fmt: skip
