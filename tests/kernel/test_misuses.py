@@ -52,7 +52,14 @@ def rules(found, severity="error"):
 
 
 def tile(
-    dims="2d", coords="0, 0", source="%source", to="tile", bar="bars", mode="tile", more="", blocks=""
+    dims="2d",
+    coords="0, 0",
+    source="%source",
+    to="tile",
+    bar="bars",
+    mode="tile",
+    more="",
+    blocks="",
 ):
     return (
         f"cp.async.bulk.tensor.{dims}.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
@@ -113,10 +120,14 @@ def test_two_blocks_may_store_the_same_values_and_not_others():
 
 def test_bar_red_counts_and_votes():
     found, out = run(
-        "setp.lt.u32 %p3, %t, 40;", "barrier.cta.red.popc.aligned.u32 %r5, 0, %p3;",
-        "barrier.cta.red.and.aligned.pred %p4, 0, %p3;", "barrier.cta.red.or.aligned.pred %p5, 0, %p3;",
-        "@%p4 add.u32 %r5, %r5, 1000;", "@%p5 add.u32 %r5, %r5, 500;", RESULT,
-    )  # fmt: skip
+        "setp.lt.u32 %p3, %t, 40;",
+        "barrier.cta.red.popc.aligned.u32 %r5, 0, %p3;",
+        "barrier.cta.red.and.aligned.pred %p4, 0, %p3;",
+        "barrier.cta.red.or.aligned.pred %p5, 0, %p3;",
+        "@%p4 add.u32 %r5, %r5, 1000;",
+        "@%p5 add.u32 %r5, %r5, 500;",
+        RESULT,
+    )
     assert found.ok, str(found)
     np.testing.assert_array_equal(out.reshape(-1)[:128], 540)
 
@@ -127,29 +138,53 @@ ZEROS = tma.TensorMap.from_bytes(bytes(128))
 FAULTS = {
     "the instruction's rank is not the map's": (loaded(tile("3d", "0, 0, 0")), "MAP_RANK"),
     "an im2col instruction and a tiled map": (
-        loaded(tile("3d", "0, 0, 0", mode="im2col", blocks=", {%rs0}")), "MAP_KIND"),
+        loaded(tile("3d", "0, 0, 0", mode="im2col", blocks=", {%rs0}")),
+        "MAP_KIND",
+    ),
     "an inner coordinate off 16 bytes": (loaded(tile(coords="3, 0")), "COORDINATE_16B"),
     "a destination 64 bytes off": (loaded(tile(to="tile+64")), "SMEM_ALIGNED"),
     "a barrier 4 bytes off": (loaded(tile(bar="bars+4")), "BARRIER_ALIGNED"),
     "a barrier never initialised": ((only(0, tile()), SYNC), "BARRIER_INIT"),
     "a destination beyond shared memory": (loaded(tile(to="tile+896")), "SMEM_RANGE"),
     "multicast to a block that is not there": (
-        ("mov.b16 %rs0, 2;", *loaded(tile(more=".multicast::cluster", blocks=", %rs0"))), "MULTICAST_BLOCK"),
+        ("mov.b16 %rs0, 2;", *loaded(tile(more=".multicast::cluster", blocks=", %rs0"))),
+        "MULTICAST_BLOCK",
+    ),
     "a map 32 bytes off": (("add.u64 %source, %source, 32;", *loaded(tile())), "MAP_ALIGNED"),
     "a map in shared memory": (
-        ("mov.u32 %r7, tile;", "cvt.u64.u32 %rd1, %r7;", "cvta.shared.u64 %rd1, %rd1;",
-         *loaded(tile(source="%rd1"))), "MAP_IN_SHARED_MEMORY"),
+        (
+            "mov.u32 %r7, tile;",
+            "cvt.u64.u32 %rd1, %r7;",
+            "cvta.shared.u64 %rd1, %rd1;",
+            *loaded(tile(source="%rd1")),
+        ),
+        "MAP_IN_SHARED_MEMORY",
+    ),
     "a store at a negative coordinate": (
-        (WRITE, FENCE, SYNC, only(0, tile_out("0, -4"))), "STORE_NEGATIVE"),
-    "a source 16 bytes off": ((WRITE, FENCE, SYNC, only(0, tile_out(source="tile+16"))), "SMEM_ALIGNED"),
+        (WRITE, FENCE, SYNC, only(0, tile_out("0, -4"))),
+        "STORE_NEGATIVE",
+    ),
+    "a source 16 bytes off": (
+        (WRITE, FENCE, SYNC, only(0, tile_out(source="tile+16"))),
+        "SMEM_ALIGNED",
+    ),
     "a reduction that the type lacks": (
-        (WRITE, FENCE, SYNC, only(0, tile_out(op="cp.reduce.async.bulk.tensor.2d", reduction=".inc"))), None),
+        (
+            WRITE,
+            FENCE,
+            SYNC,
+            only(0, tile_out(op="cp.reduce.async.bulk.tensor.2d", reduction=".inc")),
+        ),
+        None,
+    ),
     "an address that is no memory": (
-        ("add.u64 %in, %in, 0x100000000;", *loaded(load())), "ILLEGAL_ADDRESS"),
+        ("add.u64 %in, %in, 0x100000000;", *loaded(load())),
+        "ILLEGAL_ADDRESS",
+    ),
     "a line 8 bytes off": (("add.u64 %in, %in, 8;", *loaded(load())), "BULK_ALIGNED"),
     "more bytes than a barrier counts": ((*READY, only(0, arm(0, 1 << 20))), "BARRIER_BYTES"),
     "more arrivals than a phase has": ((*READY, only(0, arm(0), arrive())), "BARRIER_ARRIVALS"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FAULTS)
@@ -176,19 +211,44 @@ def test_a_map_of_memory_that_is_no_argument_ends_the_run():
 HANGS = {
     "armed, and no copy": ((*READY, only(0, arm()), wait()), "HANG_NO_COPY", "512 bytes"),
     "more bytes expected than come": (
-        (*READY, only(0, arm(0, 1024), load()), wait()), "HANG_BYTES", "512 are missing"),
+        (*READY, only(0, arm(0, 1024), load()), wait()),
+        "HANG_BYTES",
+        "512 are missing",
+    ),
     "fewer bytes expected than come": (
-        (*READY, only(0, arm(0, 256), load(), wait(), arrive()), wait(0, 1)), "HANG_BYTES", "256 bytes came"),
+        (*READY, only(0, arm(0, 256), load(), wait(), arrive()), wait(0, 1)),
+        "HANG_BYTES",
+        "256 bytes came",
+    ),
     "initialised for two": (
-        (only(0, init(0, 2), INIT_FENCE), SYNC, only(0, arm(), load()), wait()), "HANG_ARRIVALS", "1 of 2 arrivals"),
+        (only(0, init(0, 2), INIT_FENCE), SYNC, only(0, arm(), load()), wait()),
+        "HANG_ARRIVALS",
+        "1 of 2 arrivals",
+    ),
     "nobody announces": ((*READY, only(0, load()), wait()), "HANG_NOT_ANNOUNCED", "512 bytes came"),
     "nobody arrives": ((*READY, wait()), "HANG_NOBODY_ARRIVED", "nobody has arrived"),
-    "the other parity": ((*READY, only(0, arm(), load()), wait(), wait(0, 1)), "HANG_PARITY", "parity 0 has ended"),
+    "the other parity": (
+        (*READY, only(0, arm(), load()), wait(), wait(0, 1)),
+        "HANG_PARITY",
+        "parity 0 has ended",
+    ),
     "two barriers wait for each other": (
-        (only(0, init(0), init(1), INIT_FENCE), SYNC, below(32, wait(1, 0), only(0, arrive(0))),
-         wait(0, 0), only(32, arrive(1))), "HANG_CYCLE", "a cycle"),
-    "half of the threads at a barrier": ((below(64, "bar.sync 1, 128;"),), "HANG_THREADS", "arrived"),
-}  # fmt: skip
+        (
+            only(0, init(0), init(1), INIT_FENCE),
+            SYNC,
+            below(32, wait(1, 0), only(0, arrive(0))),
+            wait(0, 0),
+            only(32, arrive(1)),
+        ),
+        "HANG_CYCLE",
+        "a cycle",
+    ),
+    "half of the threads at a barrier": (
+        (below(64, "bar.sync 1, 128;"),),
+        "HANG_THREADS",
+        "arrived",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", HANGS)
@@ -218,21 +278,40 @@ MULTICAST = only(0, tile(more=".multicast::cluster", blocks=", %rs0"), of="%bloc
 
 
 def test_multicast_fills_both_blocks():
-    code = ("mov.b16 %rs0, 3;", only(0, init(), INIT_FENCE, arm(0, TILE)), CLUSTER_SYNC, only(0, MULTICAST), wait())
-    rows = ("mul.wide.u32 %rd3, %block, 512;", "add.u64 %mine, %mine, %rd3;", READ, RESULT, CLUSTER_SYNC)
+    code = (
+        "mov.b16 %rs0, 3;",
+        only(0, init(), INIT_FENCE, arm(0, TILE)),
+        CLUSTER_SYNC,
+        only(0, MULTICAST),
+        wait(),
+    )
+    rows = (
+        "mul.wide.u32 %rd3, %block, 512;",
+        "add.u64 %mine, %mine, %rd3;",
+        READ,
+        RESULT,
+        CLUSTER_SYNC,
+    )
     found, out = run(".reg .b16 %rs0;", *code, *rows, grid=2, cluster=2)
     assert found.ok, str(found)
     np.testing.assert_array_equal(out.reshape(2, -1), np.tile(np.arange(128) + 1000, (2, 1)))
 
 
 def test_multicast_before_the_other_block_is_ready_is_an_error():
-    code = ("mov.b16 %rs0, 3;", only(0, init(), INIT_FENCE, arm(0, TILE)), SYNC, only(0, MULTICAST), wait())
+    code = (
+        "mov.b16 %rs0, 3;",
+        only(0, init(), INIT_FENCE, arm(0, TILE)),
+        SYNC,
+        only(0, MULTICAST),
+        wait(),
+    )
     found, _ = run(".reg .b16 %rs0;", *code, CLUSTER_SYNC, grid=2, cluster=2)
     assert rules(found) == {"BARRIER_INIT"}
 
 
 def test_an_arrival_at_another_block_orders_what_was_written_there():
-    write = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\nst.shared::cluster.u32 [%r9], %t;"
+    place = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;"
+    write = f"{place}\nst.shared::cluster.u32 [%r9], %t;"
     there = (*READY_BOTH, only(0, write, ARRIVE_THERE), wait(), "ld.shared.u32 %r5, [tile];")
     assert run(*there, CLUSTER_SYNC, grid=2, cluster=2)[0].ok
     relaxed = [piece.replace(".release", ".relaxed") for piece in there]
@@ -251,7 +330,9 @@ def test_a_block_ends_behind_what_others_do_in_its_memory():
 
 
 def test_a_barrier_of_another_cluster_is_an_error():
-    found, _ = run(*READY, "mov.u32 %r8, bars;", "add.u32 %r8, %r8, 0x1000000;", only(0, ARRIVE_THERE))
+    found, _ = run(
+        *READY, "mov.u32 %r8, bars;", "add.u32 %r8, %r8, 0x1000000;", only(0, ARRIVE_THERE)
+    )
     assert rules(found) == {"CLUSTER"}
 
 
@@ -261,7 +342,9 @@ def test_a_barrier_of_another_cluster_is_an_error():
 COPY_MAP = "\n".join(
     f"ld.param.u64 %rd1, [source+{8 * n}];\nst.global.u64 [%flag+{8 * n}], %rd1;" for n in range(16)
 )
-CHANGE = "add.u64 %rd2, %in, 512;\ntensormap.replace.tile.global_address.global.b1024.b64 [%flag], %rd2;"
+CHANGE = (
+    "add.u64 %rd2, %in, 512;\ntensormap.replace.tile.global_address.global.b1024.b64 [%flag], %rd2;"
+)
 RELEASE = "fence.proxy.tensormap::generic.release.gpu;"
 ACQUIRE = "fence.proxy.tensormap::generic.acquire.gpu [%flag], 128;"
 ALIGNED = "add.u64 %flag, %flag, 127;\nand.b64 %flag, %flag, -128;"
@@ -269,8 +352,13 @@ ALIGNED = "add.u64 %flag, %flag, 127;\nand.b64 %flag, %flag, -128;"
 
 def changed(*fences):
     return (
-        ALIGNED, *READY, only(0, COPY_MAP, CHANGE, *fences, arm(0, TILE), tile(source="%flag")), wait(), READ, RESULT,
-    )  # fmt: skip
+        ALIGNED,
+        *READY,
+        only(0, COPY_MAP, CHANGE, *fences, arm(0, TILE), tile(source="%flag")),
+        wait(),
+        READ,
+        RESULT,
+    )
 
 
 def test_a_changed_map_is_used_behind_a_release_and_an_acquire():
