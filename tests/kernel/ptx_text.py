@@ -1,8 +1,9 @@
 """Small kernels in PTX: pieces of code, and the kernel around them.
 
-A kernel has `%t` (the thread), `%block` (number of the block in its cluster), `%word` (shared address
-of the thread's own word of `tile`), `%next` (that of the same lane of the next warp), `%mate` (that
-of the next lane), `%in`, `%out` and `%flag` (global addresses), `bars` and `tile` in shared memory.
+A kernel has `%t` (the thread), `%block` (number of the block in its cluster), `%word` (shared
+address of the thread's own word of `tile`), `%next` (that of the same lane of the next warp),
+`%mate` (that of the next lane), `%in`, `%out` and `%flag` (global addresses), `bars` and `tile` in
+shared memory.
 """
 
 import itertools
