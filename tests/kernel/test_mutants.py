@@ -1,4 +1,4 @@
-"""Kernels of this repository, each with one mistake: what the simulator finds, and in which schedule.
+"""Kernels of this repository, each with one mistake: what is found, and in which schedule.
 
 ``python tests/kernel/test_mutants.py`` prints the table.
 """
