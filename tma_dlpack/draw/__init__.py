@@ -59,6 +59,15 @@ if TYPE_CHECKING:
         render_traceback,
         verify_html,
     )
+    from tma_dlpack.draw.timeline import (
+        ChainLink,
+        Timeline,
+        TimelineArrow,
+        TimelineRow,
+        WaitChain,
+        chain,
+        lanes,
+    )
     from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
@@ -66,6 +75,7 @@ __all__ = [
     "AccessSteps",
     "BankConflicts",
     "BarrierPlay",
+    "ChainLink",
     "Comparison",
     "CopyMotion",
     "Figure",
@@ -75,17 +85,23 @@ __all__ = [
     "SharedMemory",
     "SwizzleBits",
     "TensorBox",
+    "Timeline",
+    "TimelineArrow",
+    "TimelineRow",
+    "WaitChain",
     "access_steps",
     "bandwidth_html",
     "bank_conflicts",
     "barrier",
     "batch_html",
+    "chain",
     "compare",
     "copy_motion",
     "diff",
     "error_html",
     "fields_of",
     "figure",
+    "lanes",
     "matrix",
     "matrix_html",
     "page",
@@ -113,6 +129,15 @@ _LATER = {
     "memory": ("Comparison", "SharedMemory", "compare", "shared"),
     "motion": ("CopyMotion", "copy_motion"),
     "results": ("bandwidth_html", "batch_html", "error_html", "render_traceback", "verify_html"),
+    "timeline": (
+        "ChainLink",
+        "Timeline",
+        "TimelineArrow",
+        "TimelineRow",
+        "WaitChain",
+        "chain",
+        "lanes",
+    ),
     "walks": ("Im2colWalk", "walk"),
 }
 
