@@ -1,4 +1,4 @@
-"""What ends a kernel with an error, what hangs, and what goes wrong in a cluster.
+"""Misuses that end a kernel with an error or a hang, and mistakes in a cluster.
 
 Which misuse ends in which error: measured (H200, driver 580.159.04, 2026-11-22).
 """
@@ -177,7 +177,7 @@ FAULTS = {
         ),
         None,
     ),
-    "an address that is no memory": (
+    "an address outside of every array": (
         ("add.u64 %in, %in, 0x100000000;", *loaded(load())),
         "ILLEGAL_ADDRESS",
     ),
@@ -265,7 +265,7 @@ def test_a_hang_shows_its_barrier_and_who_waits():
     assert (barrier.count, barrier.arrivals, barrier.bytes, barrier.phase) == (1, 0, 512, 0)
     assert (barrier.waiting, barrier.parity, barrier.rule) == (4, 0, "HANG_BYTES")
     assert {row.actor for row in found.timeline if row.end is None} == {
-        f"block (0, 0, 0), warp {n}" for n in range(4)
+        f"block 0, warp {n}" for n in range(4)
     }
 
 

@@ -79,7 +79,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """What a tensor copy is, by its opcode."""
+    """A form of tensor copy, by its opcode."""
 
     rank: int
     mode: str  # "tile", "im2col", "im2col_w", "gather4", "scatter4"

@@ -1,4 +1,4 @@
-"""What a run finds: mistakes once for each pair of instructions, and why it hangs."""
+"""The findings of a run: mistakes once for each pair of instructions, and why it hangs."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class _Word:
 
 @dataclass
 class _State:
-    """What `report.stuck` asks of a barrier, for one block or for all that stand alike."""
+    """A barrier as `report.stuck` reads it, for all blocks where it has the same state."""
 
     address: int
     word: _Word
@@ -255,7 +255,7 @@ def _states(machine: Any) -> list[_State]:
 
 
 def _alike(states: list[_State]) -> list[_State]:
-    """Return barriers that stand alike in several blocks once."""
+    """Return barriers with the same state in several blocks once."""
     found: dict[Any, _State] = {}
     for state in states:
         word = state.word
@@ -282,7 +282,7 @@ def _who_waits(state: _State) -> str:
     opened = state.opened[0]
     warps = sorted({int(n) for o in state.opened for n in np.unique(o.lanes // _WARP)})
     shown = ", ".join(map(str, warps[:8])) + (", ..." if len(warps) > 8 else "")
-    also = f" and alike in {counted(state.blocks - 1, 'other block')}" if state.blocks > 1 else ""
+    also = f" and of {counted(state.blocks - 1, 'other block')}" if state.blocks > 1 else ""
     return (
         f"warps {shown} of block {opened.block.ctaid}{also} wait for parity {state.word.phase} at "
         f"line {opened.code.line} of the PTX; count {state.word.count}, pending "

@@ -39,7 +39,7 @@ _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP, _WARPGROUP = 32, 128
 _PIECE = 16
 MAP_BYTES = 128
-#: Distinct addresses of one instruction that are looked at as flags; more are data.
+#: Distinct addresses of one instruction that may be flags; more are data.
 _MOST_FLAGS = 64
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
@@ -53,7 +53,7 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Clocks of all agents, and the last accesses of every byte that is looked at.
+    """Clocks of all agents, and the last accesses of every byte.
 
     `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
     """

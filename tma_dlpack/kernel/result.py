@@ -19,7 +19,7 @@ class TmaKernelError(TmaError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """What `run_kernel` found; ``print(run)`` shows it, notebooks draw its timeline.
+    """The result of `run_kernel`; ``print(run)`` shows it, notebooks draw its timeline.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class KernelRun:
 
     @property
     def head(self) -> str:
-        """What was found, in one line."""
+        """The findings in one line."""
         if self.backend != "simulator":
             return f"{self.kernel}: ran on the GPU"
         when = f"schedule {self.schedule}, " if not self.ok else ""
@@ -133,7 +133,7 @@ class KernelRun:
 
 
 def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:
-    """Return the bars of as many actors as a picture holds, those that wait for ever first."""
+    """Return the bars of as many actors as a picture holds, those whose wait never ends first."""
     stuck = [row.actor for row in rows if row.end is None]
     actors = list(dict.fromkeys([*stuck, *(row.actor for row in rows)]))
     shown = set(actors[:_MOST_LANES])

@@ -24,8 +24,9 @@ class Open(NamedTuple):
 
 
 def name_of(block: Any) -> str:
-    """Return the name of a block in rows."""
-    return f"block {block.ctaid}"
+    """Return the name of a block in rows: its index without trailing zeros."""
+    x, y, z = block.ctaid
+    return f"block {x},{y},{z}" if z else f"block {x},{y}" if y else f"block {x}"
 
 
 class Timeline:
@@ -58,7 +59,7 @@ class Timeline:
         """Note the issue of a load."""
         barrier = load.barrier
         self._filling[id(load)] = picture.TimelineRow(
-            f"{name_of(load.block)}, barrier {barrier.offset:#x}", g.machine.steps, None, "copy",
+            f"{name_of(load.block)}, load {barrier.offset:#x}", g.machine.steps, None, "copy",
             "load", f"{load.what}, line {g.code.line}", key=_key(barrier, barrier.phase),
         )  # fmt: skip
 
@@ -69,7 +70,7 @@ class Timeline:
     def stores(self, g: Any, what: str, store: Any) -> None:
         """Note the issue of a bulk store."""
         self._filling[id(store)] = picture.TimelineRow(
-            f"{name_of(g.block)}, stores of warp {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
+            f"{name_of(g.block)}, store {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
             "copy", "store", f"{what}, line {g.code.line}",
         )  # fmt: skip
 
