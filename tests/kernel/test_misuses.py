@@ -393,3 +393,22 @@ def test_a_wrong_run_raises_with_its_findings():
     assert data["findings"][0]["rule"] == "PROXY_FENCE"
     assert not data["ok"]
     assert data["schedule"] == "late"
+
+
+def test_st_async_arrives_with_its_bytes_at_the_other_block():
+    map_tile = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\nadd.u32 %r9, %r9, %r0;"
+    send = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r9], %r10, [%r8];"
+    code = (
+        only(0, init(), INIT_FENCE, arm()),
+        CLUSTER_SYNC,
+        TO_NEXT,
+        map_tile,
+        "mad.lo.u32 %r10, %block, 1000, %t;",
+        send,
+    )
+    rows = ("mul.wide.u32 %rd3, %block, 512;", "add.u64 %mine, %mine, %rd3;")
+    found, out = run(*code, wait(), READ, *rows, RESULT, CLUSTER_SYNC, grid=2, cluster=2)
+    assert found.ok, str(found)
+    np.testing.assert_array_equal(out.reshape(2, -1), [np.arange(128) + 1000, np.arange(128)])
+    unwaited, _ = run(*code, READ, CLUSTER_SYNC, grid=2, cluster=2)
+    assert "LOAD_WAIT" in rules(unwaited)
