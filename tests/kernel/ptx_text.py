@@ -68,7 +68,7 @@ def below(threads: int, *code: str) -> str:
 
 
 def above(threads: int, *code: str) -> str:
-    """Let all but the first threads run code."""
+    """Let the threads after the first ones run code."""
     label = f"$L{next(_labels)}"
     return f"setp.lt.u32 %p1, %t, {threads};\n@%p1 bra {label};\n" + "\n".join(code) + f"\n{label}:"
 

@@ -1,4 +1,4 @@
-"""What ends a kernel with an error, what hangs, and what goes wrong in a cluster.
+"""Misuses that end a kernel with an error or a hang, and mistakes in a cluster.
 
 Which misuse ends in which error: measured (H200, driver 580.159.04, 2026-11-22).
 """
@@ -177,7 +177,7 @@ FAULTS = {
         ),
         None,
     ),
-    "an address that is no memory": (
+    "an address outside of every array": (
         ("add.u64 %in, %in, 0x100000000;", *loaded(load())),
         "ILLEGAL_ADDRESS",
     ),
@@ -265,7 +265,7 @@ def test_a_hang_shows_its_barrier_and_who_waits():
     assert (barrier.count, barrier.arrivals, barrier.bytes, barrier.phase) == (1, 0, 512, 0)
     assert (barrier.waiting, barrier.parity, barrier.rule) == (4, 0, "HANG_BYTES")
     assert {row.actor for row in found.timeline if row.end is None} == {
-        f"block (0, 0, 0), warp {n}" for n in range(4)
+        f"block 0, warp {n}" for n in range(4)
     }
 
 
@@ -393,3 +393,22 @@ def test_a_wrong_run_raises_with_its_findings():
     assert data["findings"][0]["rule"] == "PROXY_FENCE"
     assert not data["ok"]
     assert data["schedule"] == "late"
+
+
+def test_st_async_arrives_with_its_bytes_at_the_other_block():
+    map_tile = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\nadd.u32 %r9, %r9, %r0;"
+    send = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r9], %r10, [%r8];"
+    code = (
+        only(0, init(), INIT_FENCE, arm()),
+        CLUSTER_SYNC,
+        TO_NEXT,
+        map_tile,
+        "mad.lo.u32 %r10, %block, 1000, %t;",
+        send,
+    )
+    rows = ("mul.wide.u32 %rd3, %block, 512;", "add.u64 %mine, %mine, %rd3;")
+    found, out = run(*code, wait(), READ, *rows, RESULT, CLUSTER_SYNC, grid=2, cluster=2)
+    assert found.ok, str(found)
+    np.testing.assert_array_equal(out.reshape(2, -1), [np.arange(128) + 1000, np.arange(128)])
+    unwaited, _ = run(*code, READ, CLUSTER_SYNC, grid=2, cluster=2)
+    assert "LOAD_WAIT" in rules(unwaited)

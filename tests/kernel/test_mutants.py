@@ -24,7 +24,7 @@ KERNELS = {
 
 
 class Mutant(NamedTuple):
-    """A kernel, the file that is changed, the change, and the rules of which one must be found."""
+    """A kernel, the file that is changed, the change, and the rules, one of them to be found."""
 
     kernel: str
     mistake: str

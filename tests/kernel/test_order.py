@@ -1,4 +1,4 @@
-"""What right kernels do is no error; each has a broken twin, whose mistake is found."""
+"""Right kernels have no error; each has a broken twin, whose mistake is found."""
 
 import numpy as np
 import pytest

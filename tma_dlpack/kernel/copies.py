@@ -79,7 +79,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """What a tensor copy is, by its opcode."""
+    """A form of tensor copy, by its opcode."""
 
     rank: int
     mode: str  # "tile", "im2col", "im2col_w", "gather4", "scatter4"
@@ -293,6 +293,7 @@ class _Load(Pending):
 def _load(
     one: _One, what: str, places: list[tuple[Any, Barrier]], chunks: IntArray,
     fetch: Callable[[], Bytes], note_read: Callable[[int, int, Clocks | None], None],
+    atomic: bool = False,
 ) -> None:  # fmt: skip
     """Issue a load to each block; `chunks` count from the start of shared memory."""
     order = one.order
@@ -304,7 +305,9 @@ def _load(
             agent = barrier.load_agent()
             barrier.issued = clock, one.block, one.g.code, int(one.lanes[0])
             units = order.units(block, chunks * CHUNK, CHUNK)
-            order.async_write(one.g, one.lanes, block, units, agent, clock, known=known)
+            order.async_write(
+                one.g, one.lanes, block, units, agent, clock, known=known, atomic=atomic
+            )
         if not number:
             note_read(agent, clock, known)
         one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
@@ -563,7 +566,7 @@ def _load_line(
             one.order.async_read(one.g, one.lanes, owner, where, agent, clock, known=known)
 
     chunks = offset // CHUNK + np.arange(size_bytes // CHUNK)
-    _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note)
+    _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note, bool(op))
 
 
 def _store_line(
@@ -684,6 +687,60 @@ def _copy_lanes(
     copies = _ThreadCopies(g, parts)
     groups.open.append(copies)
     g.machine.add(copies)
+
+
+class _RemoteStore(Pending):
+    """st.async, red.async: words of lanes, with the bytes at a barrier of their block."""
+
+    def __init__(
+        self,
+        g: Any,
+        block: Any,
+        places: IntArray,
+        data: Bytes,
+        barrier: Barrier,
+        kind: str,
+        op: str,
+    ) -> None:
+        super().__init__(g, f"a remote store of {data.size} bytes")
+        self._block, self._places, self._data, self._barrier = block, places, data, barrier
+        self._kind, self._op = kind, op
+
+    def happen(self) -> None:
+        smem = self._block.smem
+        for place, data in zip(self._places, self._data, strict=True):  # one after the other
+            old = smem[place]
+            smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
+        self._barrier.transact(self._data.size)
+
+
+@operation("st.async", "red.async")
+def _store_async(code: Instruction) -> Operation:
+    words = code.opcode.split(".")
+    op = next((word for word in words if word in _REDUCTIONS), "") if words[0] == "red" else ""
+
+    def run(g: Any, mask: BoolArray | None, to: Any, value: Any, barrier: Any) -> None:
+        kind = words[-1]
+        size = int(kind[1:]) // 8
+        values = value if isinstance(value, tuple) else (value,)
+        columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
+        data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
+        at = np.broadcast_to(to, g.n).astype(np.int64)
+        order = g.machine.order
+        for where, lanes in each(g, mask, barrier):
+            block, _ = place_of(g, where, g.lanes[lanes])
+            found = barrier_at(g, where, g.lanes[lanes])
+            offsets = at[lanes] & OFFSET_MASK
+            if order is not None:
+                agent, units = found.load_agent(), order.units(block, offsets, data.shape[1])
+                order.async_write(
+                    g, g.lanes[lanes], block, units, agent, found.phase + 1, atomic=bool(op),
+                    generic=True,
+                )  # fmt: skip
+            places = offsets[:, None] + np.arange(data.shape[1])
+            g.machine.add(_RemoteStore(g, block, places, data[lanes], found, kind, op))
+
+    return Operation(run)
 
 
 # -- changes of maps -------------------------------------------------------------------------------

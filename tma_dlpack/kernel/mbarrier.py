@@ -43,7 +43,7 @@ class Barrier:
     init: tuple[int, int] = (0, 0)  # slot and clock of the warp that initialised it
     is_fenced: bool = False  # by fence.mbarrier_init
     arriving: Clocks | None = None
-    ended: Clocks | None = None  # what the phases that have ended publish
+    ended: Clocks | None = None  # published by the phases that have ended
     agent: int = 0  # of the loads that complete on it
     issued: tuple[int, Any, Any, int] | None = None  # phase of the last load; its block, code, lane
     came: dict[int, int] = field(default_factory=dict)  # arrivals of this phase by warp

@@ -39,7 +39,7 @@ _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP, _WARPGROUP = 32, 128
 _PIECE = 16
 MAP_BYTES = 128
-#: Distinct addresses of one instruction that are looked at as flags; more are data.
+#: Distinct addresses of one instruction that may be flags; more are data.
 _MOST_FLAGS = 64
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
@@ -53,7 +53,7 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Clocks of all agents, and the last accesses of every byte that is looked at.
+    """Clocks of all agents, and the last accesses of every byte.
 
     `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
     """
@@ -469,6 +469,7 @@ class Order:
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, atomic: bool = False,
         after: Callable[[], npt.NDArray[np.uint8]] | None = None,
+        generic: bool = False,
     ) -> None:  # fmt: skip
         """Check and note what an asynchronous operation writes, at its issue; see `async_read`.
 
@@ -480,7 +481,8 @@ class Order:
         known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
         site = self._site(g.code)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT | (ATOMIC if atomic else 0)
-        fenced = (_fenced(shadow),) * 2 if self.is_async[agent] else (SEEN, DONE)
+        is_async = self.is_async[agent] and not generic
+        fenced = (_fenced(shadow),) * 2 if is_async else (SEEN, DONE)
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
