@@ -96,6 +96,8 @@ class Emitter:
             if place is None:
                 raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
+            if table == "Q":
+                raise UnknownFormError("a register of 128 bits")
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
         return found

@@ -431,7 +431,7 @@ class Machine:
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
             return None
-        return int(getattr(group.block, place[0])[place[1], group.lanes[0]])
+        return int(np.bitwise_or.reduce(getattr(group.block, place[0])[place[1], group.lanes]))
 
     def _end_threads(self, group: Group) -> None:
         block = group.block
