@@ -34,7 +34,7 @@ FORMS = {
         "st.shared.v4.b32 [%s], {%t, 1, 2, 3}; ld.shared.v4.b32 {_, %w1, _, %w2}, [%s];"
         "mov.b64 %d0, {%w1, %w2};", np.full(THREADS, 1 | 3 << 32)),
     "eight words of global memory": (
-        "mov.u64 %d2, g; mov.u32 %w9, 8; st.global.u32 [%d2+28], %w9;"
+        "mov.u64 %d2, g; mov.u32 %w9, 8; st.global.u32 [%d2+28], %w9; bar.sync 0;"
         "ld.global.v8.b32 {%w1, %w2, %w3, %w4, %w5, %w6, %w7, %w8}, [%d2]; cvt.u64.u32 %d0, %w8;",
         np.full(THREADS, 8)),
     "a signed byte in a wide register": (
