@@ -137,8 +137,8 @@ def streamed(name: str) -> Case:
     return Case(NOTEBOOKS / "l2_cache.cu", name, keywords, [])
 
 
-def blackwell(blocks: int) -> Case:
-    m, n, k = 256, 256, 192
+def blackwell(blocks: int, k: int = 192) -> Case:
+    m, n = 256, 256
     a, b = integers(1, m, k), integers(2, n, k)
     c = np.zeros((m, n), a.dtype)
     maps = [

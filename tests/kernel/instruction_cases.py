@@ -31,7 +31,6 @@ brev|b32 b64|t
 popc clz|b32 b64|t|u32
 prmt prmt.%.f4e prmt.%.b4e prmt.%.rc8 prmt.%.ecl prmt.%.ecr prmt.%.rc16|b32|tti
 dp4a.u32.% dp4a.s32.% dp2a.lo.u32.% dp2a.hi.s32.%|u32 s32|b32 b32 s32|s32
-fns|b32|t i s32|b32
 bmsk.clamp bmsk.wrap|b32|ii|b32
 szext.clamp szext.wrap|u32 s32|ti
 min max add|u16x2 s16x2|tt
@@ -46,12 +45,13 @@ set.lt.f16 set.geu.f16|f16|tt|b16
 set.gt.f16x2|f16x2|tt|b32
 selp|b16 b32 b64 f32 f64|ttp
 slct.%.s32 slct.%.f32|b16 b32 b64|t t u32
-add.rn add.rz add.rm add.rp sub.rn sub.rz mul.rn mul.rz mul.rm mul.rp|f32 f64|tt
+add.rz add.rm add.rp sub.rz mul.rz mul.rm mul.rp|f32|tt
+add.rn sub.rn mul.rn|f32 f64|tt
 add.ftz sub.ftz mul.ftz add.sat mul.sat|f32|tt
 add.rn sub.rn mul.rn|f16 f16x2 bf16 bf16x2|tt
 add.sat mul.sat|f16 f16x2|tt
 fma.rn|f16 f16x2 bf16 bf16x2 f32 f64|ttt
-fma.rz fma.rm fma.rp|f32 f64|ttt
+fma.rz fma.rm fma.rp|f32|ttt
 fma.rn.ftz fma.rn.sat|f32|ttt
 fma.rn.relu|f16 f16x2 bf16x2|ttt
 min max|f16 f16x2 bf16 bf16x2 f32 f64|tt
@@ -61,12 +61,17 @@ min.xorsign.abs max.NaN.xorsign.abs|f16 bf16x2 f32|tt
 abs neg|f16 f16x2 bf16 bf16x2 f32 f64|t
 abs.ftz neg.ftz|f32|t
 copysign|f32 f64|tt
-testp.finite testp.infinite testp.number testp.notanumber testp.normal testp.subnormal|f32 f64|t|p
-rcp.rn rcp.rz rcp.rm rcp.rp sqrt.rn sqrt.rz sqrt.rm sqrt.rp|f32 f64|t
-div.rn div.rz div.rm div.rp|f32 f64|tt
+testp.finite testp.infinite testp.number|f32 f64|t|p
+testp.notanumber testp.normal testp.subnormal|f32 f64|t|p
+rcp.rn sqrt.rn|f32 f64|t
+rcp.rz rcp.rm rcp.rp sqrt.rz sqrt.rm sqrt.rp|f32|t
+div.rn|f32 f64|tt
+div.rz div.rm div.rp|f32|tt
 div.full div.approx|f32|tt
-rcp.approx sqrt.approx rsqrt.approx ex2.approx lg2.approx sin.approx cos.approx tanh.approx|f32|t
-rcp.approx.ftz sqrt.approx.ftz rsqrt.approx.ftz ex2.approx.ftz lg2.approx.ftz sin.approx.ftz|f32|t
+rcp.approx sqrt.approx rsqrt.approx ex2.approx|f32|t
+lg2.approx sin.approx cos.approx tanh.approx|f32|t
+rcp.approx.ftz sqrt.approx.ftz rsqrt.approx.ftz|f32|t
+ex2.approx.ftz lg2.approx.ftz sin.approx.ftz|f32|t
 rsqrt.approx|f64|t
 ex2.approx tanh.approx|f16 f16x2|t
 ex2.approx.ftz|bf16 bf16x2|t
@@ -76,26 +81,38 @@ cvt.sat.u8 cvt.sat.s8 cvt.sat.u16|s16 u32 s32 u64 s64|t|@
 cvt.sat.s16|u32 s32 u64 s64|t|@
 cvt.sat.u32|s16 s32 u64 s64|t|@
 cvt.sat.s32|u32 u64 s64|t|@
-cvt.rni.s32 cvt.rzi.s32 cvt.rmi.s32 cvt.rpi.s32 cvt.rzi.u32 cvt.rni.u64 cvt.rzi.s64|f16 bf16 f32 f64|t|@
+cvt.rni.s32 cvt.rzi.s32 cvt.rmi.s32|f16 bf16 f32 f64|t|@
+cvt.rpi.s32 cvt.rzi.u32 cvt.rni.u64 cvt.rzi.s64|f16 bf16 f32 f64|t|@
 cvt.rzi.u8 cvt.rni.s8 cvt.rzi.s16 cvt.rpi.u16 cvt.rzi.sat.s8|f32 f16|t|@
-cvt.rn.f16 cvt.rz.f16 cvt.rm.f16 cvt.rp.f16 cvt.rn.f32 cvt.rz.f32 cvt.rp.f32 cvt.rm.f64|u32 s32 u64 s64 s16|t|@
+cvt.rn.f16 cvt.rz.f16 cvt.rm.f16 cvt.rp.f16|u32 s32 u64 s64 s16|t|@
+cvt.rn.f32 cvt.rz.f32 cvt.rp.f32 cvt.rm.f64|u32 s32 u64 s64 s16|t|@
 cvt.rn.bf16|u32 s32 s64|t|@
 cvt.rni.f32 cvt.rzi.f32 cvt.rmi.f32 cvt.rpi.f32 cvt.rni.ftz.f32 cvt.sat.f32|f32|t|@
 cvt.rn.f16 cvt.rz.f16 cvt.rm.f16 cvt.rp.f16|f32 f64|t|@
 cvt.rn.sat.f16|f32|t|@
-cvt.rn.bf16 cvt.rz.bf16 cvt.rn.relu.bf16 cvt.rn.f16 cvt.rn.relu.f16 cvt.rna.tf32 cvt.rn.tf32 cvt.rz.tf32|f32|t|@
+cvt.rn.bf16 cvt.rz.bf16 cvt.rn.relu.bf16 cvt.rn.f16|f32|t|@
+cvt.rn.relu.f16 cvt.rna.tf32 cvt.rn.tf32 cvt.rz.tf32|f32|t|@
 cvt.rn.f32 cvt.rz.f32 cvt.rm.f32 cvt.rp.f32 cvt.rn.ftz.f32 cvt.rzi.f64|f64|t|@
 cvt.f32 cvt.f64|f16 bf16|t|@
 cvt.f64 cvt.ftz.f64|f32|t|@
 cvt.rni.f16 cvt.sat.f16|f16|t|@
-cvt.rn.f16x2 cvt.rz.f16x2 cvt.rn.relu.f16x2 cvt.rn.bf16x2 cvt.rz.bf16x2 cvt.rn.relu.bf16x2|f32|tt|b32
+cvt.rn.f16x2 cvt.rz.f16x2 cvt.rn.relu.f16x2|f32|tt|b32
+cvt.rn.bf16x2 cvt.rz.bf16x2 cvt.rn.relu.bf16x2|f32|tt|b32
 cvt.rn.satfinite.e4m3x2 cvt.rn.satfinite.e5m2x2 cvt.rn.satfinite.relu.e4m3x2|f32|tt|b16
 cvt.rn.satfinite.e4m3x2 cvt.rn.satfinite.e5m2x2 cvt.rn.satfinite.relu.e5m2x2|f16x2|t|b16
 cvt.rn.f16x2 cvt.rn.relu.f16x2|e4m3x2 e5m2x2|t|b32
 cvt.pack.sat.u16.s32 cvt.pack.sat.s16.s32|-|s32 s32|b32
 cvt.pack.sat.u8.s32.b32 cvt.pack.sat.s8.s32.b32|-|s32 s32 b32|b32
 """
-LANES = 256
+HEADER = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 x)
+{
+.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %w<9>; .reg .b64 %d<9>; .reg .b64 %a;
+ld.param.u64 %a, [x]; mov.u32 %w8, %tid.x; mul.wide.u32 %d8, %w8, 8;
+add.u64 %a, %a, %d8;"""
+LANES, KEPT = 256, 64
 WIDE = {"16": "32", "32": "64"}
 
 
@@ -131,11 +148,8 @@ def cases():
 
 
 def kernel(name, sources, result):
-    """Return PTX that computes an instruction for each thread: out[i] of in[k][i], 64 bits each."""
-    lines = [".version 8.6", ".target sm_90a", ".address_size 64", ".visible .entry k(.param .u64 x)",
-             "{", ".reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %w<9>; .reg .b64 %d<9>; .reg .b64 %a;",
-             "ld.param.u64 %a, [x]; mov.u32 %w8, %tid.x; mul.wide.u32 %d8, %w8, 8;",
-             "add.u64 %a, %a, %d8;"]  # fmt: skip
+    """Return PTX that computes an instruction in each thread; operands are 64 bits apart."""
+    lines = [HEADER]
     names = []
     for n, kind in enumerate([result, *sources]):
         size = max(bits(kind), 16)
@@ -143,7 +157,9 @@ def kernel(name, sources, result):
         if bits(kind) == 1:
             names.append(f"%p{n}")
             if n:
-                lines.append(f"ld.global.u32 %w{n}, [%a+{8 * LANES * n}]; setp.ne.u32 %p{n}, %w{n}, 0;")
+                lines.append(
+                    f"ld.global.u32 %w{n}, [%a+{8 * LANES * n}]; setp.ne.u32 %p{n}, %w{n}, 0;"
+                )
             continue
         names.append(f"%{letter}{n}")
         if n:
@@ -153,7 +169,7 @@ def kernel(name, sources, result):
     if out[1] == "p":
         lines.append("selp.u32 %w0, 1, 0, %p0;")
         out = "%w0"
-    lines.append(f"st.global.b{ {'h': 16, 'w': 32, 'd': 64}[out[1]]} [%a], {out};")
+    lines.append(f"st.global.b{ {'h': 16, 'w': 32, 'd': 64}[out[1]] } [%a], {out};")
     return "\n".join([*lines, "ret;", "}"])
 
 
@@ -161,10 +177,25 @@ def special(kind):
     """Return values of a type that are hard, as floats or integers."""
     if kind[0] in "usb" and kind[:2] != "bf":
         n = bits(kind)
-        return [0, 1, 2, 3, 7, 31, 32, (1 << n) - 1, (1 << n - 1) - 1, 1 << n - 1, (1 << n) - 2, 255]
-    return [0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, np.inf, -np.inf, np.nan, 1e-40, -1e-40,
-            1e-7, -6e-8, 65504, 65520, 1e38, -1e38, 448, 464, 480, 57344, 61440, 127.5, 128.5, 255.5,
-            2147483520.0, 2147483648.0, 4294967296.0, -2147483904.0, 9.3e18, 2e19, 1e-310, 1e300]  # fmt: skip
+        return [
+            0,
+            1,
+            2,
+            3,
+            7,
+            31,
+            32,
+            (1 << n) - 1,
+            (1 << n - 1) - 1,
+            1 << n - 1,
+            (1 << n) - 2,
+            255,
+        ]
+    return [
+        *(0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, np.inf, -np.inf, np.nan, 1e-40, -1e-40),
+        *(1e-7, -6e-8, 65504, 65520, 1e38, -1e38, 448, 464, 480, 57344, 61440, 127.5, 128.5, 255.5),
+        *(2147483520.0, 2147483648.0, 4294967296.0, -2147483904.0, 9.3e18, 2e19, 1e-310, 1e300),
+    ]
 
 
 def operand(kind, seed):

@@ -1,8 +1,9 @@
 """Small kernels in PTX: pieces of code, and the kernel around them.
 
-A kernel has `%t` (the thread), `%block` (number of the block in its cluster), `%word` (shared address of the
-thread's own word of `tile`), `%next` (that of the same lane of the next warp), `%mate` (that of the
-next lane), `%in`, `%out` and `%flag` (global addresses), `bars` and `tile` in shared memory.
+A kernel has `%t` (the thread), `%block` (number of the block in its cluster), `%word` (shared
+address of the thread's own word of `tile`), `%next` (that of the same lane of the next warp),
+`%mate` (that of the next lane), `%in`, `%out` and `%flag` (global addresses), `bars` and `tile` in
+shared memory.
 """
 
 import itertools
@@ -55,7 +56,9 @@ def kernel(*code: str, cluster: int = 0) -> str:
 def only(thread: int, *code: str, of: str = "%t") -> str:
     """Let one thread (or block) run code."""
     label = f"$L{next(_labels)}"
-    return f"setp.ne.u32 %p1, {of}, {thread};\n@%p1 bra {label};\n" + "\n".join(code) + f"\n{label}:"
+    return (
+        f"setp.ne.u32 %p1, {of}, {thread};\n@%p1 bra {label};\n" + "\n".join(code) + f"\n{label}:"
+    )
 
 
 def below(threads: int, *code: str) -> str:
@@ -65,7 +68,7 @@ def below(threads: int, *code: str) -> str:
 
 
 def above(threads: int, *code: str) -> str:
-    """Let all but the first threads run code."""
+    """Let the threads after the first ones run code."""
     label = f"$L{next(_labels)}"
     return f"setp.lt.u32 %p1, %t, {threads};\n@%p1 bra {label};\n" + "\n".join(code) + f"\n{label}:"
 

@@ -1,9 +1,8 @@
-"""What right kernels do is no error; each has a broken twin, whose mistake is found."""
+"""Right kernels have no error; each has a broken twin, whose mistake is found."""
 
 import numpy as np
 import pytest
 from ptx_text import (
-    CLUSTER_SYNC,
     COMMIT,
     FENCE,
     INIT_FENCE,
@@ -58,9 +57,14 @@ def flagged(release, acquire):
     """Block 0 writes, publishes a flag; block 1 waits for it and reads."""
     return (
         "mov.u32 %r9, %ctaid.x;",
-        only(0, only(0, "st.global.u32 [%out], %t;", "st.global.u32 [%out+4], 7;", release, of="%r9"),
-             only(1, acquire, "ld.global.u32 %r5, [%out+4];", "st.global.u32 [%out+8], %r5;", of="%r9")),
-    )  # fmt: skip
+        only(
+            0,
+            only(0, "st.global.u32 [%out], %t;", "st.global.u32 [%out+4], 7;", release, of="%r9"),
+            only(
+                1, acquire, "ld.global.u32 %r5, [%out+4];", "st.global.u32 [%out+8], %r5;", of="%r9"
+            ),
+        ),
+    )
 
 
 def spin(how):
@@ -70,114 +74,268 @@ def spin(how):
 def ring(release, wait_empty):
     """A producer, thread 0, loads twice into one slot; three warps read it."""
     return (
-        only(0, init(0), init(1, 96), init(2), INIT_FENCE), SYNC,
+        only(0, init(0), init(1, 96), init(2), INIT_FENCE),
+        SYNC,
         only(0, arm(0), load(0), wait_empty, arm(2), load(2)),
         above(32, wait(0), READ, release, wait(2), READ, RESULT),
-    )  # fmt: skip
+    )
 
 
 RIGHT = {
     "a tile is read behind its wait": ((*LOADED, wait(), READ, RESULT), GIVEN),
     "every writer fences": ((*STORED,), TID),
-    "the issuer fences behind the barrier": ((WRITE, SYNC, only(0, FENCE, STORE, COMMIT, WAIT_READ)), TID),
+    "the issuer fences behind the barrier": (
+        (WRITE, SYNC, only(0, FENCE, STORE, COMMIT, WAIT_READ)),
+        TID,
+    ),
     "a fence of shared memory is enough": (
-        (WRITE, "fence.proxy.async.shared::cta;", SYNC, only(0, STORE, COMMIT, WAIT_READ)), TID),
+        (WRITE, "fence.proxy.async.shared::cta;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
+        TID,
+    ),
     "a slot is written again behind wait_group.read": ((*STORED, *AGAIN), TID),
     "global memory is read behind wait_group": (
-        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT, WAIT_WRITTEN), SYNC, "ld.global.u32 %r5, [%mine];",
-         "st.global.u32 [%mine], %r5;"), TID),
+        (
+            WRITE,
+            FENCE,
+            SYNC,
+            only(0, STORE, COMMIT, WAIT_WRITTEN),
+            SYNC,
+            "ld.global.u32 %r5, [%mine];",
+            "st.global.u32 [%mine], %r5;",
+        ),
+        TID,
+    ),
     "a slot is loaded again behind an arrival": (ring(arrive(1), wait(1, 0)), None),
     "a relaxed arrival releases what was read": (ring(arrive(1, ".relaxed.cta"), wait(1, 0)), None),
-    "a barrier orders warps": ((WRITE, SYNC, "ld.shared.u32 %r5, [%next];", RESULT), (TID + 32) % 128),
+    "a barrier orders warps": (
+        (WRITE, SYNC, "ld.shared.u32 %r5, [%next];", RESULT),
+        (TID + 32) % 128,
+    ),
     "bar.arrive and bar.sync with a count": (
-        (below(64, WRITE, "bar.arrive 1, 128;"), above(64, "bar.sync 1, 128;", "sub.u32 %r7, %word, 256;",
-         "ld.shared.u32 %r5, [%r7];", RESULT)), np.where(TID < 64, 0, TID - 64)),
+        (
+            below(64, WRITE, "bar.arrive 1, 128;"),
+            above(
+                64,
+                "bar.sync 1, 128;",
+                "sub.u32 %r7, %word, 256;",
+                "ld.shared.u32 %r5, [%r7];",
+                RESULT,
+            ),
+        ),
+        np.where(TID < 64, 0, TID - 64),
+    ),
     "named barriers of two halves": (
-        (WRITE, "shr.u32 %r7, %t, 6;", "add.u32 %r7, %r7, 1;", "bar.sync %r7, 64;", "xor.b32 %r8, %word, 128;",
-         "ld.shared.u32 %r5, [%r8];", RESULT), TID ^ 32),
+        (
+            WRITE,
+            "shr.u32 %r7, %t, 6;",
+            "add.u32 %r7, %r7, 1;",
+            "bar.sync %r7, 64;",
+            "xor.b32 %r8, %word, 128;",
+            "ld.shared.u32 %r5, [%r8];",
+            RESULT,
+        ),
+        TID ^ 32,
+    ),
     "a flag with release and acquire": (
-        flagged("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")), None),
+        flagged("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")),
+        None,
+    ),
     "a relaxed flag with fences": (
-        flagged("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%flag], 1;",
-                spin("relaxed.gpu") + "\nfence.acq_rel.gpu;"), None),
+        flagged(
+            "fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%flag], 1;",
+            spin("relaxed.gpu") + "\nfence.acq_rel.gpu;",
+        ),
+        None,
+    ),
     "a volatile flag with membar": (
-        flagged("membar.gl;\nst.volatile.global.u32 [%flag], 1;", spin("volatile") + "\nmembar.gl;"), None),
+        flagged(
+            "membar.gl;\nst.volatile.global.u32 [%flag], 1;", spin("volatile") + "\nmembar.gl;"
+        ),
+        None,
+    ),
     "an atomic flag with fences": (
-        flagged("membar.gl;\natom.global.add.u32 %r6, [%flag], 1;",
-                "$SPIN:\natom.global.or.b32 %r6, [%flag], 0;\nsetp.eq.u32 %p3, %r6, 0;\n@%p3 bra $SPIN;\n"
-                "membar.gl;"), None),
-    "atomics of all threads at one word": (
-        ("atom.global.add.u32 %r5, [%flag], 1;",), None),
-    "threads that store the same value": (("st.shared.u32 [tile], 5;", SYNC, "ld.shared.u32 %r5, [tile];", RESULT),
-                                          np.full(128, 5)),
-    "lanes with __syncwarp": ((WRITE, "bar.warp.sync -1;", "ld.shared.u32 %r5, [%mate];", RESULT), TID ^ 1),
+        flagged(
+            "membar.gl;\natom.global.add.u32 %r6, [%flag], 1;",
+            "$SPIN:\natom.global.or.b32 %r6, [%flag], 0;\n"
+            "setp.eq.u32 %p3, %r6, 0;\n@%p3 bra $SPIN;\n"
+            "membar.gl;",
+        ),
+        None,
+    ),
+    "atomics of all threads at one word": (("atom.global.add.u32 %r5, [%flag], 1;",), None),
+    "threads that store the same value": (
+        ("st.shared.u32 [tile], 5;", SYNC, "ld.shared.u32 %r5, [tile];", RESULT),
+        np.full(128, 5),
+    ),
+    "lanes with __syncwarp": (
+        (WRITE, "bar.warp.sync -1;", "ld.shared.u32 %r5, [%mate];", RESULT),
+        TID ^ 1,
+    ),
     "a store is not waited for where the same values are written": (
-        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT), SYNC, WRITE), TID),
+        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT), SYNC, WRITE),
+        TID,
+    ),
     "a barrier that is initialised, fenced and published": ((*READY, arrive()), None),
     "mbarrier.init published by a relaxed arrival of the cluster": (
-        (only(0, init(), INIT_FENCE), "barrier.cluster.arrive.relaxed;", "barrier.cluster.wait;", arrive()), None),
+        (
+            only(0, init(), INIT_FENCE),
+            "barrier.cluster.arrive.relaxed;",
+            "barrier.cluster.wait;",
+            arrive(),
+        ),
+        None,
+    ),
     "cp.async behind its wait and a barrier": (
-        ("mul.wide.u32 %rd1, %t, 4;", "add.u64 %rd1, %in, %rd1;", "cp.async.ca.shared.global [%word], [%rd1], 4;",
-         "cp.async.commit_group;", "cp.async.wait_group 0;", SYNC, "ld.shared.u32 %r5, [%next];", RESULT),
-        (TID + 32) % 128 + 1000),
+        (
+            "mul.wide.u32 %rd1, %t, 4;",
+            "add.u64 %rd1, %in, %rd1;",
+            "cp.async.ca.shared.global [%word], [%rd1], 4;",
+            "cp.async.commit_group;",
+            "cp.async.wait_group 0;",
+            SYNC,
+            "ld.shared.u32 %r5, [%next];",
+            RESULT,
+        ),
+        (TID + 32) % 128 + 1000,
+    ),
     "cp.async behind an mbarrier": (
-        (only(0, init(0, 128), INIT_FENCE), SYNC, "mul.wide.u32 %rd1, %t, 4;", "add.u64 %rd1, %in, %rd1;",
-         "cp.async.ca.shared.global [%word], [%rd1], 4;",
-         "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bars];", wait(), "ld.shared.u32 %r5, [%next];", RESULT),
-        (TID + 32) % 128 + 1000),
-}  # fmt: skip
+        (
+            only(0, init(0, 128), INIT_FENCE),
+            SYNC,
+            "mul.wide.u32 %rd1, %t, 4;",
+            "add.u64 %rd1, %in, %rd1;",
+            "cp.async.ca.shared.global [%word], [%rd1], 4;",
+            "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bars];",
+            wait(),
+            "ld.shared.u32 %r5, [%next];",
+            RESULT,
+        ),
+        (TID + 32) % 128 + 1000,
+    ),
+}
 
 WRONG = {
     "a tile is read without a wait": ((*LOADED, READ, RESULT), "LOAD_WAIT"),
     "a wait for the other parity": ((*LOADED, wait(0, 1), READ, RESULT), "LOAD_WAIT"),
     "half of the bytes are expected": (
-        (*READY, only(0, arm(0, 256), load()), wait(), READ, RESULT), "LOAD_WAIT"),
+        (*READY, only(0, arm(0, 256), load()), wait(), READ, RESULT),
+        "LOAD_WAIT",
+    ),
     "nobody fences": ((WRITE, SYNC, only(0, STORE, COMMIT, WAIT_READ)), "PROXY_FENCE"),
     "the issuer alone fences, before the barrier": (
-        (WRITE, only(0, FENCE), SYNC, only(0, STORE, COMMIT, WAIT_READ)), "PROXY_FENCE"),
+        (WRITE, only(0, FENCE), SYNC, only(0, STORE, COMMIT, WAIT_READ)),
+        "PROXY_FENCE",
+    ),
     "a fence of global memory alone": (
-        (WRITE, "fence.proxy.async.global;", SYNC, only(0, STORE, COMMIT, WAIT_READ)), "PROXY_FENCE"),
-    "a store is not waited for": ((WRITE, FENCE, SYNC, only(0, STORE, COMMIT), *AGAIN), "BULK_WAIT"),
+        (WRITE, "fence.proxy.async.global;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
+        "PROXY_FENCE",
+    ),
+    "a store is not waited for": (
+        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT), *AGAIN),
+        "BULK_WAIT",
+    ),
     "a store is waited for by its thread alone": ((*STORED, OTHER), "BULK_WAIT"),
-    "a store is not committed": ((WRITE, FENCE, SYNC, only(0, STORE, WAIT_READ), *AGAIN), "BULK_WAIT"),
+    "a store is not committed": (
+        (WRITE, FENCE, SYNC, only(0, STORE, WAIT_READ), *AGAIN),
+        "BULK_WAIT",
+    ),
     "global memory is read behind wait_group.read": (
-        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT, WAIT_READ), SYNC, "ld.global.u32 %r5, [%mine];"), "BULK_WAIT"),
+        (
+            WRITE,
+            FENCE,
+            SYNC,
+            only(0, STORE, COMMIT, WAIT_READ),
+            SYNC,
+            "ld.global.u32 %r5, [%mine];",
+        ),
+        "BULK_WAIT",
+    ),
     "a slot is loaded again without a wait": (ring(arrive(1), ""), "SLOT_REUSED"),
-    "a slot is loaded again behind a wait for the other parity": (ring(arrive(1), wait(1, 1)), "SLOT_REUSED"),
+    "a slot is loaded again behind a wait for the other parity": (
+        ring(arrive(1), wait(1, 1)),
+        "SLOT_REUSED",
+    ),
     "no barrier between warps": ((WRITE, "ld.shared.u32 %r5, [%next];"), "RACE"),
     "bar.arrive before the write": (
-        (below(64, "bar.arrive 1, 128;", WRITE), above(64, "bar.sync 1, 128;", "sub.u32 %r7, %word, 256;",
-         "ld.shared.u32 %r5, [%r7];")), "RACE"),
+        (
+            below(64, "bar.arrive 1, 128;", WRITE),
+            above(64, "bar.sync 1, 128;", "sub.u32 %r7, %word, 256;", "ld.shared.u32 %r5, [%r7];"),
+        ),
+        "RACE",
+    ),
     "named barriers of the wrong halves": (
-        (WRITE, "shr.u32 %r7, %t, 6;", "add.u32 %r7, %r7, 1;", "bar.sync %r7, 64;", "xor.b32 %r8, %word, 256;",
-         "ld.shared.u32 %r5, [%r8];"), "RACE"),
+        (
+            WRITE,
+            "shr.u32 %r7, %t, 6;",
+            "add.u32 %r7, %r7, 1;",
+            "bar.sync %r7, 64;",
+            "xor.b32 %r8, %word, 256;",
+            "ld.shared.u32 %r5, [%r8];",
+        ),
+        "RACE",
+    ),
     "a relaxed flag without fences": (
-        flagged("st.relaxed.gpu.global.u32 [%flag], 1;", spin("relaxed.gpu")), "RACE"),
+        flagged("st.relaxed.gpu.global.u32 [%flag], 1;", spin("relaxed.gpu")),
+        "RACE",
+    ),
     "a relaxed flag without the reader's fence": (
-        flagged("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%flag], 1;", spin("relaxed.gpu")), "RACE"),
+        flagged("fence.acq_rel.gpu;\nst.relaxed.gpu.global.u32 [%flag], 1;", spin("relaxed.gpu")),
+        "RACE",
+    ),
     "an acquire of a flag that is not released": (
-        flagged("st.relaxed.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")), "RACE"),
+        flagged("st.relaxed.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")),
+        "RACE",
+    ),
     "sums without atomics": (
-        ("ld.global.u32 %r5, [%flag];", "add.u32 %r5, %r5, 1;", "st.global.u32 [%flag], %t;"), "RACE"),
+        ("ld.global.u32 %r5, [%flag];", "add.u32 %r5, %r5, 1;", "st.global.u32 [%flag], %t;"),
+        "RACE",
+    ),
     "threads that store different values": (
-        ("shr.u32 %r5, %t, 5;", below(32, "st.shared.u32 [tile], 5;"), above(96, "st.shared.u32 [tile], 6;")), "RACE"),
+        (
+            "shr.u32 %r5, %t, 5;",
+            below(32, "st.shared.u32 [tile], 5;"),
+            above(96, "st.shared.u32 [tile], 6;"),
+        ),
+        "RACE",
+    ),
     "a barrier that nobody published": ((only(0, init(), INIT_FENCE), arrive()), "BARRIER_INIT"),
     "a barrier that is never initialised": ((arrive(),), "BARRIER_INIT"),
     "cp.async without a wait": (
-        ("mul.wide.u32 %rd1, %t, 4;", "add.u64 %rd1, %in, %rd1;", "cp.async.ca.shared.global [%word], [%rd1], 4;",
-         "cp.async.commit_group;", SYNC, "ld.shared.u32 %r5, [%next];"), "CP_ASYNC_WAIT"),
+        (
+            "mul.wide.u32 %rd1, %t, 4;",
+            "add.u64 %rd1, %in, %rd1;",
+            "cp.async.ca.shared.global [%word], [%rd1], 4;",
+            "cp.async.commit_group;",
+            SYNC,
+            "ld.shared.u32 %r5, [%next];",
+        ),
+        "CP_ASYNC_WAIT",
+    ),
     "cp.async without a barrier": (
-        ("mul.wide.u32 %rd1, %t, 4;", "add.u64 %rd1, %in, %rd1;", "cp.async.ca.shared.global [%word], [%rd1], 4;",
-         "cp.async.commit_group;", "cp.async.wait_group 0;", "ld.shared.u32 %r5, [%next];"), "CP_ASYNC_WAIT"),
+        (
+            "mul.wide.u32 %rd1, %t, 4;",
+            "add.u64 %rd1, %in, %rd1;",
+            "cp.async.ca.shared.global [%word], [%rd1], 4;",
+            "cp.async.commit_group;",
+            "cp.async.wait_group 0;",
+            "ld.shared.u32 %r5, [%next];",
+        ),
+        "CP_ASYNC_WAIT",
+    ),
     "shared memory that nobody wrote": ((READ,), "UNINITIALISED_SHARED"),
-}  # fmt: skip
+}
 
 WARNED = {
     "lanes without __syncwarp": ((WRITE, "ld.shared.u32 %r5, [%mate];", RESULT), "WARP_SYNC"),
     "read, arrival, load again, without a fence": (ring(arrive(1), wait(1, 0)), "PROXY_FENCE"),
-    "a block ends before its store is read": ((WRITE, FENCE, SYNC, only(0, STORE, COMMIT)), "BULK_WAIT"),
+    "a block ends before its store is read": (
+        (WRITE, FENCE, SYNC, only(0, STORE, COMMIT)),
+        "BULK_WAIT",
+    ),
     "a barrier that a copy uses without a fence": (
-        (only(0, init()), SYNC, only(0, arm(), load()), wait(), READ), "BARRIER_INIT"),
+        (only(0, init()), SYNC, only(0, arm(), load()), wait(), READ),
+        "BARRIER_INIT",
+    ),
 }
 
 

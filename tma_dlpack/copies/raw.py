@@ -6,6 +6,7 @@ What the simulator of kernels calls, where a copy is checked when it is issued a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -126,9 +127,20 @@ class RawCopy:
 
     def store(self, smem: Bytes) -> None:
         """Write or combine a tile, given as the bytes of shared memory from its start on."""
-        if self._extent is not None:
+        self._store(smem, self._extent)
+
+    def stored(self, smem: Bytes) -> Bytes:
+        """Return what the memory holds after the store, without changing it."""
+        if self._extent is None:
+            return np.empty(0, np.uint8)
+        extent = replace(self._extent, raw=self._extent.raw.copy())
+        self._store(smem, extent)
+        return extent.raw
+
+    def _store(self, smem: Bytes, extent: HostExtent | None) -> None:
+        if extent is not None:
             op = "store" if self.mode in ("store", "scatter4") else self.mode
-            store_smem(self._request, smem, op, self._extent)
+            store_smem(self._request, smem.tobytes(), op, extent)
 
 
 def _request(

@@ -60,6 +60,15 @@ if TYPE_CHECKING:
         rules_html,
         verify_html,
     )
+    from tma_dlpack.draw.timeline import (
+        ChainLink,
+        Timeline,
+        TimelineArrow,
+        TimelineRow,
+        WaitChain,
+        chain,
+        lanes,
+    )
     from tma_dlpack.draw.walks import Im2colWalk, walk
 
 __all__ = [
@@ -67,6 +76,7 @@ __all__ = [
     "AccessSteps",
     "BankConflicts",
     "BarrierPlay",
+    "ChainLink",
     "Comparison",
     "CopyMotion",
     "Figure",
@@ -76,17 +86,23 @@ __all__ = [
     "SharedMemory",
     "SwizzleBits",
     "TensorBox",
+    "Timeline",
+    "TimelineArrow",
+    "TimelineRow",
+    "WaitChain",
     "access_steps",
     "bandwidth_html",
     "bank_conflicts",
     "barrier",
     "batch_html",
+    "chain",
     "compare",
     "copy_motion",
     "diff",
     "error_html",
     "fields_of",
     "figure",
+    "lanes",
     "matrix",
     "matrix_html",
     "page",
@@ -120,6 +136,15 @@ _LATER = {
         "render_traceback",
         "rules_html",
         "verify_html",
+    ),
+    "timeline": (
+        "ChainLink",
+        "Timeline",
+        "TimelineArrow",
+        "TimelineRow",
+        "WaitChain",
+        "chain",
+        "lanes",
     ),
     "walks": ("Im2colWalk", "walk"),
 }

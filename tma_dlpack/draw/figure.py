@@ -55,7 +55,8 @@ TEXT_COLUMNS = 100
 ALIKE = 2.5  # times as high as another, a panel may stand beside it
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
-ENLARGED = 1.35  # times its size, at most, where the page is wide
+LETTERS = 1.2  # times their size: labels of 10 units are letters of 12 px
+ENLARGED = 1.15  # times that, at most, where the page is wide
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
@@ -92,6 +93,10 @@ class Figure(ABC):
     @abstractmethod
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to panels of cells."""
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to panels for a phone, at most `NARROW` wide; those of `scenes` where none are."""
+        return self.scenes()
 
     @abstractmethod
     def text(self) -> str:
@@ -161,7 +166,9 @@ def prose(sentence: str) -> str:
 
 def panel_row(figure: Figure) -> str:
     """Return rows of panels, which wrap where the page is narrow."""
-    rows = ("".join(map(_still, row)) for row in side_by_side(figure.scenes()))
+    wide, narrow = figure.scenes(), figure.narrow_scenes()
+    other = dict(zip(map(id, wide), narrow, strict=True))
+    rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
 
 
@@ -182,18 +189,23 @@ def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
     return rows
 
 
-def _still(scene: Scene) -> str:
-    """Return one panel as an `<img>` whose source is the SVG itself.
+def _still(scene: Scene, narrow: Scene | None = None) -> str:
+    """Return one panel as an `<img>` whose source is the SVG itself; scripts draw the narrow one.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
     host) leave it as it is. Panels of one row grow alike, to `ENLARGED` times their width; they
     wrap before they shrink, so that letters keep their size.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
+    other = ""
+    if narrow is not None and narrow != scene:
+        packed = gzip.compress(svg_panel(narrow).encode(), mtime=0)
+        other = f' data-narrow="{base64.b64encode(packed).decode()}"'
+    width, height = LETTERS * scene.width, LETTERS * scene.height
     return (
-        f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{scene.width:g}" '
-        f'style="flex:{scene.width:g} 1 {scene.width:g}px;min-width:0;max-width:min(100%,'
-        f'{ENLARGED * scene.width:g}px);height:auto" src="data:image/svg+xml;base64,{data}">'
+        f'<img class="tma-still" alt="{html.escape(scene.about)}" width="{width:g}" '
+        f'height="{height:g}" style="flex:{width:g} 1 {width:g}px;min-width:0;max-width:min(100%,'
+        f'{ENLARGED * width:g}px);height:auto"{other} src="data:image/svg+xml;base64,{data}">'
     )
 
 

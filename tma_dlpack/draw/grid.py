@@ -18,6 +18,8 @@ LABEL_SIZE = 10  # px, height of every label's font: what does not fit is cut or
 LINE_HEIGHT = 1.2
 GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common one has 0.602
 NOTE_COLUMNS = 88  # characters, before a note is wrapped
+NARROW = 298  # px, the width of a panel on a phone of 390 px, where letters are drawn 1.2 times
+NARROW_COLUMNS = 44  # characters of a note there
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
 HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line above, of a note, of a legend
 SAMPLE = 22, 14  # px of the cell beside the words of a legend
@@ -41,7 +43,7 @@ _ALARM = ("#b42318", "#ff9a8f")
 _PAPER = ("#ffffff", "#15191f")
 _BLUE, _EDGE = ("#1f5fa8", "#8ec2ff"), ("#4a7ab5", "#6ea8ec")
 _TAKEN, _GROUND = ("#9cc7f0", "#2f5f93"), ("#eef4fb", "#1b2a3d")
-_RED, _VIOLET = ("#d1242f", "#f47067"), ("#8250df", "#c297ff")
+_VIOLET = ("#8250df", "#c297ff")
 _BOLD, _THICK = 'font-weight="bold"', 'stroke-width="2.5"'
 #: One tint per 16-byte chunk of a row, so that a swizzle shows as a pattern of colours too.
 _TINTS = tuple(
@@ -59,7 +61,7 @@ STYLES: dict[str, Style] = {
     "arrow": Style(stroke=_BLUE, attributes='stroke-width="1.3"'),
     "way": Style(stroke=_INK),
     "grid": Style(stroke=_GRID, attributes='stroke-dasharray="2 3"'),
-    "hatch": Style(stroke=_RED, attributes='stroke-opacity="0.35"'),
+    "hatch": Style(stroke=_GRID, attributes='stroke-opacity="0.7"'),
     "plain": Style(attributes='pointer-events="all"'),
     "cell": Style(("#f6f8fa", "#21262d"), _GRID),
     "tensor": Style(_GROUND, _EDGE),
@@ -69,7 +71,7 @@ STYLES: dict[str, Style] = {
     "taken": Style(_TAKEN, _BLUE),
     "box": Style(stroke=_BLUE, attributes=_THICK),
     "handle": Style(_BLUE, _PAPER),
-    "filled": Style(("#fbe9e7", "#3c2020"), _RED),
+    "filled": Style(("#eceff3", "#2b3037"), _GRID),
     "padding": Style(_PAPER, _GRID, 'stroke-dasharray="3 3"'),
     "window": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-dasharray="7 4"'),
     "shifted": Style(stroke=_VIOLET, attributes=f'{_THICK} stroke-linecap="square"'),
@@ -236,13 +238,15 @@ def lay_out(
     notes: Iterable[str] = (),
     legend: Legend = (),
     css: str = "",
+    *,
+    is_narrow: bool = False,
 ) -> Scene:
     """Stack grids below a heading, and notes and a legend below them; all begin at one column."""
     items: list[Cell] = []
-    y = float(MARGIN)
+    y, columns = float(MARGIN), NARROW_COLUMNS if is_narrow else NOTE_COLUMNS
     for text, style in ((heading, "strong"), *((line, "muted") for line in above)):
-        if text:
-            items.append(words(MARGIN, y, text, style, LINE))
+        for line in textwrap.wrap(text, columns) if is_narrow else [text] * bool(text):
+            items.append(words(MARGIN, y, line, style, LINE))
             y += HEADING_LINE
     edges = [(grid, *grid.bounds()) for grid in grids]
     left = MARGIN - min(edge[1] for edge in edges)
@@ -258,11 +262,11 @@ def lay_out(
             data.append((name, f"{dimension} {place} {first} {last}"))
     others: list[Cell] = []
     for note in notes:
-        for line in textwrap.wrap(note, NOTE_COLUMNS, subsequent_indent="  "):
+        for line in textwrap.wrap(note, columns, subsequent_indent="  "):
             style = "alarm" if note[0] == "✗" else "muted"
             others.append(words(MARGIN, y, line, style, LINE))
             y += LINE
-    entries, y = _legend(legend, y + 2, max(right, NOTE_COLUMNS * LABEL_SIZE * GLYPH_WIDTH))
+    entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
     right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
     size = math.ceil(right + MARGIN), math.ceil(y + 4)  # whole pixels: no browser cuts an edge

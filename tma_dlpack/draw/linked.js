@@ -44,15 +44,19 @@ if (!window.tmaPassesKeys) {
   addEventListener("keydown", passKeys, true);
 }
 // A picture is scrolled in its panel where the page is so narrow that letters would be smaller.
-const LEAST_LETTER = 10;  // px
+const LEAST_LETTER = 12;  // px
 const keepLegible = (svg) => {
   const size = (e) => Number(e.getAttribute("font-size")), own = size(svg);
   const least = Math.min(own, ...[...svg.querySelectorAll("text")].map((t) => size(t) || own));
-  svg.style.minWidth = `${Math.ceil(LEAST_LETTER / least * svg.viewBox.baseVal.width)}px`;
-  svg.getRootNode().host.style.overflowX = "auto";
+  svg.style.minWidth = `${Math.floor(LEAST_LETTER / least * svg.viewBox.baseVal.width)}px`;
+  const { style } = svg.getRootNode().host;
+  style.overflowX = "auto";  // a shadow at the end that has more to see
+  style.background = "linear-gradient(90deg,Canvas 30%,#0000) 0 0/40px 100% no-repeat local,linear-gradient(270deg,Canvas 30%,#0000) 100% 0/40px 100% no-repeat local," +
+    "linear-gradient(90deg,#8c959faa,#0000) 0 0/14px 100% no-repeat scroll,linear-gradient(270deg,#8c959faa,#0000) 100% 0/14px 100% no-repeat scroll";
 };
 // The page is dark where the nearest background behind a node is.
 const isDark = (node) => {
+  if (matchMedia("print").matches) return false;  // paper is white
   const body = document.body.classList;  // VS Code's outputs stand on no background of their own
   if (body.contains("vscode-dark")) return true;
   if (body.contains("vscode-light")) return false;
@@ -70,7 +74,10 @@ const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media scree
 // Act soon after the page, or what it stands in, has become dark or light.
 const onTheme = (act) => {
   const soon = () => setTimeout(act, 100);
-  new MutationObserver(soon).observe(document.body, { attributes: true });
+  for (const e of [document.documentElement, document.body])  // a site's switch writes on <html>
+    new MutationObserver(soon).observe(e, { attributes: true });
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, act);
+  matchMedia("(forced-colors: active)").addEventListener("change", soon);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
 };
 

@@ -21,6 +21,11 @@ const paint = (host) => {
   host.shadowRoot.querySelector("svg style").textContent = themed(host.tmaSheet, host);
 };
 
+const inflated = async (packed) => {
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+
 const draw = (host, drawn) => {
   const wide = "svg{width:100%}";
   host.shadowRoot.innerHTML = `<style>${LINK_STYLE}${wide}</style>${drawn}`;
@@ -31,12 +36,27 @@ const draw = (host, drawn) => {
   linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
 };
 
-const enliven = (img) => {
+// Where the card is narrow, panels that have a narrow layout are drawn in it.
+const NARROW = 560;  // px
+const arrange = (host) => {
+  const narrow = Boolean(host.tmaNarrow) && host.parentElement.clientWidth < NARROW;
+  if (narrow === host.tmaIsNarrow) return;
+  host.tmaIsNarrow = narrow;
+  draw(host, narrow ? host.tmaNarrow : host.tmaWide);
+};
+
+const enliven = async (img) => {
   const bytes = Uint8Array.from(atob(img.src.split(",")[1]), (c) => c.charCodeAt(0));
   const host = make("span", { class: "tma-live", style: `${img.style.cssText};display:block` });
   host.attachShadow({ mode: "open" });
+  host.tmaWide = new TextDecoder().decode(bytes);
+  const { narrow } = img.dataset;
   img.replaceWith(host);
-  draw(host, new TextDecoder().decode(bytes));
+  if (!narrow) return draw(host, host.tmaWide);
+  if (host.parentElement.clientWidth >= NARROW) arrange(host);
+  host.tmaNarrow = await inflated(narrow);
+  arrange(host);
+  new ResizeObserver(() => host.isConnected && arrange(host)).observe(host.parentElement);
 };
 
 document.querySelectorAll("img.tma-still").forEach(enliven);

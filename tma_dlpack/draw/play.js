@@ -2,11 +2,7 @@
 // all of which Python has computed. Without scripts the chosen picture stays as a whole.
 const PLAY_MS = 700;
 
-const unpack = async (packed) => {
-  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
-};
+const unpack = async (packed) => JSON.parse(await inflated(packed));
 const set = (node, attributes) => {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   return node;

@@ -57,7 +57,7 @@ class Groups:
     open: list[Any] = field(default_factory=list)
     committed: list[list[Any]] = field(default_factory=list)
     agents: dict[str, int] = field(default_factory=dict)
-    waited: int = 0  # groups of which it is known that their source was read
+    waited: int = 0  # groups whose source is known to be read
     is_fenced: bool = False  # wgmma.fence was executed
 
     @property
@@ -78,7 +78,7 @@ class Groups:
 
 
 class BlockSync:
-    """What a block synchronises with."""
+    """The barriers and groups of a block."""
 
     def __init__(self) -> None:
         self.barriers: dict[int, Barrier] = {}
@@ -196,7 +196,7 @@ def _wait(
 
     def ready() -> bool:
         if meeting.generation == generation and not count:
-            meeting.complete_if(_live_threads(block))  # others may have ended meanwhile
+            meeting.complete_if(_live_threads(block))  # others may have ended since
         if meeting.generation == generation:
             return False
         if slots is not None:

@@ -79,7 +79,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """What a tensor copy is, by its opcode."""
+    """A form of tensor copy, by its opcode."""
 
     rank: int
     mode: str  # "tile", "im2col", "im2col_w", "gather4", "scatter4"
@@ -168,13 +168,6 @@ def _map_at(one: _One, address: int) -> TensorMap:
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
     found: TensorMap | None = one.machine.maps.get(data)
     if found is None:
-        if not any(data):
-            one.fail(
-                "MAP_OF_ZEROS",
-                "the map's 128 bytes are zero: it was never encoded, or its encode failed",
-                "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads "
-                "its output",
-            )
         try:
             found = TensorMap.from_bytes(data, one.machine.target)
         except TmaError as error:
@@ -184,6 +177,13 @@ def _map_at(one: _One, address: int) -> TensorMap:
                 "pass the map itself, by value, not what points to it",
             )  # fmt: skip
         one.machine.maps[data] = found
+    if found.is_zero:
+        one.fail(
+            "MAP_OF_ZEROS",
+            "the map's 128 bytes are zero: it was never encoded, or its encode failed",
+            "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads its "
+            "output",
+        )
     return found
 
 
@@ -293,6 +293,7 @@ class _Load(Pending):
 def _load(
     one: _One, what: str, places: list[tuple[Any, Barrier]], chunks: IntArray,
     fetch: Callable[[], Bytes], note_read: Callable[[int, int, Clocks | None], None],
+    atomic: bool = False,
 ) -> None:  # fmt: skip
     """Issue a load to each block; `chunks` count from the start of shared memory."""
     order = one.order
@@ -304,7 +305,9 @@ def _load(
             agent = barrier.load_agent()
             barrier.issued = clock, one.block, one.g.code, int(one.lanes[0])
             units = order.units(block, chunks * CHUNK, CHUNK)
-            order.async_write(one.g, one.lanes, block, units, agent, clock, known=known)
+            order.async_write(
+                one.g, one.lanes, block, units, agent, clock, known=known, atomic=atomic
+            )
         if not number:
             note_read(agent, clock, known)
         one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
@@ -361,50 +364,57 @@ def _signed(value: int) -> int:
 def _tensor(code: Instruction) -> Operation:
     form = Form.of(code.opcode)
 
-    def load(
-        g: Any, mask: BoolArray | None, destination: Any, source: Any, barrier: Any, *rest: Any
-    ) -> None:
+    def load(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
-            operands = list(rest)
-            has_info = form.mode.startswith("im2col") and operands
-            info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
-            blocks = of_lane(operands[0], one.at) if form.multicast else None
-            to = of_lane(destination, one.at)
-            _, offset = place_of(g, to, one.lanes)
-            coords = _coords(one, source[1])
-            mode = "gather4" if form.mode == "gather4" else "load"
-            copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
-            places = _places(one, to, of_lane(barrier, one.at), blocks)
-            for block, _ in places:
-                _check_inside(one, block, offset, copy.smem_bytes, "tile")
-            what = f"load of {copy.tx_bytes:,} bytes at {coords}"
-
-            def note(
-                agent: int, clock: int, known: Clocks | None, one: _One = one, copy: RawCopy = copy
-            ) -> None:
-                _note_windows(one, copy, agent, clock, known, write=False)
-
-            _load(one, what, places, copy.chunks, copy.load, note)
+            _load_tile(one, form, *operands)
 
     def store(g: Any, mask: BoolArray | None, target: Any, source: Any, *rest: Any) -> None:
         for one in _each_thread(g, mask):
-            block, offset = place_of(g, of_lane(source, one.at), one.lanes)
-            coords = _coords(one, target[1])
-            mode = form.reduction or ("scatter4" if form.mode == "scatter4" else "store")
-            copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
-            _check_inside(one, block, offset, copy.smem_bytes, "tile")
-            what = f"{mode} of {copy.tx_bytes:,} bytes at {coords}"
-
-            def note(
-                agent: int, clock: int, known: Clocks | None, one: _One = one, copy: RawCopy = copy
-            ) -> None:
-                _note_windows(
-                    one, copy, agent, clock, known, write=True, atomic=bool(form.reduction)
-                )
-
-            _store(one, what, offset, copy.smem_bytes, copy.store, note, quiet=not copy.is_whole)
+            _store_tile(one, form, target, source)
 
     return Operation(store if ".global.shared::cta" in code.opcode else load)
+
+
+def _load_tile(
+    one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
+) -> None:
+    operands = list(rest)
+    has_info = form.mode.startswith("im2col") and operands
+    info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
+    blocks = of_lane(operands[0], one.at) if form.multicast else None
+    to = of_lane(destination, one.at)
+    _, offset = place_of(one.g, to, one.lanes)
+    coords = _coords(one, source[1])
+    mode = "gather4" if form.mode == "gather4" else "load"
+    copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
+    places = _places(one, to, of_lane(barrier, one.at), blocks)
+    for block, _ in places:
+        _check_inside(one, block, offset, copy.smem_bytes, "tile")
+
+    def note(agent: int, clock: int, known: Clocks | None) -> None:
+        _note_windows(one, copy, agent, clock, known, write=False)
+
+    what = f"load of {copy.tx_bytes:,} bytes at {coords}"
+    _load(one, what, places, copy.chunks, copy.load, note)
+
+
+def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
+    block, offset = place_of(one.g, of_lane(source, one.at), one.lanes)
+    coords = _coords(one, target[1])
+    mode = form.reduction or ("scatter4" if form.mode == "scatter4" else "store")
+    copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
+    _check_inside(one, block, offset, copy.smem_bytes, "tile")
+
+    def after() -> Bytes:
+        settle_stores(one.machine)
+        return copy.stored(block.smem[offset : offset + copy.smem_bytes])
+
+    def note(agent: int, clock: int, known: Clocks | None) -> None:
+        more = {"atomic": bool(form.reduction), "after": after}
+        _note_windows(one, copy, agent, clock, known, write=True, **more)
+
+    what = f"{mode} of {copy.tx_bytes:,} bytes at {coords}"
+    _store(one, what, offset, copy.smem_bytes, copy.store, note, quiet=not copy.is_whole)
 
 
 # -- stores ----------------------------------------------------------------------------------------
@@ -445,6 +455,14 @@ class _StoreWrite(Pending):
         self._store.has_written = True
         self.machine.progress += 1
         self.machine.timeline.stored(self)
+
+
+def settle_stores(machine: Any) -> None:
+    """Let the bulk stores that are pending happen, which they may at any time."""
+    for pending in [p for p in machine.pending if isinstance(p, _StoreRead | _StoreWrite)]:
+        machine.pending.remove(pending)
+        pending.happen()
+        pending.happened = True
 
 
 def _store(
@@ -498,86 +516,88 @@ def _region(one: _One, address: int, size_bytes: int) -> Any:
 
 
 @operation("cp.async.bulk", "cp.reduce.async.bulk")
-def _bulk(code: Instruction) -> Operation | None:
+def _bulk(code: Instruction) -> Operation:
     words = code.opcode.split(".")
-    multicast, op = "multicast::cluster" in words, next((w for w in words if w in _REDUCTIONS), "")
-    if "global" in words and words.index("global") < words.index("bulk") + 2:
-        return Operation(_bulk_store(op, words[-1], "cp_mask" in words))
-    from_global = "global" in words
+    spaces = [word.partition("::")[0] for word in words if word.startswith(("shared", "global"))]
+    op = next((word for word in words if word in _REDUCTIONS), "")
+    has_blocks, has_mask = "multicast::cluster" in words, "cp_mask" in words
 
-    def load(
-        g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, barrier: Any,
-        *rest: Any,
-    ) -> None:  # fmt: skip
+    def load(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
-            to, at, size_bytes = (of_lane(v, one.at) for v in (destination, source, size))
-            _, offset = place_of(g, to, one.lanes)
-            _check_line(one, offset, at, size_bytes)
-            blocks = of_lane(rest[0], one.at) if multicast else None
-            places = _places(one, to, of_lane(barrier, one.at), blocks)
-            for block, _ in places:
-                _check_inside(one, block, offset, size_bytes, "copy")
-            chunks = offset // CHUNK + np.arange(size_bytes // CHUNK)
-            if from_global:
-                owner: Any = _region(one, at, size_bytes)
-                raw, first = owner.raw, at - owner.first
-            else:
-                owner, first = place_of(g, at, one.lanes)
-                raw = owner.smem
+            values = [of_lane(value, one.at) for value in operands[: 4 + has_blocks]]
+            blocks = values.pop() if has_blocks else None
+            _load_line(one, op, words[-1], spaces[1] == "global", blocks, *values)
 
-            def fetch(
-                raw: Bytes = raw, first: int = first, size_bytes: int = size_bytes,
-                smem: Bytes = places[0][0].smem, offset: int = offset,
-            ) -> Bytes:  # fmt: skip
-                data = raw[first : first + size_bytes]
-                if op:
-                    data = reduce_bytes(words[-1], op, smem[offset : offset + size_bytes], data)
-                pieces: Bytes = data.reshape(-1, CHUNK).copy()
-                return pieces
-
-            def note(
-                agent: int, clock: int, known: Clocks | None, one: _One = one, owner: Any = owner,
-                where: tuple[int, int] = (first, first + size_bytes),
-            ) -> None:  # fmt: skip
-                if one.order is not None:
-                    one.order.async_read(one.g, one.lanes, owner, where, agent, clock, known=known)
-
-            _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note)
-
-    return Operation(load)
-
-
-def _bulk_store(op: str, type_name: str, has_mask: bool) -> Callable[..., None]:
-    def store(
-        g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, *rest: Any
-    ) -> None:
+    def store(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
-            to, at, size_bytes = (of_lane(v, one.at) for v in (destination, source, size))
-            block, offset = place_of(g, at, one.lanes)
-            _check_line(one, offset, to, size_bytes)
-            _check_inside(one, block, offset, size_bytes, "copy")
-            region = _region(one, to, size_bytes)
-            first = to - region.first
-            target = region.raw[first : first + size_bytes]
-            byte_mask = of_lane(rest[-1], one.at) if has_mask else 0xFFFF
-            taken = np.tile((byte_mask >> np.arange(CHUNK) & 1).astype(bool), size_bytes // CHUNK)
+            values = [of_lane(value, one.at) for value in operands]
+            byte_mask = values[-1] if has_mask else 0xFFFF
+            _store_line(one, op, words[-1], byte_mask, *values[:3])
 
-            def write(data: Bytes, target: Bytes = target, taken: BoolArray = taken) -> None:
-                new = reduce_bytes(type_name, op, target, data) if op else data
-                target[taken] = new[taken]
+    return Operation(store if spaces[0] == "global" else load)
 
-            def note(
-                agent: int, clock: int, known: Clocks | None, one: _One = one, region: Any = region,
-                where: tuple[int, int] = (first, first + size_bytes),
-            ) -> None:  # fmt: skip
-                if one.order is not None:
-                    one.order.async_write(
-                        one.g, one.lanes, region, where, agent, clock, known=known, atomic=bool(op)
-                    )
 
-            _store(one, f"store of {size_bytes:,} bytes", offset, size_bytes, write, note)
+def _load_line(
+    one: _One, op: str, kind: str, from_global: bool, blocks: int | None, to: int, source: int,
+    size_bytes: int, barrier: int,
+) -> None:  # fmt: skip
+    _, offset = place_of(one.g, to, one.lanes)
+    _check_line(one, offset, source, size_bytes)
+    places = _places(one, to, barrier, blocks)
+    for block, _ in places:
+        _check_inside(one, block, offset, size_bytes, "copy")
+    if from_global:
+        owner: Any = _region(one, source, size_bytes)
+        raw, first = owner.raw, source - owner.first
+    else:
+        owner, first = place_of(one.g, source, one.lanes)
+        raw = owner.smem
+    goal = places[0][0].smem[offset : offset + size_bytes]
 
-    return store
+    def fetch() -> Bytes:
+        data = raw[first : first + size_bytes]
+        changed = reduce_bytes(kind, op, goal, data) if op else data.copy()
+        pieces: Bytes = changed.reshape(-1, CHUNK)
+        return pieces
+
+    def note(agent: int, clock: int, known: Clocks | None) -> None:
+        if one.order is not None:
+            where = first, first + size_bytes
+            one.order.async_read(one.g, one.lanes, owner, where, agent, clock, known=known)
+
+    chunks = offset // CHUNK + np.arange(size_bytes // CHUNK)
+    _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note, bool(op))
+
+
+def _store_line(
+    one: _One, op: str, kind: str, byte_mask: int, to: int, source: int, size_bytes: int
+) -> None:
+    block, offset = place_of(one.g, source, one.lanes)
+    _check_line(one, offset, to, size_bytes)
+    _check_inside(one, block, offset, size_bytes, "copy")
+    region = _region(one, to, size_bytes)
+    first = to - region.first
+    where = slice(first, first + size_bytes)
+    taken = np.tile((byte_mask >> np.arange(CHUNK) & 1).astype(np.bool_), size_bytes // CHUNK)
+
+    def write(data: Bytes, raw: Bytes = region.raw) -> None:
+        new = reduce_bytes(kind, op, raw[where], data) if op else data
+        raw[where][taken] = new[taken]
+
+    def after() -> Bytes:
+        settle_stores(one.machine)
+        whole: Bytes = region.raw.copy()
+        write(block.smem[offset : offset + size_bytes], whole)
+        return whole
+
+    def note(agent: int, clock: int, known: Clocks | None) -> None:
+        if one.order is not None:
+            one.order.async_write(
+                one.g, one.lanes, region, (first, first + size_bytes), agent, clock, known=known,
+                atomic=bool(op), after=after,
+            )  # fmt: skip
+
+    _store(one, f"store of {size_bytes:,} bytes", offset, size_bytes, write, note)
 
 
 @operation(
@@ -667,6 +687,60 @@ def _copy_lanes(
     copies = _ThreadCopies(g, parts)
     groups.open.append(copies)
     g.machine.add(copies)
+
+
+class _RemoteStore(Pending):
+    """st.async, red.async: words of lanes, with the bytes at a barrier of their block."""
+
+    def __init__(
+        self,
+        g: Any,
+        block: Any,
+        places: IntArray,
+        data: Bytes,
+        barrier: Barrier,
+        kind: str,
+        op: str,
+    ) -> None:
+        super().__init__(g, f"a remote store of {data.size} bytes")
+        self._block, self._places, self._data, self._barrier = block, places, data, barrier
+        self._kind, self._op = kind, op
+
+    def happen(self) -> None:
+        smem = self._block.smem
+        for place, data in zip(self._places, self._data, strict=True):  # one after the other
+            old = smem[place]
+            smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
+        self._barrier.transact(self._data.size)
+
+
+@operation("st.async", "red.async")
+def _store_async(code: Instruction) -> Operation:
+    words = code.opcode.split(".")
+    op = next((word for word in words if word in _REDUCTIONS), "") if words[0] == "red" else ""
+
+    def run(g: Any, mask: BoolArray | None, to: Any, value: Any, barrier: Any) -> None:
+        kind = words[-1]
+        size = int(kind[1:]) // 8
+        values = value if isinstance(value, tuple) else (value,)
+        columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
+        data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
+        at = np.broadcast_to(to, g.n).astype(np.int64)
+        order = g.machine.order
+        for where, lanes in each(g, mask, barrier):
+            block, _ = place_of(g, where, g.lanes[lanes])
+            found = barrier_at(g, where, g.lanes[lanes])
+            offsets = at[lanes] & OFFSET_MASK
+            if order is not None:
+                agent, units = found.load_agent(), order.units(block, offsets, data.shape[1])
+                order.async_write(
+                    g, g.lanes[lanes], block, units, agent, found.phase + 1, atomic=bool(op),
+                    generic=True,
+                )  # fmt: skip
+            places = offsets[:, None] + np.arange(data.shape[1])
+            g.machine.add(_RemoteStore(g, block, places, data[lanes], found, kind, op))
+
+    return Operation(run)
 
 
 # -- changes of maps -------------------------------------------------------------------------------

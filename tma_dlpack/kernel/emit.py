@@ -19,9 +19,16 @@ _NO_DESTINATION = frozenset(
 _IGNORED = frozenset(
     ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
 )
-_ROUNDINGS = frozenset(("rz", "rm", "rp", "rna"))
 _VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32": "f4", "f64": "f8"}
 _TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
+
+
+CARRY = "%carry flag"
+
+
+def is_carried(code: Instruction) -> bool:
+    """Whether an instruction reads or writes the carry flag."""
+    return ".cc." in code.opcode or code.opcode.startswith(("addc.", "subc.", "madc."))
 
 
 class UnknownFormError(Exception):
@@ -58,6 +65,9 @@ class Emitter:
         read = _names(operands[written:])
         if operation is not None and operation.updates:
             read |= first
+        if is_carried(code):
+            read |= {CARRY} if base[-1] == "c" else set()
+            first |= {CARRY} if ".cc." in code.opcode else set()
         return read, first
 
     # -- variables -------------------------------------------------------------------------------
@@ -86,6 +96,8 @@ class Emitter:
             if place is None:
                 raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
+            if table == "Q":
+                raise UnknownFormError("a register of 128 bits")
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
         return found
@@ -402,13 +414,14 @@ class Emitter:
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
-            raise UnknownFormError("an indirect or guarded call")
+            raise UnknownFormError("a guarded call")
         name, lists = rest[0].name, rest[1:]
         given = [o.name for o in lists[0][1]] if lists and _is_list(lists[0]) else []
-        if self.register(name) is not None:
-            raise UnknownFormError("an indirect call")
         at = self.constant(code)
-        return f"return g.call({at}, {name!r}, {given!r}, {results!r}, {self.block.label + 1})"
+        rest_text = f"{given!r}, {results!r}, {self.block.label + 1}"
+        if self.register(name) is not None:
+            return f"return g.call_by_address({at}, {self.value(name)}, {rest_text})"
+        return f"return g.call({at}, {name!r}, {rest_text})"
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -566,52 +579,14 @@ class Emitter:
         raw = f"b{opcodes.bits_of(kind)}"
         self.store_result(code, target, raw, self.typed(source, raw))
 
-    def emit_cvt(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        words = [w for w in words if w not in ("pack",)]
-        to, source = words[-2], words[-1]
-        relu = "relu" in words
-        mode = next((w for w in words if w in ("rz", "rm", "rp")), "rn")
-        if to.endswith("x2") and source == "f32" and len(operands) == 3:
-            function = opcodes.packed(to, relu, mode)
-            if function is None:
-                raise UnknownFormError(f"the type {to}")
-            high, low = (self.typed(o, "f32") for o in operands[1:])
-            result = f"{self.constant(function)}({high}, {low})"
-            bits = 16 if to.startswith("e") else 32
-            self.store_result(code, operands[0], f"b{bits}", result)
-            return
-        if to in ("f16x2", "bf16x2") and source in ("e4m3x2", "e5m2x2"):
-            a = self.typed(operands[1], "b16")
-            self.store_result(
-                code, operands[0], "b32", f"f8_pair({source[:4]!r}, {to[:-2]!r}, {a})"
-            )
-            return
-        if to in ("e4m3x2", "e5m2x2") and source == "f16x2":
-            a = self.typed(operands[1], "b32")
-            self.store_result(code, operands[0], "b16", f"to_f8_pair({to[:4]!r}, {a}, {relu})")
-            return
-        if to == "tf32":
-            a = self.typed(operands[1], "f32")
-            self.store_result(code, operands[0], "b32", f"to_tf32({a}, {mode!r}, {'rna' in words})")
-            return
-        function = opcodes.convert(words)
-        if function is None:
-            raise UnknownFormError("a conversion")
-        if isinstance(operands[1], tuple) and not isinstance(operands[1], Reg):
-            value = self.typed(operands[1], source)
-        else:
-            value = self.typed(operands[1], source)
-        self.store_result(code, operands[0], to, f"{self.constant(function)}({value})")
-
     def emit_setp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        kind = words[-1]
-        how = words[1]
+        kind, modifiers = words[-1], [word for word in words[1:-1] if word != "ftz"]
+        test = opcodes.comparison(modifiers[0], kind, "ftz" in words and kind == "f32")
+        combine = {"and": "&", "or": "|", "xor": "^"}.get(modifiers[-1])
+        if test is None or kind.endswith("x2") or len(modifiers) != 1 + bool(combine):
+            raise UnknownFormError(code.opcode)
         a, b = self.new(self.typed(operands[1], kind)), self.new(self.typed(operands[2], kind))
-        test = _renamed(opcodes.COMPARISONS[how], {"a": a, "b": b})
-        if "ftz" in words:
-            test = _renamed(opcodes.COMPARISONS[how], {"a": f"flushed({a})", "b": f"flushed({b})"})
-        found = self.new(f"({test})")
-        combine = {"and": "&", "or": "|", "xor": "^"}.get(words[2])
+        found = self.new(f"({_renamed(test, {'a': a, 'b': b})})")
         targets = operands[0][1:] if _is_pair(operands[0]) else (operands[0],)
         texts = [found, f"(~{found})"]
         if combine:
@@ -620,198 +595,57 @@ class Emitter:
         for target, text in zip(targets, texts, strict=False):
             self.store_result(code, target, "pred", text)
 
-    def emit_set(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        source, to = words[-1], words[-2]
-        a, b = self.typed(operands[1], source), self.typed(operands[2], source)
-        test = _renamed(opcodes.COMPARISONS[words[1]], {"a": f"({a})", "b": f"({b})"})
-        one = "float32(1)" if to == "f32" else "uint32(0xFFFFFFFF)"
-        zero = "float32(0)" if to == "f32" else "uint32(0)"
-        raw = "f32" if to == "f32" else "u32"
-        self.store_result(code, operands[0], raw, f"where({test}, {one}, {zero})")
-
-    def emit_selp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        raw = f"b{opcodes.bits_of(words[-1])}"
-        a, b = self.typed(operands[1], raw), self.typed(operands[2], raw)
-        p = self.bits(operands[3], "pred")
-        self.store_result(code, operands[0], raw, f"where({p}, {a}, {b})")
-
-    def emit_slct(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        raw = f"b{opcodes.bits_of(words[-2])}"
-        a, b = self.typed(operands[1], raw), self.typed(operands[2], raw)
-        c = self.typed(operands[3], words[-1])
-        self.store_result(code, operands[0], raw, f"where({c} >= 0, {a}, {b})")
-
-    def emit_lop3(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        if words[-1] != "b32" or len(words) != 2:
-            raise UnknownFormError("a form of lop3")
-        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
-        self.store_result(code, operands[0], "b32", f"lookup({a}, {b}, {c}, {operands[4]})")
-
-    def emit_shf(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        function = self.constant(opcodes.funnel(words[1] == "l", words[2] == "clamp"))
-        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
-        self.store_result(code, operands[0], "b32", f"{function}({a}, {b}, {c})")
-
-    def emit_prmt(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        if len(words) != 2:
-            raise UnknownFormError("a mode of prmt")
-        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
-        self.store_result(code, operands[0], "b32", f"permuted({a}, {b}, {c})")
-
-    def emit_popc(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        a = self.typed(operands[1], words[-1])
-        self.store_result(code, operands[0], "u32", f"popcount({a})")
-
-    def emit_clz(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        a = self.typed(operands[1], words[-1])
-        self.store_result(code, operands[0], "u32", f"leading_zeros({a})")
-
-    def emit_bfind(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        a = self.typed(operands[1], words[-1])
-        self.store_result(code, operands[0], "u32", f"find_bit({a}, {'shiftamt' in words})")
-
-    def emit_dp4a(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        a, b = (self.typed(o, "b32") for o in operands[1:3])
-        c = self.typed(operands[3], "s32")
-        signs = f"{words[1][0] == 's'}, {words[2][0] == 's'}"
-        self.store_result(code, operands[0], "s32", f"dot_bytes({a}, {b}, {c}, {signs})")
-
-    def emit_testp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        a = self.typed(operands[1], words[-1])
-        tests = {"finite": "isfinite", "infinite": "isinf", "notanumber": "isnan"}
-        text = f"np.{tests[words[1]]}({a})"
-        self.store_result(code, operands[0], "pred", text)
-
     def emit_createpolicy(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         self.put(code, operands[0].name, self.new("uint64(0)"))
 
-    def emit_fma(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        self.fused(code, words, operands)
-
-    def emit_mad(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        kind = words[-1]
-        if kind[0] == "f":
-            self.fused(code, words, operands)
-        elif words[1] == "wide":
-            wide = opcodes.WIDER[kind]
-            a, b = (self.typed(o, kind) for o in operands[1:3])
-            c = self.typed(operands[3], wide)
-            to = opcodes.NUMPY[wide].__name__
-            self.store_result(code, operands[0], wide, f"{a}.astype({to}) * {b}.astype({to}) + {c}")
-        else:
-            self.arithmetic(code, words, operands)
-
-    def emit_mul(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        kind = words[-1]
-        if words[1] == "wide":
-            wide = opcodes.WIDER[kind]
-            a, b = (self.typed(o, kind) for o in operands[1:3])
-            to = opcodes.NUMPY[wide].__name__
-            self.store_result(code, operands[0], wide, f"{a}.astype({to}) * {b}.astype({to})")
-        else:
-            self.arithmetic(code, words, operands)
-
-    def fused(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        kind = words[-1]
-        if _ROUNDINGS.intersection(words):
-            raise UnknownFormError("a rounding")
-        one = kind[:-2] if kind.endswith("x2") else kind
-        function = self.constant(opcodes.fma(one))
-        finish = self.finish(words, one)
-        if kind.endswith("x2"):
-            raw = f"b{opcodes.bits_of(kind)}"
-            given = ", ".join(self.typed(o, raw) for o in operands[1:4])
-            text = f"each_half({one!r}, lambda *x: {finish.format(f'{function}(*x)')}, {given})"
-            self.store_result(code, operands[0], raw, text)
-            return
-        given = ", ".join(self.typed(o, kind) for o in operands[1:4])
-        self.store_result(code, operands[0], kind, finish.format(f"{function}({given})"))
-
-    def finish(self, words: list[str], kind: str) -> str:
-        """Return the text around a floating-point result: .sat, .relu and .ftz."""
-        text = "{}"
-        if "sat" in words:
-            text = "saturate01({})"
-        if "relu" in words:
-            text = f"relu({text})"
-        if "ftz" in words and kind == "f32":
-            text = f"flushed({text})"
-        return text
+    def carried(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        """Emit add.cc, addc, sub.cc, subc, mad.cc and madc: integers with the carry flag."""
+        kind, base = words[-1], words[0].removesuffix("c")
+        carry_in = words[0] in ("addc", "subc", "madc")
+        part = next((word for word in words[1:-1] if word in ("lo", "hi")), "lo")
+        raw = f"b{opcodes.bits_of(kind)}"
+        a, b, *c = (self.typed(o, kind if base == "mad" else raw) for o in operands[1:])
+        flag = self.value(CARRY) if carry_in else "False"
+        if base == "mad":
+            product = f"mul_hi({a}, {b})" if part == "hi" else f"{a} * {b}"
+            a, b = f"({product}).view({opcodes.UNSIGNED[opcodes.bits_of(kind)].__name__})", c[0]
+            base = "add"
+        found = self.new(f"with_carry({a}, {b}, {flag}, {base == 'sub'})")
+        self.store_result(code, operands[0], raw, f"{found}[0]")
+        if "cc" in words:
+            self.put(code, CARRY, f"{found}[1]")
 
     def arithmetic(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         """Emit a row of `opcodes`."""
-        kind, base = words[-1], words[0]
-        pair = kind.endswith("x2")
-        one = kind[:-2] if pair else kind
-        is_float = one in ("f16", "bf16", "f32", "f64")
-        if base not in opcodes.INTEGER and base not in opcodes.FLOAT:
-            key = ".".join(words[:2])
-            if key not in opcodes.INTEGER:
-                raise UnknownFormError(code.opcode)
-            base = key
-        elif ".".join(words[:2]) in opcodes.INTEGER:
-            base = ".".join(words[:2])
-        table = opcodes.FLOAT if is_float else opcodes.INTEGER
-        row = table.get(base)
-        if row is None or "cc" in words:
-            raise UnknownFormError(code.opcode)
-        known = {"sat", "ftz", "rn", "approx", "full", "relu", "uni", "lo", "hi", "noftz"}
-        extra = set(words[1:-1]) - known - {base.partition(".")[2]}
-        nan = "NaN" in extra
-        if extra - {"NaN"}:
-            raise UnknownFormError(code.opcode)
-        if kind == "pred":
-            given = [self.bits(o, "pred") for o in operands[1:]]
-            text = _renamed(row.expression, dict(zip("abcd", given, strict=False)))
-            self.store_result(code, operands[0], "pred", f"({text})")
+        if is_carried(code):
+            self.carried(code, words, operands)
             return
-        expression = row.expression
-        if nan:
-            expression = expression.replace("fmin", "minimum").replace("fmax", "maximum")
-        finish = self.finish(words, one) if is_float else "{}"
-        if "sat" in words and not is_float:
-            wide = [f"{self.typed(o, kind)}.astype(int64)" for o in operands[1:]]
-            text = _renamed(expression, dict(zip("abcd", wide, strict=False)))
-            self.store_result(code, operands[0], kind, f"saturated({kind!r}, {text})")
-            return
-        if pair:
-            raw = f"b{opcodes.bits_of(kind)}"
-            given_text = ", ".join(self.typed(o, raw) for o in operands[1:])
-            letters = ", ".join("abcd"[: len(operands) - 1])
-            body = finish.format(expression)
-            self.store_result(
-                code,
-                operands[0],
-                raw,
-                f"each_half({one!r}, lambda {letters}: {body}, {given_text})",
-            )
-            return
-        values = {}
-        for letter, how, operand in zip("abcd", row.operands, operands[1:], strict=False):
-            if how == "i":
-                values[letter] = self.typed(operand, "u32")
-            else:
-                text = self.typed(operand, kind)
-                if "ftz" in words and kind == "f32":
-                    text = f"flushed({text})"
-                values[letter] = text
-        if base in ("shl", "shr") and isinstance(operands[2], int):
-            size = opcodes.bits_of(kind)
-            if 0 <= operands[2] < size:
-                sign = "<<" if base == "shl" else ">>"
-                number = self.constant(opcodes.NUMPY[kind](operands[2]))
-                text = f"{values['a']} {sign} {number}"
-                self.store_result(code, operands[0], kind, f"({text})")
-                return
-        used = {
-            letter: text if expression.count(letter) == 1 or re.fullmatch(r"[vK]\d+", text)
-            else self.new(text)
-            for letter, text in values.items()
-        }  # fmt: skip
-        text = finish.format(_renamed(expression, used))
-        if "one" in expression:
-            text = text.replace("one ", f"np.{opcodes.NUMPY[one].__name__}(1) ")
-        self.store_result(code, operands[0], kind, f"({text})")
+        value = opcodes.value_of(code.opcode, len(operands) - 1)
+        if value is None:
+            raise UnknownFormError("")
+        given = [self.typed(o, kind) for o, kind in zip(operands[1:], value.operands, strict=True)]
+        if words[0] in ("shl", "shr") and isinstance(operands[2], int):
+            text = self.shift(words, given[0], value.result, operands[2])
+        elif value.run is not None:
+            text = f"{self.constant(value.run)}({', '.join(given)})"
+        else:
+            text = value.expression
+            used = {
+                letter: one
+                if text.count(letter) == 1 or re.fullmatch(r"[vK]\d+", one)
+                else self.new(one)
+                for letter, one in zip("abcd", given, strict=False)
+            }
+            text = _renamed(text, used)
+        self.store_result(code, operands[0], value.result, f"({text})")
+
+    def shift(self, words: list[str], value: str, kind: str, count: int) -> str:
+        """Return a shift by a number that is known: to zero, or to the sign, if it is large."""
+        size = opcodes.bits_of(kind)
+        if count < 0 or (count >= size and kind[0] != "s"):
+            return f"np.zeros_like({value})"
+        number = self.constant(opcodes.NUMPY[kind](min(count, size - 1)))
+        return f"{value} {'<<' if words[0] == 'shl' else '>>'} {number}"
 
 
 def _renamed(expression: str, values: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What a run finds: mistakes once for each pair of instructions, and why it hangs."""
+"""The findings of a run: mistakes once for each pair of instructions, and why it hangs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.kernel.core import STUCK_ROWS, Finding, counted
+from tma_dlpack.kernel.core import counted, report, stuck
 
 Triple = tuple[int, int, int]
 _WARP, _WARPGROUP = 32, 128
@@ -54,9 +54,9 @@ class Findings:
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
         self.barriers: tuple[BarrierState, ...] = ()
-        self._found: dict[tuple[Any, ...], Finding] = {}
+        self._found: dict[tuple[Any, ...], report.Finding] = {}
 
-    def all(self) -> tuple[Finding, ...]:
+    def all(self) -> tuple[report.Finding, ...]:
         """Return the findings in the order in which they were found."""
         return tuple(self._found.values())
 
@@ -90,7 +90,7 @@ class Findings:
         inlined = code.place[0] if code is not None and code.place else None
         if inlined is not None and inlined[0] != code.place[-1][0]:
             evidence = (*evidence, f"in a function at {inlined[0]}:{inlined[1]}")
-        self._found[key] = Finding(
+        self._found[key] = report.Finding(
             rule, severity, message, fix, self.kernel, line_of(code), line, block, thread,
             evidence=evidence, source=_SOURCES.get(rule, ""),
         )  # fmt: skip
@@ -100,7 +100,7 @@ class Findings:
     def hang(self, machine: Any) -> None:
         """Explain why no thread can go on."""
         states = _states(machine)
-        rows = [(state, next(row for row in STUCK_ROWS if row.holds(state))) for state in states]
+        rows = [(state, next(row for row in stuck.ROWS if row.holds(state))) for state in states]
         causes = [(s, r) for s, r in rows if r.rule != "HANG_FOLLOWS"] or rows
         for state, row in causes:
             message = f"the kernel hangs at the barrier {state.address:#x}: {row.message(state)}"
@@ -120,9 +120,9 @@ class Findings:
             what = dict(group.wait.what) if group.wait is not None else {"kind": "poll"}
             key = what["kind"], what.get("number"), id(group.block), group.code.line
             waits[key].append((group, what))
-        for (kind, number, _, _), stuck in waits.items():
-            group, what = stuck[0]
-            threads = sum(len(w.get("lanes", g.lanes)) for g, w in stuck)
+        for (kind, number, _, _), groups in waits.items():
+            group, what = groups[0]
+            threads = sum(len(w.get("lanes", g.lanes)) for g, w in groups)
             rule, message, fix = _thread_words(kind, number, group, what, threads)
             self.add(rule, "error", message, fix, g=group, lanes=group.lanes)
 
@@ -179,7 +179,7 @@ class _Word:
 
 @dataclass
 class _State:
-    """What `report.stuck` asks of a barrier, for one block or for all that stand alike."""
+    """A barrier as `report.stuck` reads it, for all blocks where it has the same state."""
 
     address: int
     word: _Word
@@ -255,7 +255,7 @@ def _states(machine: Any) -> list[_State]:
 
 
 def _alike(states: list[_State]) -> list[_State]:
-    """Return barriers that stand alike in several blocks once."""
+    """Return barriers with the same state in several blocks once."""
     found: dict[Any, _State] = {}
     for state in states:
         word = state.word
@@ -282,7 +282,7 @@ def _who_waits(state: _State) -> str:
     opened = state.opened[0]
     warps = sorted({int(n) for o in state.opened for n in np.unique(o.lanes // _WARP)})
     shown = ", ".join(map(str, warps[:8])) + (", ..." if len(warps) > 8 else "")
-    also = f" and alike in {counted(state.blocks - 1, 'other block')}" if state.blocks > 1 else ""
+    also = f" and of {counted(state.blocks - 1, 'other block')}" if state.blocks > 1 else ""
     return (
         f"warps {shown} of block {opened.block.ctaid}{also} wait for parity {state.word.phase} at "
         f"line {opened.code.line} of the PTX; count {state.word.count}, pending "

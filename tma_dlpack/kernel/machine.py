@@ -36,6 +36,7 @@ LOCAL_BYTES = 1 << 14  # of a thread, at least
 QUIET_STEPS = 3_000_000  # instructions without anything that another thread could see
 TURN = 200  # blocks of code that a group runs before another has its turn
 RESIDENT = 3  # clusters at once, in a random schedule
+FUNCTIONS = 0x100  # the address of the first function; no memory is there
 
 
 class FaultError(Exception):
@@ -88,10 +89,17 @@ class Machine:
             self.parameter_places[parameter.name] = at
             self.addresses[parameter.name] = np.uint64(region.first + at)
             at += parameter.size
+        functions, variables = self.program.used(self.kernel)
+        self.function_names: dict[int, str] = {}
+        for number, name in enumerate(functions):
+            self.program.code(name)  # its registers count when blocks are made
+            address = FUNCTIONS + 16 * number
+            self.function_names[address] = name
+            self.addresses[name] = np.uint64(address)
         offset, local = FIRST_SHARED, 0
         self.shared_offsets: dict[str, int] = {}
         dynamic, made = [], []
-        for variable in self.program.used_variables(self.kernel):
+        for variable in variables:
             if variable.space == "shared":
                 if variable.is_extern:
                     dynamic.append(variable)
@@ -329,12 +337,7 @@ class Machine:
                 pc = -1 if group.frames else -2
             if pc < 0:
                 if pc == -1 and group.frames:
-                    function, after, results = group.frames.pop()
-                    parameters = group.block.parameters
-                    for inner, outer in results:
-                        if inner in parameters:
-                            parameters[outer] = parameters[inner].copy()
-                    group.function, group.pc = function, after
+                    group.returns()
                     continue
                 self._end_threads(group)
                 return
@@ -436,7 +439,7 @@ class Machine:
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
             return None
-        return int(getattr(group.block, place[0])[place[1], group.lanes[0]])
+        return int(np.bitwise_or.reduce(getattr(group.block, place[0])[place[1], group.lanes]))
 
     def _end_threads(self, group: Group) -> None:
         block = group.block

@@ -115,7 +115,7 @@ class Memory:
     ) -> list[tuple[Any, Array | slice, Array]]:
         """Split the accesses of a group by region: (block or region, lanes of the group, offsets).
 
-        `space` is "global", "shared" or "" (generic); an access that is nowhere ends the run.
+        `space` is "global", "shared", "local", or "" for generic; an access elsewhere ends the run.
         """
         at = np.broadcast_to(addresses, g.n).astype(np.int64)
         which: Any = slice(None)
@@ -128,6 +128,8 @@ class Memory:
             self._misaligned(g, which, at, size)
         if space == "shared":
             return self._shared(g, which, at & 0xFFFFFFFF, size)
+        if space == "local":
+            return [(None, which, at)]
         low, high = int(at.min()), int(at.max())
         if low >= SHARED_WINDOW:
             return self._shared(g, which, at - SHARED_WINDOW, size)

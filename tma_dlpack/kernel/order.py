@@ -39,7 +39,7 @@ _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP, _WARPGROUP = 32, 128
 _PIECE = 16
 MAP_BYTES = 128
-#: Distinct addresses of one instruction that are looked at as flags; more are data.
+#: Distinct addresses of one instruction that may be flags; more are data.
 _MOST_FLAGS = 64
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
@@ -53,7 +53,7 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Clocks of all agents, and the last accesses of every byte that is looked at.
+    """Clocks of all agents, and the last accesses of every byte.
 
     `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
     """
@@ -468,25 +468,27 @@ class Order:
     def async_write(
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, atomic: bool = False,
-        equal: Callable[[IntArray], BoolArray] | None = None,
+        after: Callable[[], npt.NDArray[np.uint8]] | None = None,
+        generic: bool = False,
     ) -> None:  # fmt: skip
         """Check and note what an asynchronous operation writes, at its issue; see `async_read`.
 
-        `atomic`: a reduction, which others of its kind do not race. `equal`: whether units hold
-        already what is written, asked where two bulk stores are not ordered.
+        `atomic`: a reduction, which others of its kind do not race. `after`: what the
+        region holds behind it, asked where two bulk stores are not ordered: equal values are right.
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
         known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
         site = self._site(g.code)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT | (ATOMIC if atomic else 0)
-        fenced = (_fenced(shadow),) * 2 if self.is_async[agent] else (SEEN, DONE)
+        is_async = self.is_async[agent] and not generic
+        fenced = (_fenced(shadow),) * 2 if is_async else (SEEN, DONE)
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
                 last = np.where(last & ATOMIC, 0, last)
-            if equal is not None:
-                last = self._without_equal(known, writers, last, equal)
+            if after is not None:
+                last = self._without_equal(known, shadow, units, last, after)
             self._meet_async(g, lanes, "async write", fenced[0], SEEN, known, writers, last)
         for readers, last in shadow.reads(units):
             self._meet_async(
@@ -507,13 +509,19 @@ class Order:
         return self._shadow(region).units(offsets, size)
 
     def _without_equal(
-        self, known: Clocks, writers: npt.NDArray[Any], last: IntArray,
-        equal: Callable[[IntArray], BoolArray],
+        self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
+        after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
         """Return the stamps, 0 where an unordered bulk store wrote what is written now."""
+        writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
         wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
-        return np.where(equal(wrong), 0, last) if wrong.any() else last
+        if not wrong.any():
+            return last
+        whole = len(shadow.raw) // shadow.unit * shadow.unit
+        then, now = (a[:whole].reshape(-1, shadow.unit)[units] for a in (after(), shadow.raw))
+        ordered: IntArray = np.where(wrong & (then == now).all(axis=-1), 0, last)
+        return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
         """Note that 16-byte pieces of a load completed in another phase than the load began in."""

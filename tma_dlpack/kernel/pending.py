@@ -1,4 +1,4 @@
-"""What may happen later: asynchronous operations between their issue and their completion."""
+"""Asynchronous operations between their issue and their completion."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
-from tma_dlpack.kernel.emit import Emitter
+from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
 
@@ -91,6 +91,8 @@ class Program:
 
     def type_of(self, function: str, name: str) -> str | None:
         """Return the declared type of a register."""
+        if name == CARRY:
+            return "pred"
         declared = self.functions[function].registers
         own = declared.get(name)
         if own is not None:
@@ -108,25 +110,24 @@ class Program:
             found = self.codes[name] = _translate(self, self.functions[name])
         return found
 
-    def used_variables(self, kernel: str) -> list[Variable]:
-        """Return the variables that a kernel, or what it calls, refers to."""
-        seen, waiting, names = set(), [kernel], []
+    def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
+        """Return the functions and variables that a kernel, and what it calls, refers to."""
+        functions: dict[str, None] = {}
+        variables: dict[str, Variable] = {}
+        waiting = [kernel]
         while waiting:
-            function = self.functions.get(waiting.pop())
-            if function is None or function.name in seen:
+            name = waiting.pop()
+            if name in functions or name in variables:
                 continue
-            seen.add(function.name)
-            for code in function.code:
-                for word in _WORD.findall(code.operands):
-                    if word in self.functions:
-                        waiting.append(word)
-                    elif word in self.variables and word not in names:
-                        names.append(word)
-        for name in names:  # what initial values point to
-            for _, symbol, _ in self.variables[name].pointers:
-                if symbol in self.variables and symbol not in names:
-                    names.append(symbol)
-        return [self.variables[name] for name in names]
+            if name in self.functions:
+                functions[name] = None
+                for code in self.functions[name].code:
+                    waiting += _WORD.findall(code.operands)
+            elif name in self.variables:
+                variables[name] = self.variables[name]
+                waiting += [symbol for _, symbol, _ in self.variables[name].pointers]
+        ordered = [v for name, v in self.variables.items() if name in variables]
+        return list(functions), ordered
 
 
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")

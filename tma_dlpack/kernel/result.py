@@ -6,19 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack.kernel.core import (
-    Finding,
-    TmaError,
-    as_html,
-    as_json,
-    as_text,
-    merged_findings,
-    total,
-    worst_first,
-)
+from tma_dlpack.kernel.core import TmaError, picture, report
 from tma_dlpack.kernel.findings import BarrierState
-from tma_dlpack.kernel.timeline import TimelineRow
 
+_MOST_LANES, _MOST_BARS = 24, 300  # of the picture
 SCHEDULES = ("late", "early")
 
 
@@ -28,7 +19,7 @@ class TmaKernelError(TmaError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """What `run_kernel` found; ``print(run)`` shows it, notebooks draw its timeline.
+    """The result of `run_kernel`; ``print(run)`` shows it, notebooks draw its timeline.
 
     Attributes
     ----------
@@ -52,11 +43,11 @@ class KernelRun:
 
     kernel: str
     backend: str = "simulator"
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[report.Finding, ...] = ()
     barriers: tuple[BarrierState, ...] = ()
     steps: int = 0
     schedule: str = ""
-    timeline: tuple[TimelineRow, ...] = ()
+    timeline: tuple[picture.TimelineRow, ...] = ()
     printed: str = ""
 
     @classmethod
@@ -65,7 +56,7 @@ class KernelRun:
         name = SCHEDULES[number] if number < len(SCHEDULES) else f"random {number}"
         return cls(
             kernel=machine.findings.kernel,
-            findings=tuple(worst_first(machine.findings.all())),
+            findings=tuple(report.worst_first(machine.findings.all())),
             barriers=machine.findings.barriers,
             steps=machine.steps,
             schedule=name,
@@ -82,18 +73,18 @@ class KernelRun:
         """Return this run with the findings of another schedule."""
         mine = {_key(finding) for finding in self.findings}
         more = [finding for finding in other.findings if _key(finding) not in mine]
-        return replace(self, findings=tuple(worst_first([*self.findings, *more])))
+        return replace(self, findings=tuple(report.worst_first([*self.findings, *more])))
 
     def with_order_dependent(self, names: Sequence[str], number: int) -> KernelRun:
         """Return this run with the warning that another schedule wrote other bytes."""
-        found = Finding(
+        found = report.Finding(
             "SCHEDULE_RESULT", "warning",
             f"schedule {number} writes other bytes to {', '.join(names)}: the result depends on "
             "the order in which blocks, copies or atomics happen",
             "expected of floating-point atomics and reductions; else look for a missing wait",
             self.kernel,
         )  # fmt: skip
-        return replace(self, findings=tuple(worst_first([*self.findings, found])))
+        return replace(self, findings=tuple(report.worst_first([*self.findings, found])))
 
     def raise_if_wrong(self) -> None:
         """Raise `TmaKernelError` if an error was found, with the text of the run.
@@ -107,7 +98,7 @@ class KernelRun:
 
     def to_json(self) -> str:
         """Return the run as JSON: findings, barriers, timeline, kernel, schedule, steps."""
-        return as_json(
+        return report.as_json(
             self.findings,
             ok=self.ok,
             kernel=self.kernel,
@@ -121,22 +112,35 @@ class KernelRun:
 
     @property
     def head(self) -> str:
-        """What was found, in one line."""
+        """The findings in one line."""
         if self.backend != "simulator":
             return f"{self.kernel}: ran on the GPU"
         when = f"schedule {self.schedule}, " if not self.ok else ""
-        return f"{self.kernel}: {total(self.findings)} ({when}{self.steps:,} steps)"
+        return f"{self.kernel}: {report.total(self.findings)} ({when}{self.steps:,} steps)"
 
     def __repr__(self) -> str:
         return f"<KernelRun: {self.head}>"
 
     def __str__(self) -> str:
-        return as_text(self.head, merged_findings(self.findings))
+        return report.as_text(self.head, report.merged(self.findings))
 
     def _repr_html_(self) -> str:
-        """Return the findings as a table."""
-        return as_html(self.head, merged_findings(self.findings))
+        """Return the findings as a table, above the timeline: one lane for each warp and slot."""
+        rows, notes = _shown(self.timeline)
+        title = f"{self.kernel}, in steps of schedule {self.schedule}"
+        drawn = [picture.lanes(rows, title=title, notes=notes).html()] if rows else []
+        return report.as_html(self.head, report.merged(self.findings), parts=drawn)
 
 
-def _key(finding: Finding) -> tuple[Any, ...]:
+def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:
+    """Return the bars of as many actors as a picture holds, those whose wait never ends first."""
+    stuck = [row.actor for row in rows if row.end is None]
+    actors = list(dict.fromkeys([*stuck, *(row.actor for row in rows)]))
+    shown = set(actors[:_MOST_LANES])
+    kept = [row for row in rows if row.actor in shown][-_MOST_BARS:]
+    note = f"{len(actors)} warps and slots, {len(rows):,} bars; run.timeline has all"
+    return kept, [note] if len(kept) < len(rows) else []
+
+
+def _key(finding: report.Finding) -> tuple[Any, ...]:
     return finding.rule, finding.ptx_line, finding.evidence[:1]

@@ -70,26 +70,15 @@ def glued(part: int, unsigned: type, *values: Any) -> Any:
     return found
 
 
-def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
-    """Apply a function to both halves of packed registers."""
-    if kind == "f32":  # two float32 in 64 bits
-        low = [p.astype(np.uint32).view(np.float32) for p in packed]
-        high = [(p >> np.uint64(32)).astype(np.uint32).view(np.float32) for p in packed]
-        parts = [np.asarray(function(*x), np.float32).view(np.uint32) for x in (low, high)]
-        return parts[0].astype(np.uint64) | parts[1].astype(np.uint64) << np.uint64(32)
-    pairs = [opcodes.halves(kind, p) for p in packed]
-    low, high = (function(*(pair[n] for pair in pairs)) for n in range(2))
-    return opcodes.joined(kind, np.asarray(low), np.asarray(high))
-
-
-def relu(value: Any) -> Any:
-    """Return the larger of a value and 0; 0 for NaN."""
-    return np.fmax(value, value.dtype.type(0))
-
-
-def saturate01(value: Any) -> Any:
-    """Return a value clipped to 0..1; 0 for NaN."""
-    return np.where(np.isnan(value), 0, np.clip(value, 0, 1)).astype(value.dtype)
+def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
+    """Return a + b + carry (or a - b - carry) and the new carry (or borrow)."""
+    kind = a.dtype.type
+    flag = np.asarray(carry).astype(kind)
+    if subtracts:
+        found = a - b - flag
+        return found, (a < b) | ((a == b) & (flag != 0))
+    found = a + b + flag
+    return found, (found < a) | ((found == a) & (flag != 0))
 
 
 def mapped(address: Any, rank: Any) -> Any:
@@ -111,51 +100,12 @@ def trap(g: Any, code: Any, mask: Any) -> None:
         )  # fmt: skip
 
 
-def f8_pair(kind: str, to: str, bits: Any) -> Any:
-    """Return two 8-bit floats as packed 16-bit ones."""
-    table = opcodes.F8_VALUES[kind]
-    low, high = table[bits & np.uint16(255)], table[bits >> np.uint16(8)]
-    if to == "f16":
-        low, high = low.astype(np.float16), high.astype(np.float16)
-    return opcodes.joined(to, low, high)
-
-
-def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
-    """Return two packed float16 as 8-bit floats."""
-    low, high = (v.astype(np.float32) for v in opcodes.halves("f16", bits))
-    if is_relu:
-        low, high = relu(low), relu(high)
-    codes = [opcodes.f8_bits(kind, v).astype(np.uint16) for v in (low, high)]
-    return codes[0] | codes[1] << np.uint16(8)
-
-
-def to_tf32(value: Any, mode: str, away: bool) -> Any:
-    """Return float32 as tf32: 10 bits of mantissa; `away` rounds halves away from zero."""
-    bits = np.asarray(value, np.float32).view(np.uint32)
-    if away:
-        bits = bits + np.uint32(0x1000)
-    elif mode == "rn":
-        bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-    found = bits & np.uint32(0xFFFFE000)
-    return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), found)
-
-
+#: What the source of translated blocks may use.
 NAMES: dict[str, Any] = {
-    "np": np, "where": np.where, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
-    "uint64": np.uint64, "int64": np.int64, "int32": np.int32, "int16": np.int16,
-    "float32": np.float32, "i1": np.int8, "i2": np.int16, "i4": np.int32, "i8": np.int64,
-    "f2": np.float16, "f4": np.float32, "f8": np.float64, "read": opcodes.read,
-    "written": opcodes.written, "mul_hi": opcodes.mul_hi, "quotient": opcodes.quotient,
-    "remainder": opcodes.remainder, "shifted_left": opcodes.shifted_left,
-    "shifted_right": opcodes.shifted_right, "field": opcodes.field, "insert": opcodes.insert,
-    "reversed_bits": opcodes.reversed_bits, "lookup": opcodes.lookup,
-    "permuted": opcodes.permuted, "popcount": opcodes.popcount,
-    "leading_zeros": opcodes.leading_zeros, "find_bit": opcodes.find_bit,
-    "dot_bytes": opcodes.dot_bytes, "flushed": opcodes.flushed, "unordered": opcodes.unordered,
-    "saturated": opcodes.saturated, "mask_of": mask_of, "call": call, "sized": sized,
-    "scatter": scatter, "cut": cut, "glued": glued, "each_half": each_half, "relu": relu,
-    "saturate01": saturate01, "mapped": mapped, "trap": trap, "f8_pair": f8_pair,
-    "to_f8_pair": to_f8_pair, "to_tf32": to_tf32, "SHARED_WINDOW": np.uint64(SHARED_WINDOW),
+    **opcodes.NAMES, "i1": np.int8, "i2": np.int16, "i4": np.int32, "i8": np.int64,
+    "f2": np.float16, "f4": np.float32, "f8": np.float64, "mask_of": mask_of, "call": call,
+    "sized": sized, "scatter": scatter, "cut": cut, "glued": glued, "with_carry": with_carry,
+    "mapped": mapped, "trap": trap, "SHARED_WINDOW": np.uint64(SHARED_WINDOW),
     "LOCAL_WINDOW": np.uint64(LOCAL_WINDOW),
 }  # fmt: skip
 
@@ -177,7 +127,7 @@ def atomic(op: str, kind: str) -> Callable[..., Any]:
     function = ATOMICS[op]
     if kind.endswith("x2"):
         one = kind[:-2]
-        return lambda a, *b: each_half(one, function, a, *b)
+        return lambda a, *b: opcodes.each_half(one, function, a, *b)
 
     def run(a: Any, *operands: Any) -> Any:
         values = [opcodes.read(kind, x) for x in (a, *operands)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,18 @@ class Join:
         self.released = False
 
 
+class Frame(NamedTuple):
+    """A call: where it goes on, what it returns, and what recursion overwrites.
+
+    `saved` has (array, rows or None, copy) of registers and parameters of all threads.
+    """
+
+    function: Code
+    after: int
+    results: list[tuple[str, str]]
+    saved: list[tuple[Array, Array | None, Array]]
+
+
 class Group:
     """Threads of a block that share a program counter; see the module."""
 
@@ -38,7 +50,7 @@ class Group:
         self.block, self.machine = block, block.machine
         self.pc, self.function = pc, code
         self.joins: list[Join] = []
-        self.frames: list[tuple[Code, int, list[tuple[str, str]]]] = []
+        self.frames: list[Frame] = []
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
@@ -125,14 +137,54 @@ class Group:
         if name not in program.functions:
             self.machine.unknown(self, code, f"the function {name}")
         callee = program.code(name)
-        parameters = self.block.parameters
-        formal = [n for n in callee.parameters if "retval" not in n]
-        returned = [n for n in callee.parameters if "retval" in n]
+        formal = [n for n in callee.parameters if not n.startswith("func_retval")]
+        returned = [n for n in callee.parameters if n.startswith("func_retval")]
+        saved = []
+        if callee is self.function or any(callee is frame.function for frame in self.frames):
+            if "local" in callee.function.symbols.values():
+                self.machine.unknown(self, code, f"{name} calls itself and has local variables")
+            saved = self.block.saved(program.tables.get(name, {}), formal)
         for inner, outer in zip(formal, given, strict=False):
-            parameters[inner] = parameters[outer].copy()
-        self.frames.append((self.function, after, list(zip(returned, results, strict=False))))
+            self.block.copy_parameter(self, outer, inner)
+        pairs = list(zip(returned, results, strict=False))
+        self.frames.append(Frame(self.function, after, pairs, saved))
         self.function = callee
         return 0
+
+    def call_by_address(
+        self, code: Any, targets: Any, given: list[str], results: list[str], after: int
+    ) -> int:
+        """Call the functions whose addresses a register holds; threads may differ."""
+        names = self.machine.function_names
+        targets = np.broadcast_to(targets, self.n)
+        self.code = code
+        distinct = np.unique(targets)
+        for target in distinct.tolist():
+            if target not in names:
+                self.machine.fault(
+                    self, "ILLEGAL_ADDRESS", f"a function at {target:#x} is called; none is there",
+                    "assign the pointer before the call", lanes=self.lanes[targets == target],
+                )  # fmt: skip
+        for target in distinct[1:].tolist():
+            here = targets == target
+            other = self.split(here, 0, after)
+            targets = targets[~here]
+            other.pc = other.call(code, names[target], given, results, after)
+        return self.call(code, names[int(distinct[0])], given, results, after)
+
+    def returns(self) -> None:
+        """Return from a function."""
+        frame = self.frames.pop()
+        for inner, outer in frame.results:
+            self.block.copy_parameter(self, inner, outer)
+        for array, rows, values in frame.saved:
+            if rows is None:
+                array[self.index] = values[self.index]
+            else:
+                at = self.index if type(self.index) is slice else self.index[None, :]
+                rows = rows if type(at) is slice else rows[:, None]
+                array[rows, at] = values[rows, at]
+        self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
         """Write results now, or after the wait where they are known only then."""
@@ -293,17 +345,43 @@ class Block:
         part = np.ascontiguousarray(array[g.index, offset : offset + size * count])
         return list(part.view(UNSIGNED[size]).T)
 
+    def copy_parameter(self, g: Group, source: str, target: str) -> None:
+        """Pass a parameter, or a result, of the threads of a group."""
+        array = self.parameters.get(source)
+        if array is None:
+            return
+        self.reserve(target, array.shape[1])[g.index, : array.shape[1]] = array[g.index]
+
+    def reserve(self, name: str, size: int) -> Array:
+        """Return the bytes (threads, at least size) of a parameter."""
+        array = self.parameters.get(name)
+        if array is None or array.shape[1] < size:
+            larger = np.zeros((self.threads, size), np.uint8)
+            if array is not None:
+                larger[:, : array.shape[1]] = array
+            array = self.parameters[name] = larger
+        return array
+
+    def saved(
+        self, registers: dict[str, tuple[str, int, str]], parameters: list[str]
+    ) -> list[tuple[Array, Array | None, Array]]:
+        """Return copies of a function's registers and parameters, before it calls itself."""
+        found: list[tuple[Array, Array | None, Array]] = []
+        for table in "WDHP":
+            rows = np.array([slot for t, slot, _ in registers.values() if t == table], np.int64)
+            array = getattr(self, table)
+            if len(rows):
+                whole = np.zeros_like(array)
+                whole[rows] = array[rows]
+                found.append((array, rows, whole))
+        arrays = (self.parameters[name] for name in parameters if name in self.parameters)
+        return found + [(array, None, array.copy()) for array in arrays]
+
     def set_parameter(
         self, g: Group, name: str, offset: int, size: int, values: tuple[Any, ...]
     ) -> None:
         """Store a parameter of a call, or a result."""
-        end = offset + size * len(values)
-        array = self.parameters.get(name)
-        if array is None or array.shape[1] < end:
-            larger = np.zeros((self.threads, end), np.uint8)
-            if array is not None:
-                larger[:, : array.shape[1]] = array
-            array = self.parameters[name] = larger
+        array = self.reserve(name, offset + size * len(values))
         for n, value in enumerate(values):
             bits = np.broadcast_to(np.asarray(value, UNSIGNED[size]), g.n)
             at = offset + n * size

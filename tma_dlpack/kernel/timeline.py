@@ -6,26 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tma_dlpack.kernel.core import picture
+
 _WARP = 32
 _MOST = 20_000  # events that are kept; a run of millions of steps shows its beginning
-
-
-class TimelineRow(NamedTuple):
-    """What one actor does for some time; `end` is None where it never ends.
-
-    `actor` is a warp, or a barrier with what it fills; `kind` is "wait" or "copy"; `about` says
-    what, with the line of the PTX. Bars of one `key` belong together: a wait, and the copy that
-    ends it.
-    """
-
-    actor: str
-    start: float
-    end: float | None
-    kind: str = "run"
-    label: str = ""
-    about: str = ""
-    fault: bool = False
-    key: str = ""
 
 
 class Open(NamedTuple):
@@ -40,17 +24,18 @@ class Open(NamedTuple):
 
 
 def name_of(block: Any) -> str:
-    """Return the name of a block in rows."""
-    return f"block {block.ctaid}"
+    """Return the name of a block in rows: its index without trailing zeros."""
+    x, y, z = block.ctaid
+    return f"block {x},{y},{z}" if z else f"block {x},{y}" if y else f"block {x}"
 
 
 class Timeline:
     """Events of a run, in the order in which they end."""
 
     def __init__(self) -> None:
-        self.events: list[TimelineRow] = []
+        self.events: list[picture.TimelineRow] = []
         self.waiting: dict[tuple[int, int, int], Open] = {}  # by block, barrier, warp
-        self._filling: dict[int, TimelineRow] = {}
+        self._filling: dict[int, picture.TimelineRow] = {}
 
     def waits(self, g: Any, barrier: Any, lanes: Any) -> None:
         """Note that threads look at a barrier whose phase has not ended."""
@@ -73,8 +58,8 @@ class Timeline:
     def fills(self, g: Any, load: Any) -> None:
         """Note the issue of a load."""
         barrier = load.barrier
-        self._filling[id(load)] = TimelineRow(
-            f"{name_of(load.block)}, barrier {barrier.offset:#x}", g.machine.steps, None, "copy",
+        self._filling[id(load)] = picture.TimelineRow(
+            f"{name_of(load.block)}, load {barrier.offset:#x}", g.machine.steps, None, "copy",
             "load", f"{load.what}, line {g.code.line}", key=_key(barrier, barrier.phase),
         )  # fmt: skip
 
@@ -84,8 +69,8 @@ class Timeline:
 
     def stores(self, g: Any, what: str, store: Any) -> None:
         """Note the issue of a bulk store."""
-        self._filling[id(store)] = TimelineRow(
-            f"{name_of(g.block)}, stores of warp {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
+        self._filling[id(store)] = picture.TimelineRow(
+            f"{name_of(g.block)}, store {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
             "copy", "store", f"{what}, line {g.code.line}",
         )  # fmt: skip
 
@@ -93,17 +78,17 @@ class Timeline:
         """Note that global memory is written."""
         self._add(self._filling.pop(id(store))._replace(end=store.machine.steps))
 
-    def rows(self) -> tuple[TimelineRow, ...]:
+    def rows(self) -> tuple[picture.TimelineRow, ...]:
         """Return all events; what is open never ended."""
         waits = [_of_wait(found, key[2], None) for key, found in self.waiting.items()]
         return tuple(sorted([*self.events, *self._filling.values(), *waits], key=_begin))
 
-    def _add(self, event: TimelineRow) -> None:
+    def _add(self, event: picture.TimelineRow) -> None:
         if len(self.events) < _MOST:
             self.events.append(event)
 
 
-def _begin(event: TimelineRow) -> float:
+def _begin(event: picture.TimelineRow) -> float:
     return event.start
 
 
@@ -111,12 +96,12 @@ def _key(barrier: Any, phase: int) -> str:
     return f"{barrier.block.ctaid} {barrier.offset:#x} {phase}"
 
 
-def _of_wait(found: Open, warp: int, end: int | None) -> TimelineRow:
+def _of_wait(found: Open, warp: int, end: int | None) -> picture.TimelineRow:
     barrier = found.barrier
     about = f"waits for phase {found.phase} of barrier {barrier.offset:#x}"
     if barrier.block is not found.block:
         about += f" of {name_of(barrier.block)}"
-    return TimelineRow(
+    return picture.TimelineRow(
         f"{name_of(found.block)}, warp {warp}", found.begin, end, "wait",
         f"{barrier.offset:#x} phase {found.phase}", f"{about}, line {found.code.line}",
         fault=end is None, key=_key(barrier, found.phase),

@@ -37,6 +37,25 @@ def _members(g: Any, mask: Any, members: Any) -> Any:
     return present & bits.astype(np.bool_)
 
 
+def _by_mask(run: Any) -> Any:
+    """Run an operation once for each member mask that lanes of a group pass, the last operand."""
+
+    def each(g: Any, mask: Any, *operands: Any) -> Any:
+        *values, members = operands
+        if np.ndim(members) == 0 or (members == members[0]).all():
+            return run(g, mask, *operands)
+        found: Any = None
+        for one in np.unique(members):
+            here = members == one if mask is None else mask & (members == one)
+            result = run(g, here, *values, one)
+            results = result if type(result) is tuple else (result,)
+            pairs = zip(results, found or results, strict=True)
+            found = tuple(np.where(here, new, old) for new, old in pairs)
+        return found
+
+    return each
+
+
 @operation("shfl.sync")
 def _shuffle(code: Instruction) -> Operation:
     how = code.opcode.split(".")[2]
@@ -67,7 +86,7 @@ def _shuffle(code: Instruction) -> Operation:
         found = np.where(present[at, source] | (source == lane), shaped[at, source], value)
         return (found, inside) if pair else found
 
-    return Operation(run, destinations=1, needs_warp=True)
+    return Operation(_by_mask(run), destinations=1, needs_warp=True)
 
 
 @operation("vote.sync")
@@ -87,7 +106,7 @@ def _vote(code: Instruction) -> Operation:
         is_all = (true == present).all(axis=1)
         return (is_all if how == "all" else is_all | ~true.any(axis=1))[at]
 
-    return Operation(run, destinations=1, needs_warp=True)
+    return Operation(_by_mask(run), destinations=1, needs_warp=True)
 
 
 @operation("activemask")
@@ -108,7 +127,7 @@ def _elect(code: Instruction) -> Operation:
         _, (at, lanes) = _warps(g, np.ones(g.n, np.bool_), False)
         return leader[at], (lanes == leader[at]) & present[at, lanes]
 
-    return Operation(run, destinations=1, needs_warp=True)
+    return Operation(_by_mask(run), destinations=1, needs_warp=True)
 
 
 @operation("redux.sync")
@@ -127,7 +146,7 @@ def _redux(code: Instruction) -> Operation | None:
         results = [function.reduce(row[here]) for row, here in zip(typed, present, strict=True)]
         return np.array(results).astype(typed.dtype).view(np.uint32)[at]
 
-    return Operation(run, destinations=1, needs_warp=True)
+    return Operation(_by_mask(run), destinations=1, needs_warp=True)
 
 
 @operation("match.any.sync", "match.all.sync")
@@ -147,4 +166,4 @@ def _match(code: Instruction) -> Operation:
             return (found, agree) if pair else found
         return (same * weights).sum(axis=1).astype(np.uint32)
 
-    return Operation(run, destinations=1, needs_warp=True)
+    return Operation(_by_mask(run), destinations=1, needs_warp=True)

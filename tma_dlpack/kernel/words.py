@@ -1,4 +1,4 @@
-"""What is wrong where two accesses of memory are not ordered, in words: one row for each pair."""
+"""The words for two accesses of memory that are not ordered: one row for each pair."""
 
 from __future__ import annotations
 

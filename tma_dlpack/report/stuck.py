@@ -1,4 +1,4 @@
-"""What barriers lack that threads wait at for ever, and what that means: one row for each meaning.
+"""The meanings of a barrier whose wait never ends: one row for each.
 
 The first row that holds is the one. `postmortem` reads the state of a barrier from a core dump, the
 simulator of kernels has its own.
@@ -51,7 +51,7 @@ class Stuck(Protocol):
 
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up so many bytes, "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    """Return the copies that make up a number of bytes, "2 x 8,192 + 1 x 4,096"; "" if none do."""
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
         if bytes_ and sum(n * size for n, size in zip(counts, sizes, strict=True)) == bytes_:
@@ -61,7 +61,7 @@ def copies(bytes_: int, maps: Iterable[Any]) -> str:
 
 
 def _whole(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up so many bytes in brackets; "" if none do."""
+    """Return the copies that make up a number of bytes in brackets; "" if none do."""
     made_of = copies(bytes_, maps)
     return f" ({made_of})" if made_of else ""
 
@@ -156,7 +156,7 @@ ROWS: Final = (
     Row(
         "HANG_BYTES", lambda s: s.word.bytes < 0 and not s.word.arrivals,
         lambda s: f"every thread arrived, and {-s.word.bytes:,} bytes came that nobody announced: "
-        f"the copies bring more than is expected; {_one_copy(s.maps)}",
+        f"the copies have more bytes than it expects; {_one_copy(s.maps)}",
         "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
         "elements included",
     ),
@@ -171,7 +171,7 @@ ROWS: Final = (
         "HANG_FOLLOWS",
         lambda s: not s.word.arrivals and s.is_ahead and bool(copies(s.word.bytes, s.maps)),
         _of_another_block,
-        "mend what that block waits for first",
+        "correct what that block waits for first",
     ),
     Row(
         "HANG_NO_COPY",
@@ -198,7 +198,7 @@ ROWS: Final = (
         "HANG_FOLLOWS",
         lambda s: s.word.arrivals > 0 and any(other.passed for other in s.here.values()),
         _follows,
-        "mend what those wait for first",
+        "correct what those wait for first",
     ),
     Row(
         "HANG_ARRIVALS", lambda s: 0 < s.word.arrivals < s.word.count or s.word.bytes > 0,
@@ -218,7 +218,7 @@ ROWS: Final = (
         "that writes there, and the producer at the full one, in every phase; flip the parity "
         "where the ring begins again, the consumers' from 0, the producer's from 1",
     ),
-    Row("HANG_FOLLOWS", lambda s: bool(s.here), _follows, "mend what those wait for first"),
+    Row("HANG_FOLLOWS", lambda s: bool(s.here), _follows, "correct what those wait for first"),
     Row(
         "HANG_ENDED", lambda s: s.ended > 0,
         lambda s: f"{_arrivals(s.word.arrivals, s)} are missing, and no warp is left to arrive: "

@@ -1,0 +1,244 @@
+"""The engine on small kernels: control flow, calls, warps, atomics, memory, three schedules."""
+
+import re
+
+import numpy as np
+import pytest
+
+import tma_dlpack as tma
+
+THREADS = 128
+T = np.arange(THREADS)
+WARP = T // 32
+
+
+def body(code, before=""):
+    return f'{before} extern "C" __global__ void kernel(int* out) {{ int t = threadIdx.x; {code} }}'
+
+
+def collatz(n):
+    steps = 0
+    while n != 1:
+        n = 3 * n + 1 if n % 2 else n // 2
+        steps += 1
+    return steps
+
+
+def sums_until(t):
+    total = 0
+    for i in range(t % 7):
+        for j in range(5):
+            if j == t % 5:
+                return total
+            if (i + j) % 3:
+                total += i * j
+        total += 100
+    return total
+
+
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def warp_sums(width, values=T):
+    return np.repeat(values.reshape(-1, width).sum(1), width)
+
+
+BRANCHES = [t * 3 for t in T], T - 7, T ^ 5, T << 2, T * T, -T, T // 3, T % 5
+TRIPLE = "__device__ __noinline__ int triple(int x) { return 3 * x; } "
+SUCCESSOR = "__device__ __noinline__ int successor(int x) { return x + 1; } "
+
+#: CUDA C++ of a kernel of 128 threads, and what it stores.
+KERNELS = {
+    "a loop whose length differs by thread": (
+        body("int n = t + 1, s = 0; while (n != 1) { n = n & 1 ? 3 * n + 1 : n / 2; ++s; "
+             "} out[t] = s;"),
+        [collatz(t + 1) for t in T]),
+    "a jump out of two loops": (
+        body("int s = 0; for (int i = 0; i < t % 7; ++i) { for (int j = 0; j < 5; ++j) {"
+             "if (j == t % 5) goto done; if ((i + j) % 3 == 0) continue; s += i * j; } s += 100; }"
+             "done: __syncthreads(); out[t] = s;"),
+        [sums_until(t) for t in T]),
+    "a switch by a table of branches": (
+        body("int r; switch (t % 9) { case 0: r = t * 3; break; case 1: r = t - 7; break;"
+             "case 2: r = t ^ 5; break; case 3: r = t << 2; break; case 4: r = t * t; break;"
+             "case 5: r = -t; break; case 6: r = t / 3; break; case 7: r = t % 5; break;"
+             "default: r = 99; } out[t] = r;"),
+        np.choose(T % 9, [*BRANCHES, np.full(THREADS, 99)])),
+    "a function that calls itself": (
+        body("out[t] = f(t % 12);", "__device__ __noinline__ int f(int n) "
+             "{ return n < 2 ? n : f(n - 1) + f(n - 2); }"),
+        [fibonacci(t % 12) for t in T]),
+    "a structure by value": (
+        body("S s{1, t, {1, 2}}; s = f(s, t); out[t] = s.a + (int)s.b + (int)(s.c[1] * 2);",
+             "struct S { int a; long long b; float c[2]; };"
+             "__device__ __noinline__ S f(S s, int t) { s.a += t; s.b *= 2; s.c[1] += 0.5f; "
+             "return s; }"),
+        1 + T + 2 * T + 5),
+    "functions by address": (
+        body("out[t] = table[t & 1](t);", TRIPLE + SUCCESSOR
+             + "__device__ int (*table[2])(int) = {triple, successor};"),
+        np.where(T % 2, T + 1, 3 * T)),
+    "an array in local memory": (
+        body("int a[16]; for (int i = 0; i < 16; ++i) a[(i * 5 + t) & 15] = i; out[t] = a[5];"),
+        13 * (5 - T) % 16),
+    "generic pointers to three spaces": (
+        body("s[t] = 2 * t; __syncthreads(); int own = 7 * t; out[t] = 1;"
+             "int* p = t % 3 == 0 ? &s[t ^ 1] : t % 3 == 1 ? &own : out + t; out[t] = get(p);",
+             "__shared__ int s[128]; __device__ __noinline__ int get(int* p) { return *p; }"),
+        np.select([T % 3 == 0, T % 3 == 1], [2 * (T ^ 1), 7 * T], 1)),
+    "initialised variables": (
+        body("out[t] = c[t & 3] + (int)(2 * d[t & 1]);",
+             "__constant__ int c[4] = {5, 6, 7, 8}; __device__ float d[2] = {1.5f, 2.5f};"),
+        5 + T % 4 + np.where(T % 2, 5, 3)),
+    "128-bit integers": (
+        body("unsigned __int128 p = (unsigned __int128)(0x9E3779B97F4A7C15ull * (t + 1))"
+             " * 0xFFFFFFFFFFFFFFC5ull;"
+             "p += ((unsigned __int128)1 << 100) - 5; out[t] = (int)(p >> 64) ^ (int)(p >> 3);"),
+        [(lambda p: ((p >> 64 ^ p >> 3) + 2**31) % 2**32 - 2**31)(
+            (0x9E3779B97F4A7C15 * (t + 1) % 2**64 * 0xFFFFFFFFFFFFFFC5 + 2**100 - 5) % 2**128)
+         for t in range(THREADS)]),
+    "shuffles": (
+        body("int v = t; for (int i = 16; i; i /= 2) v += __shfl_down_sync(~0u, v, i);"
+             "v = __shfl_sync(~0u, v, 0); out[t] = v * 100 + __shfl_xor_sync(~0u, t, 3) % 100"
+             "+ __shfl_up_sync(~0u, t, 2, 8);"),
+        warp_sums(32) * 100 + (T ^ 3) % 100 + np.where(T % 8 >= 2, T - 2, T)),
+    "shuffles of parts of a warp": (
+        body("if (t % 32 < 10) out[t] = __shfl_sync(0x3ff, t, 9);"
+             "else { int v = __shfl_sync(~0x3ffu, t, 31); __syncwarp(~0x3ffu); "
+             "out[t] = v + 1000; }"),
+        np.where(T % 32 < 10, WARP * 32 + 9, WARP * 32 + 1031)),
+    "member masks that differ in a warp": (
+        body("unsigned half = t & 16 ? 0xffff0000u : 0xffffu; "
+             "out[t] = __reduce_add_sync(half, t);"),
+        warp_sums(16)),
+    "votes and matches": (
+        body("out[t] = __popc(__ballot_sync(~0u, t % 3 == 0)) + 100 * __any_sync(~0u, t == 40)"
+             "+ 1000 * __all_sync(~0u, t < 64) + 10000 * __popc(__match_any_sync(~0u, t / 8));"),
+        warp_sums(32, (T % 3 == 0).astype(int)) + 100 * (WARP == 1) + 1000 * (WARP < 2) + 80000),
+    "threads that end early": (
+        body("if (t >= 100) return; __syncthreads(); out[t] = __popc(__activemask());"),
+        np.select([T < 96, T < 100], [32, 4], 0)),
+    "atomics of one word": (
+        body("__shared__ int s; if (t == 0) s = 0; __syncthreads(); atomicAdd(&s, t); "
+             "__syncthreads();"
+             "out[t] = 0; __syncthreads(); atomicMax(out + 1, t); atomicXor(out + 2, 1 << t % 7);"
+             "atomicInc((unsigned*)out + 3, 6); if (t == 0) out[0] = s;"),
+        [127 * 64, 127, 0b11, 128 % 7, *[0] * 124]),
+    "a lock that each lane takes": (
+        body("bool done = false; while (!done) if (atomicCAS(&lock, 0, 1) == 0) { __threadfence();"
+             "*(volatile int*)out += 1; __threadfence(); atomicExch(&lock, 0); done = true; }",
+             "__device__ int lock;"),
+        [THREADS, *[0] * 127]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_stores_what_cuda_stores(name):
+    source, expected = KERNELS[name]
+    out = np.zeros(THREADS, np.int32)
+    options = ("-device-int128",) if "__int128" in source else ()
+    run = tma.run_kernel(source, grid=1, block=THREADS, args=(out,), schedules=3, options=options)
+    assert run.findings == ()
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_blocks_of_a_grid_wait_for_each_other():
+    source = """extern "C" __global__ void kernel(int* out, int* count) {
+      if (threadIdx.x == 0) { __threadfence(); atomicAdd(count, 1);
+      while (atomicAdd(count, 0) < 3); }
+      __syncthreads(); out[blockIdx.x * 32 + threadIdx.x] = blockIdx.x; }"""
+    out, count = np.zeros(96, np.int32), np.zeros(1, np.int32)
+    run = tma.run_kernel(source, grid=3, block=32, args=(out, count), schedules=4)
+    assert run.ok
+    np.testing.assert_array_equal(out, np.repeat([0, 1, 2], 32))
+
+
+def test_a_cluster_reads_and_adds_to_the_shared_memory_of_its_other_block():
+    source = r"""extern "C" __global__ void __cluster_dims__(2, 1, 1) kernel(int* out) {
+      __shared__ int s[32]; int t = threadIdx.x, rank, *other;
+      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+      asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(s), "r"(rank ^ 1));
+      #define SYNC asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory")
+      s[t] = t + 100 * rank; SYNC; int seen = other[t ^ 1]; SYNC;
+      atomicAdd(other + 3, 1); SYNC; out[blockIdx.x * 32 + t] = t == 3 ? s[3] : seen; }"""
+    out = np.zeros(64, np.int32)
+    assert tma.run_kernel(source, grid=2, block=32, args=(out,), schedules=3).findings == ()
+    t, rank = np.arange(64) % 32, np.arange(64) // 32
+    np.testing.assert_array_equal(
+        out, np.where(t == 3, 35 + 100 * rank, (t ^ 1) + 100 * (1 - rank))
+    )
+
+
+def test_functions_of_the_mathematics_library_are_as_exact_as_cuda_says():
+    source = """extern "C" __global__ void kernel(double* out, float* out32) {
+      double x = threadIdx.x * 0.37 + 0.1; float y = x;
+      out[threadIdx.x] = sin(x) + exp(-x) + log(x) + pow(x, 1.3) + x / 3.7 + sqrt(x);
+      out32[threadIdx.x] = sinf(y) + expf(-y) + logf(y) + powf(y, 1.3f)
+        + tanhf(y) + fmodf(y, 3); }"""
+    out, out32 = np.zeros(THREADS), np.zeros(THREADS, np.float32)
+    assert tma.run_kernel(source, grid=1, block=THREADS, args=(out, out32)).findings == ()
+    x = T * 0.37 + 0.1
+    common = np.sin(x) + np.exp(-x) + np.log(x) + x**1.3
+    np.testing.assert_allclose(out, common + x / 3.7 + np.sqrt(x), rtol=1e-14)
+    np.testing.assert_allclose(out32, common + np.tanh(x) + np.fmod(x, 3), rtol=1e-5)
+
+
+def test_printf_prints_the_values_of_each_thread():
+    source = (
+        'extern "C" __global__ void kernel() { if (threadIdx.x < 2) '
+        r'printf("%d %5.2f %s %lld %c%%\n", threadIdx.x, 1.5 * threadIdx.x, "text", 1LL << 40, '
+        "65); }"
+    )
+    run = tma.run_kernel(source, grid=1, block=32)
+    assert run.printed == "0  0.00 text 1099511627776 A%\n1  1.50 text 1099511627776 A%\n"
+
+
+#: What ends a run: the code, the rule, and what the message says.
+ENDINGS = {
+    "a trap": ("if (t == 5) __trap();", "TRAP", "executes a trap"),
+    "an assertion": ("assert(t < 100);", "ASSERT", "`t < 100` fails"),
+    "an index past the end": ("out[t + 1] = 1;", "ILLEGAL_ADDRESS", "4 bytes past the end of"),
+    "an odd address": ("*(int*)((char*)out + 1) = t;", "MISALIGNED_ADDRESS", "4 bytes are"),
+    "a poll that nobody answers": (
+        "while (*(volatile int*)out == 0);", "HANG_POLL", "wait for memory or a barrier"),
+    "a function that is nowhere": (
+        "int (*f)(int) = (int (*)(int))out[t]; "
+        "out[t] = f(t);", "ILLEGAL_ADDRESS", "function at 0x0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_what_ends_a_kernel_on_a_gpu_ends_the_run(name):
+    code, rule, message = ENDINGS[name]
+    out = np.zeros(THREADS, np.int32)
+    run = tma.run_kernel(body(code), grid=1, block=THREADS, args=(out,))
+    assert [finding.rule for finding in run.findings] == [rule]
+    assert message in run.findings[0].message
+    assert not run.ok
+
+
+def test_max_steps_ends_an_endless_loop_with_its_line():
+    source = body("\nint s = out[0];\nwhile (s < n) s ^= 1;\nout[0] = s;").replace(
+        "* out", "* out, int n"
+    )
+    run = tma.run_kernel(
+        source,
+        grid=1,
+        block=32,
+        args=(np.zeros(1, np.int32), 9),
+        max_steps=10_000,
+        options=("-lineinfo",),
+    )
+    assert [finding.rule for finding in run.findings] == ["ENDLESS_LOOP"]
+    assert re.search(r"10,000 steps", run.findings[0].message)
+
+
+def test_the_same_seed_runs_the_same_steps():
+    source, _ = KERNELS["a lock that each lane takes"]
+    steps = [
+        tma.run_kernel(source, grid=2, block=64, args=(np.zeros(THREADS, np.int32),), seed=seed,
+                       schedules=4).steps
+        for seed in (3, 3)
+    ]  # fmt: skip
+    assert steps[0] == steps[1] > 0

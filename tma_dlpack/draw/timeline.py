@@ -1,0 +1,413 @@
+"""Actors on an axis of time: who runs, who waits, what is copied, and where it goes wrong.
+
+The rows are plain: `run_kernel`'s timeline, lint's missing fence and a hang use the same picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, require
+from tma_dlpack.draw.grid import (
+    NARROW,
+    Cell,
+    Grid,
+    Scene,
+    label,
+    lay_out,
+    text_width,
+    words,
+)
+from tma_dlpack.public import opaque
+from tma_dlpack.tables.errors import bad_value
+
+WIDE, NARROW_WIDTH = 560, NARROW - 24  # px of the axis
+LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it where narrow
+TAIL = 0.12  # of the axis, behind the last event, where a bar never ends
+MOST_NAME = 24  # letters of an actor, left of its lane
+MOST_ROWS = 400  # bars that are drawn
+SKETCH = 48  # characters of the axis in text
+
+#: Kind of a bar -> its style, its letter in text, and its meaning.
+KINDS = {
+    "run": ("cell", "=", "runs"),
+    "wait": ("padding", ".", "waits"),
+    "copy": ("taken", "#", "copies"),
+    "use": ("tint6", "u", "uses the tile"),
+    "fault": ("conflict", "!", "wrong"),
+}
+
+
+class TimelineRow(NamedTuple):
+    """A bar: what one actor does for some time.
+
+    Attributes
+    ----------
+    actor : str
+        A warp, a copy, a barrier, a proxy: the bars of one actor form one lane.
+    start : float
+        When it begins, in any unit: steps, ticks, nanoseconds.
+    end : float or None
+        When it ends; None where it never does.
+    kind : {"run", "wait", "copy", "use", "fault"}
+    label : str
+        Drawn in the bar where it fits.
+    about : str
+        Shown when the pointer rests on the bar, and in the text; `label` where empty.
+    fault : bool
+        Whether this bar is the fault, whatever its kind.
+    key : str
+        Bars of one key light up together: a wait, and the copy that ends it.
+    """
+
+    actor: str
+    start: float
+    end: float | None
+    kind: str = "run"
+    label: str = ""
+    about: str = ""
+    fault: bool = False
+    key: str = ""
+
+    @property
+    def said(self) -> str:
+        """What the bar is, in words."""
+        return self.about or self.label or KINDS[self.kind][2]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it is drawn as the fault."""
+        return self.fault or self.kind == "fault"
+
+
+class TimelineArrow(NamedTuple):
+    """What one actor causes at another: an arrival, the end of a phase.
+
+    Attributes
+    ----------
+    start, end : str
+        Actors.
+    at : float
+    about : str
+    """
+
+    start: str
+    end: str
+    at: float
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Timeline(Figure):
+    """Bars on an axis of time, a lane for each actor.
+
+    Attributes
+    ----------
+    rows : tuple of TimelineRow
+    arrows : tuple of TimelineArrow
+    notes : tuple of str
+    """
+
+    title: str
+    rows: tuple[TimelineRow, ...]
+    arrows: tuple[TimelineArrow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Lanes, in the order in which the rows name them."""
+        return tuple(dict.fromkeys(row.actor for row in self.rows))
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """Where the axis begins and ends; longer than the events where a bar never ends."""
+        ends = [row.start if row.end is None else row.end for row in self.rows]
+        first, last = min(row.start for row in self.rows), max(ends)
+        is_open = any(row.end is None for row in self.rows)
+        return first, last + max(1, (last - first) * TAIL) * (is_open or last == first)
+
+    @property
+    def sentence(self) -> str:
+        """What to see: the bars that are wrong."""
+        wrong = [f"{row.actor}: {row.said}" for row in self.rows if row.is_wrong]
+        return f"Wrong: {'; '.join(dict.fromkeys(wrong))}." if wrong else ""
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel, the names left of the lanes."""
+        return (self._scene(WIDE, is_narrow=False),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width, the names above the lanes."""
+        return (self._scene(NARROW_WIDTH, is_narrow=True),)
+
+    def text(self) -> str:
+        """Return a sketch of the lanes, and a line for each bar that says something."""
+        first, last = self.span
+        wide = min(MOST_NAME, max(map(len, self.actors)))
+        lines = [self.title]
+        for actor in self.actors:
+            marks = [" "] * SKETCH
+            own = [row for row in self.rows if row.actor == actor]
+            for row in sorted(own, key=lambda row: row.is_wrong):  # the fault is never covered
+                begin = int((row.start - first) / (last - first) * (SKETCH - 1))
+                until = last if row.end is None else row.end
+                stop = max(begin + 1, round((until - first) / (last - first) * SKETCH))
+                mark = KINDS["fault" if row.is_wrong else row.kind][1]
+                marks[begin:stop] = mark * (min(stop, SKETCH) - begin)
+            lines.append(f"{actor[:wide]:<{wide}} |{''.join(marks)}|")
+        used = dict.fromkeys("fault" if row.is_wrong else row.kind for row in self.rows)
+        lines.append("; ".join(f"{KINDS[kind][1]} {KINDS[kind][2]}" for kind in used))
+        for row in self.rows:
+            if row.about or row.label or row.is_wrong:
+                end = "∞" if row.end is None else f"{row.end:g}"
+                mark = "✗" if row.is_wrong else " "
+                lines.append(f"{mark} {row.start:g}..{end} {row.actor}: {row.said}")
+        lines += [f"  {a.at:g} {a.start} -> {a.end}: {a.about}" for a in self.arrows if a.about]
+        return "\n".join(line[:TEXT_COLUMNS] for line in (*lines, *self.notes))
+
+    def _scene(self, width: float, *, is_narrow: bool) -> Scene:
+        """Draw the lanes, then the bars, the fault last."""
+        first, last = self.span
+        above, pitch = NAME * is_narrow, LANE + GAP + NAME * is_narrow
+        tops = {actor: n * pitch + above for n, actor in enumerate(self.actors)}
+
+        def x(at: float) -> float:
+            return round((at - first) / (last - first) * width, 2)
+
+        cells: list[Cell] = []
+        for actor, top in tops.items():
+            name = actor if len(actor) <= MOST_NAME else f"{actor[: MOST_NAME - 1]}…"
+            if is_narrow:
+                cells.append(words(0, top - NAME, name, "label", NAME))
+            else:
+                cells.append(label(0, top, name, "label", LANE))
+            cells.append(Cell(0, top + LANE / 2, "grid", columns=width, rows=0))
+        cells += self._arrows(tops, x)
+        drawn = sorted(self.rows, key=lambda row: not row.is_wrong)[:MOST_ROWS]
+        for row in reversed(drawn):
+            left, right = x(row.start), width if row.end is None else x(row.end)
+            style = KINDS["fault" if row.is_wrong else row.kind][0]
+            room = max(2.0, right - left)
+            fits = text_width(row.label) <= room - 3
+            bar = Cell(
+                left, tops[row.actor], style, row.label if fits else "", columns=room, rows=LANE
+            )
+            title = f"{row.actor}: {row.said}"
+            cells.append(replace(bar, title=title, hatched=row.is_wrong, key=row.key))
+        notes = list(self.notes)
+        if len(self.rows) > MOST_ROWS:
+            notes.append(f"{len(self.rows) - MOST_ROWS} further bars are not drawn")
+        used = {KINDS["fault" if row.is_wrong else row.kind] for row in self.rows}
+        legend = [
+            (Cell(0, 0, style, hatched=style == "conflict"), meaning)
+            for style, letter, meaning in KINDS.values()
+            if (style, letter, meaning) in used
+        ]
+        about = f"{self.title}. {self.sentence}".strip()
+        return lay_out(about, [Grid(tuple(cells))], notes=notes, legend=legend, is_narrow=is_narrow)
+
+    def _arrows(self, tops: Mapping[str, float], x: Callable[[float], float]) -> list[Cell]:
+        cells = []
+        for arrow in self.arrows:
+            begin, goal = tops[arrow.start], tops[arrow.end]
+            y0, y1 = (begin + LANE, goal - 1) if begin < goal else (begin, goal + LANE + 1)
+            cells.append(Cell(x(arrow.at), y0, "arrow", "", arrow.about, columns=0, rows=y1 - y0))
+        return cells
+
+
+@opaque
+def lanes(
+    rows: Iterable[TimelineRow | tuple[Any, ...]],
+    *,
+    title: str = "timeline",
+    arrows: Iterable[TimelineArrow | tuple[Any, ...]] = (),
+    notes: Sequence[str] = (),
+) -> Timeline:
+    """Show who runs, waits and copies when, one lane for each actor, with the fault marked.
+
+    Parameters
+    ----------
+    rows : iterable of TimelineRow
+        Or of tuples (actor, start, end, kind, label, about, fault, key), of which the last five may
+        be left out. `end` is None for what never ends.
+    title : str
+    arrows : iterable of TimelineArrow
+        Or of tuples (from actor, to actor, at, about).
+    notes : sequence of str
+        Lines below the picture.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    TmaPreconditionError
+        Without rows, for a kind that is not known, a bar that ends before it begins, and an arrow
+        of an actor without a row.
+
+    Examples
+    --------
+    >>> print(lanes([
+    ...     ("threads", 0, 4, "run", "write the tile"),
+    ...     ("async proxy", 4, 8, "copy", "reads old bytes", "no fence before the store", True),
+    ... ], title="a missing fence"))
+    a missing fence
+    threads     |========================                        |
+    async proxy |                       !!!!!!!!!!!!!!!!!!!!!!!!!|
+    = runs; ! wrong
+      0..4 threads: write the tile
+    ✗ 4..8 async proxy: no fence before the store
+    """
+    require("title", title, (str,), "pass a word")
+    made = tuple(TimelineRow(*row) for row in rows)
+    if not made:
+        raise bad_value("rows", (), "have a row", "pass (actor, start, end, kind)")
+    for n, row in enumerate(made):
+        if row.kind not in KINDS:
+            must = f"be one of {', '.join(KINDS)}"
+            raise bad_value(f"rows[{n}].kind", row.kind, must, "choose one of them")
+        if row.end is not None and row.end < row.start:
+            must = f"be {row.start:g} or more, its start"
+            raise bad_value(f"rows[{n}].end", row.end, must, "pass None where it never ends")
+    actors = {row.actor for row in made}
+    linked = tuple(TimelineArrow(*arrow) for arrow in arrows)
+    for n, arrow in enumerate(linked):
+        for actor in arrow[:2]:
+            if actor not in actors:
+                must = "be the actor of a row"
+                raise bad_value(f"arrows[{n}]", actor, must, "pass a row of this actor too")
+    return Timeline(title, made, linked, tuple(notes))
+
+
+# --- A hang as a chain ----------------------------------------------------------------------------
+
+
+class ChainLink(NamedTuple):
+    """Who waits for whom.
+
+    Attributes
+    ----------
+    who, what : str
+        What waits, and what it waits for.
+    about : str
+        What is missing: arrivals, bytes, a phase.
+    fault : bool
+        Whether `what` is where the chain goes wrong.
+    """
+
+    who: str
+    what: str
+    about: str = ""
+    fault: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WaitChain(Figure):
+    """Who waits for whom, the last of them the guilty one.
+
+    Attributes
+    ----------
+    links : tuple of ChainLink
+    """
+
+    title: str
+    links: tuple[ChainLink, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everything that waits or is waited for, waiters first."""
+        return tuple(dict.fromkeys(name for link in self.links for name in (link.who, link.what)))
+
+    @property
+    def is_cycle(self) -> bool:
+        """Whether following the links leads back."""
+        after = {link.who: link.what for link in self.links}
+        for name in after:
+            seen = {name}
+            while (name := after.get(name, "")) and name not in seen:
+                seen.add(name)
+            if name:
+                return True
+        return False
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel: a box for each, an arrow to what it waits for."""
+        return (self._scene(WIDE, is_narrow=False),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width."""
+        return (self._scene(NARROW_WIDTH, is_narrow=True),)
+
+    def text(self) -> str:
+        """Return a line for each link."""
+        lines = [
+            f"{'✗' if link.fault else ' '} {link.who} waits for {link.what}"
+            + f": {link.about}" * bool(link.about)
+            for link in self.links
+        ]
+        lines += ["they wait for each other"] * self.is_cycle
+        return "\n".join(line[:TEXT_COLUMNS] for line in (self.title, *lines))
+
+    def _scene(self, width: float, *, is_narrow: bool) -> Scene:
+        wrong = {link.what for link in self.links if link.fault}
+        about = {link.who: link for link in self.links}
+        box = min(width, max(text_width(name) for name in self.names) + 16)
+        most = int((width - 24) / text_width("0"))
+        cells, height = [], LANE + 24
+        tops = {name: n * height for n, name in enumerate(self.names)}
+        for name, top in tops.items():
+            style = "conflict" if name in wrong else "cell"
+            cells.append(
+                Cell(0, top, style, name, name, columns=box, rows=LANE, hatched=name in wrong)
+            )
+            if (link := about.get(name)) is None:
+                continue
+            said = f"waits for {link.about}" if link.about else "waits for"
+            if tops[link.what] != top + height:
+                said = f"waits for {link.what}" + f": {link.about}" * bool(link.about)
+            else:
+                cells.append(Cell(12, top + LANE, "arrow", columns=0, rows=24))
+            cut = said if len(said) <= most else f"{said[: most - 1]}…"
+            cells.append(words(24, top + LANE, cut, "alarm" if link.fault else "muted", 24))
+        notes = ["they wait for each other"] * self.is_cycle
+        said = "; ".join(f"{link.who} waits for {link.what}" for link in self.links)
+        return lay_out(said, [Grid(tuple(cells))], self.title, notes=notes, is_narrow=is_narrow)
+
+
+@opaque
+def chain(
+    links: Iterable[ChainLink | tuple[Any, ...]], *, title: str = "who waits for whom"
+) -> WaitChain:
+    """Show a hang as a chain: who waits for whom, what is missing, and where it goes wrong.
+
+    Parameters
+    ----------
+    links : iterable of ChainLink
+        Or of tuples (who, what, about, fault), of which the last two may be left out.
+    title : str
+
+    Returns
+    -------
+    WaitChain
+
+    Raises
+    ------
+    TmaPreconditionError
+        Without links.
+
+    Examples
+    --------
+    >>> print(chain([("warp 0", "barrier 0x410", "phase 0"),
+    ...              ("barrier 0x410", "barrier 0x400", "its copy", True)]))
+    who waits for whom
+      warp 0 waits for barrier 0x410: phase 0
+    ✗ barrier 0x410 waits for barrier 0x400: its copy
+    """
+    require("title", title, (str,), "pass a word")
+    made = tuple(ChainLink(*link) for link in links)
+    if not made:
+        raise bad_value("links", (), "have a link", "pass (who, what)")
+    return WaitChain(title, made)

@@ -1,0 +1,651 @@
+"""Numbers as PTX has them, in NumPy: types, roundings, and what single instructions compute.
+
+Registers hold bits: unsigned arrays. `read` and `written` type them and turn values into bits.
+What PTX leaves open (a division by 0, NaN as an integer) is as an H100 has it, measured:
+`tests/golden/ptx_h100.npz`.
+
+Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+#: PTX type -> NumPy type of its values; bf16 and 8-bit floats are computed in float32.
+NUMPY: dict[str, type[np.generic]] = {
+    "b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16,
+    "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32, "b64": np.uint64,
+    "u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
+    "bf16": np.float32, "pred": np.bool_,
+}  # fmt: skip
+UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
+
+
+def bits_of(kind: str) -> int:
+    """Return the width of a type.
+
+    >>> bits_of("f32"), bits_of("bf16x2")
+    (32, 32)
+    """
+    found = re.fullmatch(r"[a-z]+(\d+)(?:x(\d))?", kind)
+    if kind == "pred" or found is None:
+        return 1
+    return int(found[1]) * int(found[2] or 1)
+
+
+def read(kind: str, bits: Any) -> Any:
+    """Return the typed values of register bits."""
+    if kind == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wanted = NUMPY[kind]
+    size = np.dtype(wanted).itemsize
+    if bits.dtype.itemsize > size and kind != "pred":  # the low bits of a wider register
+        bits = bits.astype(UNSIGNED[8 * size])
+    return bits.view(wanted)
+
+
+def written(kind: str, value: Any, register: str) -> Any:
+    """Return a value as the bits of a register, extended to its width."""
+    if register == "pred":
+        return value
+    value = bf16_bits(value) if kind == "bf16" else value.astype(NUMPY[kind], copy=False)
+    size = bits_of(register) // 8
+    if value.dtype.itemsize == size:
+        return value.view(UNSIGNED[8 * size])
+    if value.dtype.kind == "f":
+        value = value.view(UNSIGNED[8 * value.dtype.itemsize])
+    if value.dtype.kind == "i":  # sign extension
+        return value.astype(np.dtype(f"i{size}")).view(UNSIGNED[8 * size])
+    return value.astype(UNSIGNED[8 * size])
+
+
+# -- rounding --------------------------------------------------------------------------------------
+
+
+def odd(exact: Any, error: Any) -> Any:
+    """Round a sum to odd: float64 whose last bit is set where `error` was lost.
+
+    Rounding such a number again, to fewer than 52 bits, gives the rounding of the exact sum.
+    """
+    exact = np.asarray(exact, np.float64)
+    bits = exact.view(np.int64)
+    fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
+    away = (error > 0) == (exact > 0)
+    return np.where(fix, np.where(away, bits + 1, bits - 1), bits).view(np.float64)
+
+
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c in float64, rounded to odd; exact products of up to 26 bits."""
+    product = a.astype(np.float64) * b.astype(np.float64)
+    addend = c.astype(np.float64)
+    total = product + addend
+    part = total - product
+    error = (product - (total - part)) + (addend - part)
+    return odd(total, np.where(np.isfinite(total), error, 0))
+
+
+def _split(a: Any) -> tuple[Any, Any]:
+    """Return two halves of float64 with 26 bits each (Veltkamp)."""
+    spread = a * 134217729.0
+    high = spread - (spread - a)
+    return high, a - high
+
+
+def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def fused64(a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c of float64, rounded once.
+
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Products near
+    the ends of the exponents are computed in long double instead.
+    """
+    product = a * b
+    size = np.abs(product)
+    middle = (size > 1e-250) & (size < 1e250) & (np.abs(a) < 1e250) & (np.abs(b) < 1e250)
+    (a1, a0), (b1, b0) = _split(a), _split(b)
+    low = ((a1 * b1 - product) + a1 * b0 + a0 * b1) + a0 * b0
+    high, rest = _two_sum(c, low)
+    top, middle_part = _two_sum(product, high)
+    total, error = _two_sum(rest, middle_part)
+    exact = top + odd(total, error)
+    wide = a.astype(np.longdouble) * b.astype(np.longdouble) + c.astype(np.longdouble)
+    return np.where(middle & np.isfinite(exact), exact, wide.astype(np.float64))
+
+
+def from_odd(value: Any) -> Any:
+    """Return float64 as float32, rounded to odd, so that bf16_bits rounds once."""
+    value = np.asarray(value, np.float64)
+    near = value.astype(np.float32)
+    bits = near.view(np.int32)
+    error = value - near.astype(np.float64)
+    fix = (error != 0) & (bits & 1 == 0) & np.isfinite(near)
+    away = (error > 0) == (near > 0)
+    return np.where(fix, np.where(away, bits + 1, bits - 1), bits).view(np.float32)
+
+
+def bf16_bits(value: Any, mode: str = "rn") -> Any:
+    """Return the 16 bits of float32 values as bfloat16; NaN is 0x7FFF."""
+    bits = np.asarray(value, np.float32).view(np.uint32)
+    nan = np.isnan(value)
+    if mode == "rn":
+        bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
+    return np.where(nan, np.uint16(0x7FFF), (bits >> np.uint32(16)).astype(np.uint16))
+
+
+def flushed(value: Any) -> Any:
+    """Return values with subnormal numbers replaced by zeros of their sign (.ftz)."""
+    tiny = np.abs(value) < np.finfo(value.dtype).tiny
+    return np.where(tiny, np.copysign(value.dtype.type(0), value), value)
+
+
+# -- integers --------------------------------------------------------------------------------------
+
+
+def _wide(a: Any) -> Any:
+    return a.astype({"u": np.uint64, "i": np.int64}[a.dtype.kind])
+
+
+def mul_hi(a: Any, b: Any) -> Any:
+    """Return the upper half of a product."""
+    size = 8 * a.dtype.itemsize
+    if size < 64:
+        return ((_wide(a) * _wide(b)) >> size).astype(a.dtype)
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    x, y = a.view(np.uint64), b.view(np.uint64)
+    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
+    middle = x1 * y0 + (x0 * y0 >> half)
+    other = x0 * y1 + (middle & low)
+    high = x1 * y1 + (middle >> half) + (other >> half)
+    if a.dtype.kind == "i":  # subtract what the signs add
+        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return high.view(a.dtype)
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Return a / b toward zero; all ones where b is 0, as GPUs have it."""
+    safe = np.where(b == 0, b.dtype.type(1), b)
+    if a.dtype.kind == "u":
+        found = a // safe
+    else:
+        whole = a // safe
+        found = whole + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype)
+    return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """Return what is left of a / b toward zero; all ones where b is 0, as GPUs have it."""
+    found = a - quotient(a, b) * b
+    return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
+
+
+def shifted_left(a: Any, n: Any) -> Any:
+    """Return a << n; 0 from the width of the type on."""
+    size = 8 * a.dtype.itemsize
+    n = np.asarray(n).astype(np.uint32)
+    moved = a << np.minimum(n, size - 1).astype(a.dtype)
+    return np.where(n >= size, a.dtype.type(0), moved)
+
+
+def shifted_right(a: Any, n: Any) -> Any:
+    """Return a >> n; the sign, or 0, from the width of the type on."""
+    size = 8 * a.dtype.itemsize
+    n = np.asarray(n).astype(np.uint32)
+    moved = a >> np.minimum(n, size - 1).astype(a.dtype)
+    if a.dtype.kind == "i":
+        return moved
+    return np.where(n >= size, a.dtype.type(0), moved)
+
+
+def _pair(a: Any, b: Any) -> Any:
+    return np.asarray(b).astype(np.uint64) << np.uint64(32) | np.asarray(a).astype(np.uint64)
+
+
+def funnel(a: Any, b: Any, n: Any, left: bool, clamps: bool) -> Any:
+    """Return shf: 32 bits of the pair b:a, shifted."""
+    n = np.minimum(n, 32) if clamps else np.bitwise_and(n, 31)
+    n = np.asarray(n).astype(np.uint64)
+    pair = _pair(a, b)
+    moved = (pair << n) >> np.uint64(32) if left else pair >> n
+    return moved.astype(np.uint32)
+
+
+def popcount(a: Any) -> Any:
+    """Return the number of bits that are 1."""
+    found = np.zeros(np.shape(a), np.uint32)
+    for at in range(8 * a.dtype.itemsize):
+        found = found + (a >> a.dtype.type(at) & a.dtype.type(1)).astype(np.uint32)
+    return found
+
+
+def leading_zeros(a: Any) -> Any:
+    """Return the number of zeros before the highest bit that is 1."""
+    size = 8 * a.dtype.itemsize
+    filled = a
+    for n in (1, 2, 4, 8, 16, 32):
+        if n < size:
+            filled = filled | filled >> a.dtype.type(n)
+    return (np.uint32(size) - popcount(filled)).astype(np.uint32)
+
+
+def find_bit(a: Any, shift: bool) -> Any:
+    """Return the highest bit that differs from the sign; 0xFFFFFFFF where there is none."""
+    size = 8 * a.dtype.itemsize
+    unsigned = a.view(UNSIGNED[size])
+    if a.dtype.kind == "i":
+        unsigned = np.where(a < 0, ~unsigned, unsigned)
+    zeros = leading_zeros(unsigned)
+    found = zeros if shift else np.uint32(size - 1) - zeros
+    return np.where(unsigned == 0, np.uint32(0xFFFFFFFF), found)
+
+
+def reversed_bits(a: Any) -> Any:
+    """Return the bits in the other order."""
+    found = np.zeros_like(a)
+    size = 8 * a.dtype.itemsize
+    for at in range(size):
+        bit = a >> a.dtype.type(at) & a.dtype.type(1)
+        found = found | bit << a.dtype.type(size - 1 - at)
+    return found
+
+
+def _few(n: Any, size: int) -> Any:
+    """Return a count of bits, which 32-bit instructions take modulo 256; at most 64."""
+    n = np.bitwise_and(n, 255) if size == 32 else n
+    return np.minimum(n, 64).astype(np.uint64)
+
+
+def _ones(n: Any) -> Any:
+    """Return 64-bit words whose n lowest bits are 1."""
+    every = np.uint64(0xFFFFFFFFFFFFFFFF)
+    return np.where(n == 0, np.uint64(0), every >> (np.uint64(64) - np.maximum(n, np.uint64(1))))
+
+
+def field(a: Any, at: Any, length: Any) -> Any:
+    """Return bfe: `length` bits of a from bit `at` on, sign-extended for signed types."""
+    size = 8 * a.dtype.itemsize
+    at, length = _few(at, size), _few(length, size)
+    wide = a.astype(np.int64 if a.dtype.kind == "i" else np.uint64)
+    last = wide.dtype.type(63)
+    moved = wide >> np.minimum(at.astype(wide.dtype), last)
+    if a.dtype.kind == "u":
+        moved = np.where(at > np.uint64(63), np.uint64(0), moved)
+        return (moved & _ones(length)).astype(a.dtype)
+    unused = np.minimum(np.int64(64) - length.astype(np.int64), last)
+    found = (moved << unused) >> unused
+    return np.where(length == 0, 0, found).astype(a.dtype)
+
+
+def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
+    """Return bfi: b with `length` bits from bit `at` on replaced by those of a."""
+    size = 8 * b.dtype.itemsize
+    at, length = _few(at, size), _few(length, size)
+    shift = np.minimum(at, np.uint64(63))
+    mask = np.where(at < np.uint64(size), _ones(length) << shift, np.uint64(0))
+    moved = a.astype(np.uint64) << shift
+    return ((b.astype(np.uint64) & ~mask) | (moved & mask)).astype(b.dtype)
+
+
+def low24(a: Any) -> Any:
+    """Return the lowest 24 bits as a number."""
+    bits = a.dtype.type(8)
+    return (a << bits) >> bits
+
+
+def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
+    """Return bmsk: `length` bits from bit `at` on are 1."""
+    if wraps:
+        at, length = np.bitwise_and(at, 31), np.bitwise_and(length, 31)
+    at, length = _few(np.minimum(at, 64), 64), _few(np.minimum(length, 64), 64)
+    return np.where(at > 31, np.uint64(0), _ones(length) << np.minimum(at, 63)).astype(np.uint32)
+
+
+def extended(a: Any, length: Any, wraps: bool) -> Any:
+    """Return szext: the lowest `length` bits, extended with zeros or the sign."""
+    length = np.bitwise_and(length, 31) if wraps else np.minimum(length, 32)
+    return field(a.astype(f"{a.dtype.kind}8"), np.uint64(0), length).astype(a.dtype)
+
+
+def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
+    """Return fns: the place of the offset-th bit that is 1, counted from bit `base`."""
+    mask, base, offset = np.broadcast_arrays(mask, np.asarray(base).astype(np.int64), offset)
+    bits = (mask[..., None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.int64)
+    place = np.arange(32)
+    up = np.cumsum(bits * (place >= base[..., None]), axis=-1)
+    down = np.cumsum((bits * (place <= base[..., None]))[..., ::-1], axis=-1)[..., ::-1]
+    n = offset.astype(np.int64)[..., None]
+    wanted = np.where(n > 0, up == n, np.where(n < 0, down == -n, place == base[..., None]))
+    hit = wanted & (bits == 1)
+    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
+
+
+def permuted(a: Any, b: Any, selector: Any) -> Any:
+    """Return prmt: four bytes of the pair b:a, each chosen by four bits; bit 3 copies the sign."""
+    pair = _pair(a, b)
+    found = np.uint32(0)
+    for n in range(4):
+        choice = np.asarray(selector).astype(np.uint64) >> np.uint64(4 * n) & np.uint64(15)
+        byte = pair >> (choice & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+        sign = np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0))
+        byte = np.where(choice & np.uint64(8), sign, byte)
+        found = found | byte.astype(np.uint32) << np.uint32(8 * n)
+    return found
+
+
+#: The four selectors of each mode of prmt, by the two lowest bits of its operand.
+_PRMT_MODES = {
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+    "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
+    "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+}  # fmt: skip
+
+
+def permuted_by(mode: str, a: Any, b: Any, selector: Any) -> Any:
+    """Return prmt in one of its modes."""
+    selectors = np.array(_PRMT_MODES[mode], np.uint32)
+    return permuted(a, b, selectors[np.bitwise_and(selector, 3)])
+
+
+def lookup(a: Any, b: Any, c: Any, table: Any) -> Any:
+    """Return lop3: each bit by the table of eight."""
+    found = np.uint32(0)
+    for n in range(8):
+        if int(table) >> n & 1:
+            x = a if n & 4 else ~a
+            y = b if n & 2 else ~b
+            z = c if n & 1 else ~c
+            found = found | (x & y & z)
+    return found
+
+
+def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
+    """Return dp4a: the sum of products of four bytes, and c."""
+    total = np.asarray(c).astype(np.int64)
+    for n in range(4):
+        x = (a >> np.uint32(8 * n)).astype(np.uint8)
+        y = (b >> np.uint32(8 * n)).astype(np.uint8)
+        left = x.view(np.int8) if a_signed else x
+        right = y.view(np.int8) if b_signed else y
+        total = total + left.astype(np.int64) * right.astype(np.int64)
+    return total.astype(np.int32)
+
+
+def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
+    """Return dp2a: two halves of a times the two lower (or upper) bytes of b, and c."""
+    words, parts = (np.int16, np.int8), (np.uint16, np.uint8)
+    total = np.asarray(c).astype(np.int64)
+    for n in range(2):
+        half = (a >> a.dtype.type(16 * n)).astype((words if a.dtype.kind == "i" else parts)[0])
+        byte = b >> b.dtype.type(8 * n + 16 * high)
+        byte = byte.astype((words if b.dtype.kind == "i" else parts)[1])
+        total = total + half.astype(np.int64) * byte.astype(np.int64)
+    return total.astype(np.int32)
+
+
+def saturated(kind: str, value: Any) -> Any:
+    """Return a value clipped to an integer type; NaN is 0."""
+    info = np.iinfo(NUMPY[kind])  # type: ignore[type-var]
+    if value.dtype.kind == "f":
+        wide = np.where(np.isnan(value), 0.0, value.astype(np.float64))
+        low = wide <= float(info.min)
+        high = wide >= float(info.max)
+        inside = np.where(low | high, 0.0, wide)
+        large = inside >= 2.0**63
+        whole = np.where(large, inside - 2.0**63, inside).astype(np.int64).astype(info.dtype)
+        if kind == "u64":
+            whole = whole + np.where(large, np.uint64(1 << 63), np.uint64(0))
+        found = np.where(low, info.dtype.type(info.min), whole)
+        return np.where(high, info.dtype.type(info.max), found)
+    if value.dtype == np.uint64:
+        return np.minimum(value, np.uint64(info.max)).astype(info.dtype)
+    wide = value.astype(np.int64)
+    if kind == "u64":
+        return np.maximum(wide, 0).astype(np.uint64)
+    return np.clip(wide, info.min, info.max).astype(info.dtype)
+
+
+def whole(kind: str, value: Any, source: str) -> Any:
+    """Return floats as integers, saturated; NaN is 0, or 1 << 63 and 1 << 31 where 64 bits are."""
+    found = saturated(kind, value)
+    size = bits_of(kind)
+    if size < 32 or (size == 32 and source != "f64"):
+        return found
+    nan = np.array(1 << size - 1, UNSIGNED[size]).view(found.dtype)
+    return np.where(np.isnan(value), nan, found)
+
+
+def relu(value: Any) -> Any:
+    """Return the larger of a value and 0; NaN stays."""
+    return np.where(value <= 0, value.dtype.type(0), value)
+
+
+def saturate01(value: Any) -> Any:
+    """Return a value clipped to 0..1; 0 for NaN."""
+    kind = value.dtype.type
+    return np.where(value > 0, np.minimum(value, kind(1)), kind(0))
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """Return the smaller number, -0 being smaller than 0; NaN only where both are."""
+    return np.where((a == b) & np.signbit(a), a, np.fmin(b, a))
+
+
+def larger(a: Any, b: Any) -> Any:
+    """Return the larger number, 0 being larger than -0; NaN only where both are."""
+    return np.where((a == b) & np.signbit(b), a, np.fmax(b, a))
+
+
+def with_nan(found: Any, *values: Any) -> Any:
+    """Return NaN where any of the values is."""
+    for value in values:
+        found = np.where(np.isnan(value), value, found)
+    return found
+
+
+def xor_sign(found: Any, a: Any, b: Any) -> Any:
+    """Return a value with the sign a xor b."""
+    sign = np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0).astype(found.dtype)
+    return np.copysign(found, sign)
+
+
+def turned(function: Any, a: Any) -> Any:
+    """Return sin or cos as sin.approx has them: the argument is first rounded in turns of 2 pi."""
+    turns = (a * np.float32(0.15915494)).astype(np.float32).astype(np.float64)
+    return function(2 * np.pi * (turns - np.rint(turns))).astype(np.float32)
+
+
+def unordered(a: Any, b: Any) -> Any:
+    """Whether one of two numbers is NaN."""
+    return np.isnan(a) | np.isnan(b)
+
+
+def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
+    """Apply a function to both halves of packed registers."""
+    half = bits_of(kind)
+    small, wide = UNSIGNED[half], UNSIGNED[2 * half]
+    low = [read(kind, p.astype(small)) for p in packed]
+    high = [read(kind, (p >> wide(half)).astype(small)) for p in packed]
+    parts = [written(kind, np.asarray(function(*x)), f"b{half}") for x in (low, high)]
+    return parts[0].astype(wide) | parts[1].astype(wide) << wide(half)
+
+
+# -- conversions -----------------------------------------------------------------------------------
+
+_WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+_F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
+
+
+def rounded(value: Any, to: str, mode: str) -> Any:
+    """Return values as a float type; bf16 as float32 that bfloat16 can hold."""
+    if to == "bf16":
+        wide = np.asarray(value)
+        if wide.dtype.kind in "iu":
+            near64 = wide.astype(np.float64)
+            lost = wide.astype(np.longdouble) - near64.astype(np.longdouble)
+            wide = odd(near64, lost.astype(np.float64))
+        if wide.dtype == np.float64:
+            wide = from_odd(wide)
+        near = read("bf16", bf16_bits(wide.astype(np.float32)))
+        exact, kind = wide.astype(np.float64), np.float32
+        if mode == "rn":
+            return near
+        step = np.uint32(1 << 16)
+        bits = near.view(np.uint32)
+        return _directed(
+            near, exact, mode, lambda: (bits - step).view(kind), lambda: (bits + step).view(kind)
+        )
+    kind = NUMPY[to]
+    near = np.asarray(value).astype(kind)
+    if mode == "rn":
+        return near
+    exact = np.asarray(value).astype(np.longdouble)
+    return _directed(
+        near, exact, mode,
+        lambda: np.nextafter(near, kind(0)),
+        lambda: np.nextafter(near, np.copysign(kind(np.inf), near)),
+    )  # fmt: skip
+
+
+def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> Any:
+    """Return the neighbour of a rounded value in the direction of rz, rm or rp."""
+    error = near.astype(np.longdouble) - exact
+    up, down = error > 0, error < 0  # rounded up, rounded down
+    positive = exact > 0
+    with np.errstate(all="ignore"):
+        smaller = np.where(positive, inward(), outward())
+        larger = np.where(positive, outward(), inward())
+    if mode == "rm":
+        return np.where(up, smaller, near).astype(near.dtype)
+    if mode == "rp":
+        return np.where(down, larger, near).astype(near.dtype)
+    return np.where(positive & up, smaller, np.where(~positive & down, larger, near)).astype(
+        near.dtype
+    )
+
+
+def f8_table(kind: str) -> Array:
+    """Return the value of each of the 256 codes of e4m3 or e5m2."""
+    exponent_bits, mantissa_bits, _ = _F8[kind]
+    codes = np.arange(256)
+    sign = np.where(codes >> 7, -1.0, 1.0)
+    mantissa = (codes & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
+    exponent = codes >> mantissa_bits & ((1 << exponent_bits) - 1)
+    bias = (1 << (exponent_bits - 1)) - 1
+    value = np.where(
+        exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias)
+    )
+    if kind == "e4m3":  # all ones is NaN, and there is no infinity
+        value = np.where(codes & 0x7F == 0x7F, np.nan, value)
+    else:
+        top = exponent == 31
+        value = np.where(top, np.where(mantissa == 0, np.inf, np.nan), value)
+    return (sign * value).astype(np.float32)
+
+
+F8_VALUES = {kind: f8_table(kind) for kind in _F8}
+
+
+def f8_bits(kind: str, value: Any) -> Any:
+    """Return the codes of values as e4m3 or e5m2, nearest even, saturated; NaN is 0x7F."""
+    values = F8_VALUES[kind][:128]
+    most = _F8[kind][2]
+    finite = values[np.isfinite(values)].astype(np.float64)
+    size = np.minimum(np.abs(np.where(np.isnan(value), 0, value)).astype(np.float64), most)
+    upper = np.searchsorted(finite, size)
+    upper = np.minimum(upper, len(finite) - 1)
+    lower = np.maximum(upper - 1, 0)
+    to_upper, to_lower = finite[upper] - size, size - finite[lower]
+    even = np.where(upper % 2 == 0, upper, lower)
+    code = np.where(to_upper < to_lower, upper, np.where(to_upper > to_lower, lower, even))
+    code = np.where(size == finite[upper], upper, code) | np.where(np.signbit(value), 128, 0)
+    return np.where(np.isnan(value), 0x7F, code).astype(np.uint8)
+
+
+def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any] | None:
+    """Return cvt.*x2.f32: two float32 as one register, the first in the upper half."""
+    base = to.removesuffix("x2")
+    if base in _F8:
+        one: Callable[[Any], Any] = lambda v: f8_bits(base, v).astype(np.uint16)  # noqa: E731
+        shift, result = 8, np.uint16
+    elif base in ("f16", "bf16"):
+        result = np.uint32
+        shift = 16
+
+        def one(v: Any) -> Any:
+            near = rounded(v, base, mode)
+            bits = bf16_bits(near) if base == "bf16" else near.view(np.uint16)
+            return bits.astype(np.uint32)
+    else:
+        return None
+
+    def run(high: Any, low: Any) -> Any:
+        if is_relu:
+            high, low = relu(high), relu(low)
+        return one(high) << result(shift) | one(low)
+
+    return run
+
+
+def halves(kind: str, bits: Any) -> tuple[Any, Any]:
+    """Return the low and the high value of a packed register (f16x2, bf16x2)."""
+    low = read(kind, bits.astype(np.uint16))
+    return low, read(kind, (bits >> np.uint32(16)).astype(np.uint16))
+
+
+def joined(kind: str, low: Any, high: Any) -> Any:
+    """Return two values as one packed register."""
+    bits = [written(kind, v, "b16").astype(np.uint32) for v in (low, high)]
+    return bits[0] | bits[1] << np.uint32(16)
+
+
+def f8_pair(kind: str, to: str, bits: Any, is_relu: bool) -> Any:
+    """Return two 8-bit floats as packed 16-bit ones."""
+    values = F8_VALUES[kind]
+    pair = [values[bits & np.uint16(255)], values[bits >> np.uint16(8)]]
+    if is_relu:
+        pair = [relu(value) for value in pair]
+    if to == "f16":
+        pair = [value.astype(np.float16) for value in pair]
+    return joined(to, *pair)
+
+
+def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
+    """Return two packed float16 as 8-bit floats."""
+    pair = [value.astype(np.float32) for value in halves("f16", bits)]
+    if is_relu:
+        pair = [relu(value) for value in pair]
+    low, high = (f8_bits(kind, value).astype(np.uint16) for value in pair)
+    return low | high << np.uint16(8)
+
+
+def to_tf32(value: Any, mode: str) -> Any:
+    """Return float32 as tf32: 10 bits of mantissa; "rna" rounds halves away from zero."""
+    bits = np.asarray(value, np.float32).view(np.uint32)
+    if mode == "rna":
+        bits = bits + np.uint32(0x1000)
+    elif mode == "rn":
+        bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+    found = bits & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), found)
+
+
+def packed_integers(kind: str, high: Any, low: Any, rest: Any = None) -> Any:
+    """Return cvt.pack: two saturated integers in the low bits, the rest moved up."""
+    size = bits_of(kind)
+    parts = [saturated(kind, v).view(UNSIGNED[size]).astype(np.uint32) for v in (high, low)]
+    found = parts[0] << np.uint32(size) | parts[1]
+    if rest is not None:
+        found = found | np.asarray(rest, np.uint32) << np.uint32(2 * size)
+    return found
