@@ -87,15 +87,14 @@ def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
 
     A regular file that is not compressed stays where it is, whatever its size.
     """
-    if word != STDIN:
-        path = Path(word)
-        with path.open("rb") as file:
-            is_compressed = path.is_file() and file.read(6).startswith((_GZIP, _XZ))
-        if stat.S_ISREG(path.stat().st_mode) and not is_compressed:
-            yield path
+    if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):  # opened once, if it is a pipe
+        with Path(word).open("rb") as file:
+            is_compressed = file.read(6).startswith((_GZIP, _XZ))
+        if not is_compressed:
+            yield Path(word)
             return
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_") as folder:
-        name = "standard input" if word == STDIN else re.sub(r"\.(?:xz|gz)$", "", Path(word).name)
+        name = "stdin" if word == STDIN else re.sub(r"\.(?:xz|gz)$", "", Path(word).name)
         copy = Path(folder) / name
         size_bytes = 0
         with copy.open("wb") as file:
