@@ -367,7 +367,8 @@ class Explanation:
             lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
             lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
             lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        return "\n".join(lines + [f"\n{wrapped(f'note: {note}')}" for note in self.notes])
+        lines += [f"\n{wrapped(f'note: {note}')}" for note in self.notes]
+        return foreign.printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         # imported when first needed
@@ -382,7 +383,8 @@ class Explanation:
             parts.append(plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
             parts += [finding_html(found, with_argument=False) for found in findings]
-        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
+        parts += [plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(foreign.printable, parts)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:
