@@ -181,8 +181,8 @@ def _refused(rule: str, found: str, fix: str | None = None) -> TmaPreconditionEr
 def _too_large(word: str, most_bytes: int, rule: str) -> TmaPreconditionError:
     name = "standard input" if word == STDIN else printable(word)
     size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
-    fix = f"pass a part of it, or decompress it first; at most {size} are read"
-    return _refused(rule, f"{name} has more than {size} once it is decompressed", fix)
+    fix = f"pass the part that matters; at most {size} are read of a log, a pipe or an archive"
+    return _refused(rule, f"{name} has more than {size} (decompressed)", fix)
 
 
 def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -60,6 +60,10 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE | re.MULTILINE)
 
 
+def _cause(misuse: str, check: str, fact: str = "", named: str = "") -> Cause:
+    return Cause(misuse, check, fact, _pattern(named) if named else None)
+
+
 def _failures() -> Iterator[Failure]:
     blocks: list[list[list[str]]] = []
     for cells in tables("failures")["FAILURES"]:
@@ -68,11 +72,7 @@ def _failures() -> Iterator[Failure]:
         blocks[-1].append(cells)
     for (name, words, step, source, *replaced), *lines in blocks:
         patterns = [" | ".join(cells)[2:] for cells in lines if cells[0].startswith("? ")]
-        causes = [
-            Cause(*cells[:3], *map(_pattern, cells[3:]))
-            for cells in lines
-            if not cells[0].startswith("? ")
-        ]
+        causes = [_cause(*cells) for cells in lines if not cells[0].startswith("? ")]
         yield Failure(
             name[2:], words, step.format_map(_STEPS), source,
             frozenset(" ".join(replaced).split()), tuple(map(_pattern, patterns)), tuple(causes),
