@@ -77,12 +77,12 @@ _PATTERNS: Final = tuple(
         r"(?i:^[^\w\n]*(?:(?:error|code|status|result)[^\w\n]{1,4}){0,2})(?P<key>7\d\d|999)[^\w\n]*$",
         r"(?:^|: )(?P<key>misaligned address)[^\w\n]*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
-        _ABOUT + _one_of(result.words for result in RESULTS),
-        _one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE),
+        f"(?i:{_ABOUT + _one_of(result.words for result in RESULTS)})",
+        f"(?i:{_one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE)})",
         r"(?i:(?P<key>illegal memory access))",
         r"(?i:\b(?:Warp|Lane|Device|Exception on \([^()\n]{1,60}\):) "
         r"(?P<key>illegal (?:address|instruction)|misaligned address|out of range address))",
-        r"^=+ +(?:Address|Access)(?: (?:at|to|address))? 0x[\da-f]+ is "
+        r"(?<!=)={3,} +(?:Address|Access)(?: (?:at|to|address))? 0x[\da-f]+ is "
         r"(?P<key>out of bounds|misaligned)",
     )
 )
@@ -94,7 +94,8 @@ _SHORT: Final = tuple(
         r"^(?!.*\bhttp).{0,80}\b(?:errors?|codes?|failed|failure|status|result|got|cuda|kernel)\b"
         r"[^\w\n]{1,3}(?:(?:with|code|error|status|is|was)[^\w\n]{1,3}){0,2}"
         r"(?P<key>7\d\d|999)(?!\w|[.,]\d|[ ]?[mun]?s\b)",
-        r"^(?!.*\bcore dumped).{0,80}\b(?P<key>illegal instruction|launch failure)",
+        r"^(?![\s\S]*\b(?:core dumped|signal|SIGILL)\b).{0,80}"
+        r"\b(?P<key>illegal instruction|launch failure)",
     )
 )
 
