@@ -196,3 +196,15 @@ def test_a_long_line_of_words_of_the_table_takes_linear_time(piece):
     before = time.process_time()
     tma.explain(piece * (200_000 // len(piece)))
     assert time.process_time() - before < 5
+
+
+def test_a_dtype_without_bits_is_no_fault_of_the_producer():
+    line = (
+        "tma_dlpack: refused: rules=libcu++; tensor: dtype={{17, {bits}, 2}}, device={{2, 0}}, "
+        "shape={{64, 64}}, strides={{64, 1}}; the tensor's elements have no bits; python -m "
+        "tma_dlpack explain says why"
+    )
+    (violation,) = tma.explain(line.format(bits=0)).reports[0].violations
+    assert (violation.rule, "producer" in violation.fix) == ("TENSOR_DTYPE", False)
+    assert "x.view(torch.uint8)" in violation.fix
+    assert "TENSOR_DTYPE" not in named(line.format(bits=4))
