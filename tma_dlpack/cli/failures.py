@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,11 +50,11 @@ from tma_dlpack.cli.table import (
 def _explain(options: argparse.Namespace) -> int:
     from tma_dlpack.debug.explain import explain
 
-    found = {name: explain(text, options.target) for name, text in _texts(options.words)}
+    found = [(name, explain(text, options.target)) for name, text in _texts(options.words)]
     _show_each(options, found)
-    if any(one.reports and not one.ok for one in found.values()):
+    if any(one.reports and not one.ok for _, one in found):
         return EXIT_REFUSED
-    explained = all(one.reports or one.symptoms for one in found.values())
+    explained = all(one.reports or one.symptoms for _, one in found)
     return EXIT_OK if explained else EXIT_NOTHING
 
 
@@ -86,16 +86,16 @@ def _is_path(word: str) -> bool:
     return len(word.split()) == 1 and ("/" in word or bool(Path(word).suffix))
 
 
-def _show_each(options: argparse.Namespace, found: Mapping[str, Any], **to: Any) -> None:
+def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
     """Show the result of each file under its name; one result alone, as it is."""
     from tma_dlpack.debug.foreign import printable
 
     if len(found) == 1:
-        (one,) = found.values()
+        one = found[0][1]
         show(options, one, page=one._repr_html_, **to)
         return
-    words = "\n\n".join(f"{printable(name)}: {one}" for name, one in found.items())
-    results = _Several([*found.values()])
+    words = "\n\n".join(f"{printable(name)}: {one}" for name, one in found)
+    results = _Several([one for _, one in found])
     show(options, results, words, lambda: "".join(r._repr_html_() for r in results.all), **to)
 
 
@@ -256,11 +256,11 @@ def _dumps(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import postmortem as post
     from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
-    found: dict[str, post.PostMortem] = {}
+    found: list[tuple[str, post.PostMortem]] = []
     unread = False
     for core in options.core:
         try:
-            found[core] = post.postmortem(core)
+            found.append((core, post.postmortem(core)))
         except (TmaError, OSError) as error:
             if len(options.core) == 1 and not isinstance(error, TmaUnsupportedError):
                 raise
@@ -269,7 +269,7 @@ def _dumps(options: argparse.Namespace) -> int:
             output.failure(sys.stderr, options.json, words)
     if found:
         _show_each(options, found, to=options.out or output.STDOUT)
-    if not all(one.ok for one in found.values()):
+    if not all(one.ok for _, one in found):
         return EXIT_REFUSED
     return EXIT_NOTHING if unread else EXIT_OK
 

@@ -170,6 +170,9 @@ def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
     rest = bytearray(grid.parameters)
     for found in maps:
         rest[found.offset : found.offset + MAP_BYTES] = b"\1" * MAP_BYTES
-    first = -int(grid.row["parameters"]) % MAP_ALIGNMENT
-    places = range(first, len(rest) - MAP_BYTES + 1, MAP_ALIGNMENT)
-    return next((n for n in places if not any(rest[n : n + MAP_BYTES])), None)
+    for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):  # of CUtensorMap in CUDA 13, and before
+        first = -int(grid.row["parameters"]) % alignment
+        for place in range(first, len(rest) - MAP_BYTES + 1, alignment):
+            if not any(rest[place : place + MAP_BYTES]):
+                return place
+    return None
