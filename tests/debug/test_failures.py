@@ -100,6 +100,20 @@ OTHERS = [
     ("========= Barrier error detected. Divergent thread(s) in block", "barrier"),
     ("TypeError: cannot determine Numba type of <class 'tma_dlpack.TensorMap'>", "numba"),
     ("xid 31", "Xid 31"),
+    ("Error 1: invalid argument", "1"),
+    ("CUresult: 1", "1"),
+    ("CUDA Driver API error = 0001 from file <a.cu>, line 5", "1"),
+    ("CudaAPIError: [1] Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE", "1"),
+    ("CudaAPIError: [700] Call to cuMemcpyDtoH results in UNKNOWN_CUDA_ERROR", "700"),
+    ("Failed to launch kernel: invalid argument", "1"),
+    ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "linker"),
+    ("error LNK2019: unresolved external symbol cuTensorMapEncodeTiled", "linker"),
+    ("error[E0412]: cannot find type `CUtensorMap` in this scope", "compiler"),
+    ("a.h(3): error C2061: syntax error: identifier 'CUtensorMap'", "compiler"),
+    ("CUDA error: too many resources requested for launch", "smem"),
+    ("========= Out-of-range Shared or Local Address", "700"),
+    ("OpError: expects arch to be at least sm_90, but got sm_89", "cute"),
+    ("ptxas: Instruction 'cp.async.bulk' requires .target sm_90 or higher", "target"),
     ("NVRM: Xid (PCI:0000:41:00): 13, Graphics Exception: ESR 0x5067b0=0x9", "Xid 13"),
 ]
 
@@ -122,6 +136,17 @@ UNRELATED = [
     "RuntimeError: shape '[2, 3]' is invalid for input of size 5",
     "ModuleNotFoundError: No module named 'triton'",
     "bash: /dev/shm: No space left on device (shared memory)",
+    "It is possible that dataloader's workers are out of shared memory. Please try to raise your "
+    "shared memory limit.",
+    "RuntimeError: DataLoader worker (pid 27) is killed by signal: Bus error, insufficient shared "
+    "memory (shm)",
+    "INVALID_ARGUMENT: You must feed a value for placeholder tensor",
+    "Deadlock found when trying to get lock; try restarting transaction",
+    "OutOfResources: out of resource: tensor memory, Required: 1024, Hardware limit: 512",
+    "RuntimeError: No CUDA GPUs are available",
+    "fatal error: cuda.h: No such file or directory",
+    "CUDA error: invalid device ordinal",
+    "ld: cannot find -lcudart",
 ]
 
 

@@ -43,7 +43,10 @@ _SAID: Final = {
 _TOOLS_SAY: Final = {
     words: next(r for r in RESULTS if r.code == code)
     for code, said in (
-        (700, ("illegal address", "out of bounds", "out of range address")),
+        (
+            700,
+            ("illegal address", "out of bounds", "out of range address", "out-of-range address"),
+        ),
         (715, ("illegal instruction",)),
         (716, ("misaligned address", "misaligned")),
     )
@@ -81,7 +84,7 @@ _PATTERNS: Final = tuple(
         f"(?i:{_one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE)})",
         r"(?i:(?P<key>illegal memory access))",
         r"(?i:\b(?:Warp|Lane|Device|Exception on \([^()\n]{1,60}\):) "
-        r"(?P<key>illegal (?:address|instruction)|misaligned address|out of range address))",
+        r"(?P<key>illegal (?:address|instruction)|misaligned address|out[ -]of[ -]range address))",
         r"(?<!=)={3,} +(?:Address|Access)(?: (?:at|to|address))? 0x[\da-f]+ is "
         r"(?P<key>out of bounds|misaligned)",
     )
