@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import lzma
 import os
 import shutil
@@ -245,3 +246,17 @@ def test_a_reader_that_meets_the_unforeseen_refuses_its_file():
     for own in (FileNotFoundError("x"), tma.TmaUnsupportedError("x")):
         with pytest.raises(type(own)):
             read(own)
+
+
+def test_the_names_of_a_foreign_trace_and_of_foreign_ptx_are_escaped():
+    raw = json.loads((EXAMPLES.parents[2] / "notebooks/09_trace.json").read_text())
+    raw["maps"][0]["kernels"][0]["kernel"] = "k\x1b[2J\u202e"
+    trace = tma.Trace.from_json(json.dumps(raw))
+    ptx = (EXAMPLES / "kernel.ptx").read_text()
+    assert ".loc" not in ptx
+    named = ptx.replace("st.shared", ".loc 1 3 0\n  st.shared", 1)
+    report = tma.lint(f'{named}\n.file 1 "/tmp/a\x1b[2J\u202e.cu"\n')
+    for shown in (str(trace), trace._repr_html_(), str(report), report._repr_html_()):
+        assert not {*shown} & {"\x1b", "\u202e"}
+    assert "k\\x1b[2J\\u202e" in str(trace)
+    assert "a\\x1b[2J\\u202e.cu" in str(report)

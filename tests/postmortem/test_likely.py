@@ -54,7 +54,7 @@ def test_a_barrier_whose_bytes_are_other_data_was_overwritten_or_never_initialis
     assert [cause.rule for cause in fault.causes] == ["BARRIER_INIT", "BARRIER_ARRIVALS"]
     assert fault.message == (
         "the barrier 0x400 was never initialised, or its 8 bytes were overwritten: they hold "
-        f"{data:#018x}, which is no state of an mbarrier"
+        f"{data:#018x}, which cannot be an mbarrier"
     )
     assert fault.causes[0].is_likely
 

@@ -1,4 +1,4 @@
-"""What other programs wrote: read with a limit of size, and printed without control characters.
+"""Foreign text and files: read with a limit of size, and printed without control characters.
 
 `explain`, `decode`, `lint` and `postmortem` read their files here: a path, a pipe, ``-`` for
 standard input, and each of these compressed with gzip or xz, which the first bytes show. Their

@@ -1,4 +1,4 @@
-"""What failed, by one table: how a text shows it, its causes by likelihood, and the next step.
+"""Failures by one table: the patterns of a text, the causes by likelihood, and the next step.
 
 A new failure is a block of failures.txt and a text in tests/golden/failures.json. A result of the
 driver is recognised by the patterns of `results`, every other failure by those of its block.
@@ -106,7 +106,7 @@ class Seen(NamedTuple):
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[Seen]:
     """Return the failures that a text shows, the first one first.
 
-    `replacing`: ids that are known beside the text, such as `ENCODE`.
+    `replacing`: ids that are known without the text, such as `ENCODE`.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']

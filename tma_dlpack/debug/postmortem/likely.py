@@ -1,7 +1,8 @@
 """Likely causes of a fault whose operands are not all known: candidates with their evidence.
 
-Where no row of `causes` holds, the barriers of the block and the maps of the kernel are asked: what
-would be wrong, if the instruction had used this one? None is a proof, and the text says "likely".
+Where no row of `causes` holds, each barrier of the block and each map of the kernel is a candidate:
+the rules are applied as if the instruction had used it. A candidate is no proof; the report marks it
+with "likely".
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _bytes_at(use: Use, barrier: int) -> str:
             f"they hold {number:#018x} now, an mbarrier of count {word.count} with "
             f"{counted(word.arrivals, 'arrival')} and {word.bytes:,} bytes pending"
         )
-    return f"they hold {number:#018x}, which is no state of an mbarrier"
+    return f"they hold {number:#018x}, which cannot be an mbarrier"
 
 
 def _barriers_in(use: Use) -> str:
