@@ -1,8 +1,8 @@
 """Likely causes of a fault whose operands are not all known: candidates with their evidence.
 
 Where no row of `causes` holds, each barrier of the block and each map of the kernel is a candidate:
-the rules are applied as if the instruction had used it. A candidate is no proof; the report marks it
-with "likely".
+the rules are applied as if the instruction had used it. A candidate is no proof; the report marks
+it with "likely".
 """
 
 from __future__ import annotations
