@@ -120,8 +120,9 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
         notes.append("an error of the launch is that of the failed check: it ends the kernel")
     else:
-        seen = failures.failures_in(log.text, [failures.ENCODE] * bool(read or log.is_mixed))
-        about = [results.result_notes(log.text, reports), failures.notes_of(log.text, seen, maps)]
+        once = failures.distinct_lines(log.text)
+        seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
+        about = [results.result_notes(once, reports), failures.notes_of(once, seen, maps)]
         notes += itertools.chain(*(about if reports else about[::-1]))
     if not reports:
         notes += results.where_notes(log.text, log.is_mixed)

@@ -21,6 +21,7 @@ from tma_dlpack.tables.limits import INNER_BYTES, STICKY
 ENCODE = "encode"  # among the ids that replace a failure: an encode that was read
 _MEASURED = "measured, H200"  # of what a launch ends in
 _NEAR = 2_000  # characters around a failure in which a log names its cause
+_LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters
 
 
@@ -101,6 +102,11 @@ class Seen(NamedTuple):
 
     failure: Failure
     place: int
+
+
+def distinct_lines(text: str) -> str:
+    """Return a long text with each line once, where it stands first: logs repeat their lines."""
+    return text if len(text) <= _LONG else "\n".join(dict.fromkeys(text.split("\n")))
 
 
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[Seen]:
