@@ -260,3 +260,10 @@ def test_the_names_of_a_foreign_trace_and_of_foreign_ptx_are_escaped():
         assert not {*shown} & {"\x1b", "\u202e"}
     assert "k\\x1b[2J\\u202e" in str(trace)
     assert "a\\x1b[2J\\u202e.cu" in str(report)
+
+
+def test_a_name_of_a_file_is_escaped_in_an_error(capsys):
+    assert main(["explain", "/no/a\x1b[2J\u202e.log"]) == 2
+    assert capsys.readouterr().err == (
+        "error: /no/a\\x1b[2J\\u202e.log: no such file or directory\n"
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.foreign import printable, refusing
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.public import public
 from tma_dlpack.tables.coerce import counted, shown, summary
@@ -86,6 +86,7 @@ class Trace:
         return tuple(dict.fromkeys(_notes(processes, len(self.maps))))
 
     @classmethod
+    @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
         """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
         try:
