@@ -17,7 +17,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
-from tma_dlpack.debug import Trace
+from tma_dlpack.debug import Trace, foreign
 from tma_dlpack.debug.hexdump import map_bytes
 from tma_dlpack.driver.encode import ENCODERS, bind
 from tma_dlpack.tables.errors import Finding
@@ -62,6 +62,11 @@ def verified(text: str, folder: Path) -> object:
     path = folder / "findings.json"
     path.write_text(text)
     return Findings.read(path)
+
+
+def log(size_bytes: int, folder: Path) -> object:
+    (folder / "a.log").write_bytes(b"x" * size_bytes)
+    return foreign.content(str(folder / "a.log"), 4, "FILE_LOG")
 
 
 def dumped(content: bytes, folder: Path) -> object:
@@ -113,6 +118,7 @@ PAIRS: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
     "UNREADABLE": (lambda: traced(box_dim={"unreadable": 8}, result=1), lambda: traced(result=0)),
     "DRIVER_RESULT": (lambda: traced(result=201), lambda: traced(result=0)),
     "FILE_CORE_DUMP": (lambda folder: dumped(b"", folder), whole_dump),
+    "FILE_LOG": (lambda folder: log(5, folder), lambda folder: log(4, folder)),
     "FILE_MAP": (lambda: map_bytes(MAP[1:].hex()), lambda: map_bytes(MAP.hex())),
     "FILE_PTX": (lambda: tma.lint(".versio 8.0\n.targe\n"), lambda: tma.lint(PTX)),
     "FILE_TRACE": (

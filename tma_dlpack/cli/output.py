@@ -158,7 +158,9 @@ def failure(
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
-        write(sys.stderr, f"error: {message}\n")
+        from tma_dlpack.debug.foreign import printable
+
+        write(sys.stderr, f"error: {printable(message)}\n")
 
 
 def status_of(violations: Sequence[Violation]) -> int:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
+from operator import and_
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tma_dlpack.cli import common, output
 from tma_dlpack.cli.output import JSON, show
@@ -26,8 +29,8 @@ from tma_dlpack.cli.table import (
     "find the cause of a failed encode or launch in what was printed",
     option(
         "words",
-        "the file that holds the output of the program, its whole log, or a line of a checked "
-        "build; or a symptom in words (error 715, my kernel hangs); - for standard input",
+        "files that hold the output of programs, such as whole logs, also compressed by gzip or "
+        "xz; or a symptom in words (error 715, my kernel hangs); - for standard input",
         nargs="+",
         metavar="FILE|-|WORDS",
     ),
@@ -41,33 +44,37 @@ from tma_dlpack.cli.table import (
         'explain "my kernel hangs"',
         "explain build.log --html explanation.html --json",
     ),
-    status="0 the encodes that were read are right, or a symptom is explained; 1 an encode is "
-    "refused; 2 neither was read, or wrong use",
+    status="0 the encodes that were read are right, or a failure is explained; 1 an encode is "
+    "refused; 2 neither was read, or wrong use; of several files, the first of 1, 2, 0",
 )
 def _explain(options: argparse.Namespace) -> int:
     from tma_dlpack.debug.explain import explain
-    from tma_dlpack.debug.explain.results import has_symptom
+
+    found = [(name, explain(text, options.target)) for name, text in _texts(options.words)]
+    _show_each(options, found)
+    if any(one.reports and not one.ok for _, one in found):
+        return EXIT_REFUSED
+    explained = all(one.reports or one.symptoms for _, one in found)
+    return EXIT_OK if explained else EXIT_NOTHING
+
+
+def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
+    """Return the text of each file and its name; other words are what they say."""
+    from tma_dlpack.debug import foreign
     from tma_dlpack.tables.limits import MAP_BYTES
+    from tma_dlpack.tables.refusals import MAX_LOG_BYTES
 
-    content = _content(options.words)
-    dumped = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
-    text = content.hex() if dumped else content.decode("utf-8", "replace")
-    found = explain(text, options.target)
-    show(options, found, page=found._repr_html_)
-    if not found.reports:
-        return EXIT_OK if has_symptom(text) else EXIT_NOTHING
-    return EXIT_OK if found.ok else EXIT_REFUSED
-
-
-def _content(words: list[str]) -> bytes:
-    """Read a file or standard input; other words are what they say."""
-    if words == ["-"]:
-        return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else b""
-    from tma_dlpack.debug.hexdump import is_there
-
-    if len(words) == 1 and (is_there(words[0]) or _is_path(words[0])):
-        return Path(words[0]).read_bytes()
-    return " ".join(words).encode()
+    files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
+    paths = [_is_path(word) for word in words]
+    if len(words) > 1 and not any(map(and_, files, paths)):
+        files = [False]  # words of a sentence, of which one may be the name of a folder
+    if not any(files) and not all(paths):
+        yield "", " ".join(words)
+        return
+    for word in words:
+        content = foreign.content(word, MAX_LOG_BYTES, "FILE_LOG")
+        is_map = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
+        yield word, content.hex() if is_map else content.decode("utf-8", "replace")
 
 
 def _is_path(word: str) -> bool:
@@ -77,6 +84,28 @@ def _is_path(word: str) -> bool:
     (True, True, False, False)
     """
     return len(word.split()) == 1 and ("/" in word or bool(Path(word).suffix))
+
+
+def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
+    """Show the result of each file under its name; one result alone, as it is."""
+    from tma_dlpack.debug.foreign import printable
+
+    if len(found) == 1:
+        one = found[0][1]
+        show(options, one, page=one._repr_html_, **to)
+        return
+    words = "\n\n".join(f"{printable(name)}: {one}" for name, one in found)
+    results = _Several([one for _, one in found])
+    show(options, results, words, lambda: "".join(r._repr_html_() for r in results.all), **to)
+
+
+class _Several(NamedTuple):
+    """Results of several files, as one list of JSON."""
+
+    all: list[Any]
+
+    def to_json(self) -> str:
+        return "[" + ",\n".join(output.as_json(result).rstrip() for result in self.all) + "]"
 
 
 @command(
@@ -163,7 +192,12 @@ def _lint(options: argparse.Namespace) -> int:
 
 @command(
     "explain a GPU core dump: why a TMA program died, or where it hangs",
-    option("core", "the dump", nargs="*", metavar="CORE"),
+    option(
+        "core",
+        "dumps, also compressed by xz or gzip; - for standard input",
+        nargs="*",
+        metavar="CORE|-",
+    ),
     option("--after", "with a program: dump it after this many seconds", type=float,
            metavar="SECONDS"),
     option("--pid", "dump a live process, by cuda-gdb", type=int, metavar="PID"),
@@ -189,18 +223,17 @@ def _postmortem(options: argparse.Namespace) -> int:
     from tma_dlpack.tables.errors import TmaUnsupportedError
 
     sources = [bool(options.core), options.pid is not None, bool(options.program)]
-    if sum(sources) != 1 or len(options.core) > 1:
+    if sum(sources) != 1:
         raise UsageError(
             "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
             "core.1234"
         )
     kept = {"keep": options.keep, "with_global": vars(options)["global"]}
+    if options.core:
+        return _dumps(options)
     if not options.program:
         try:
-            if options.core:
-                found = post.postmortem(options.core[0])
-            else:
-                found = program.of_process(options.pid, post.read, **kept)
+            found = program.of_process(options.pid, post.read, **kept)
         except TmaUnsupportedError as error:  # nothing was read: 2, not 1
             output.failure(sys.stderr, options.json, str(error))
             return EXIT_NOTHING
@@ -219,6 +252,29 @@ def _postmortem(options: argparse.Namespace) -> int:
     to = options.out or (sys.stderr if options.program else output.STDOUT)
     show(options, found, page=found._repr_html_, to=to)
     return EXIT_OK if found.ok else EXIT_REFUSED
+
+
+def _dumps(options: argparse.Namespace) -> int:
+    """Explain dumps; of several, one that cannot be read leaves the others."""
+    from tma_dlpack.debug import postmortem as post
+    from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
+
+    found: list[tuple[str, post.PostMortem]] = []
+    unread = False
+    for core in options.core:
+        try:
+            found.append((core, post.postmortem(core)))
+        except (TmaError, OSError) as error:
+            if len(options.core) == 1 and not isinstance(error, TmaUnsupportedError):
+                raise
+            unread = True
+            words = str(error) if isinstance(error, TmaError) else f"{core}: {error.strerror}"
+            output.failure(sys.stderr, options.json, words)
+    if found:
+        _show_each(options, found, to=options.out or output.STDOUT)
+    if not all(one.ok for _, one in found):
+        return EXIT_REFUSED
+    return EXIT_NOTHING if unread else EXIT_OK
 
 
 @command(

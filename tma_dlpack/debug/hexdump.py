@@ -1,13 +1,12 @@
-"""The 128 bytes of a map as people paste them: what debuggers, xxd and C sources print."""
+"""The 128 bytes of a map as people paste them: what debuggers, xxd, hexdump, od and C print."""
 
 from __future__ import annotations
 
 import bisect
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
+from tma_dlpack.debug import foreign
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.refusals import REFUSALS
@@ -16,8 +15,8 @@ MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has a
 
 #: What `parse` reads, for those who wrote something else.
 FORMS = (
-    "256 hex digits (also as xxd prints them, or with colons), the words of a debugger (gdb "
-    "x/32xw, x/16xg or x/128xb), a C list of opaque[16] {0x..., ...}"
+    "256 hex digits (also as xxd, hexdump or od -tx1 print them, or with colons), the words of a "
+    "debugger (gdb x/32xw, x/16xg or x/128xb), a C list of opaque[16] {0x..., ...}"
 )
 
 _LABEL = re.compile(r"(?<!\S)[^\s:{]+(?:\s+<[^\n]*?>)?:(?=\s|$)")  # addr: or addr <symbol+8>:
@@ -27,7 +26,9 @@ _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")  # 2^64 - 1 has 20 
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
 LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,500
-_HEX_LINE = re.compile(r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?")
+_HEX_LINE = re.compile(
+    r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
+)
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
@@ -35,13 +36,21 @@ _BRACES = re.compile(r"\{[^{}]{40,4000}\}")
 _ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
 _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
 
+#: A line of xxd (a colon, bytes in order), or of hexdump and od (bytes, or words), or an offset.
+_OFFSET_LINE = re.compile(
+    r"\s*(?P<offset>[0-9a-fA-F]{6,16})"
+    r"(?::[ \t]+(?P<bytes>(?:[0-9a-fA-F]{2,32} ?)+)(?:[ \t].*)?"
+    r"|(?:[ \t]+(?P<words>(?:[0-9a-fA-F]{2,16}(?:[ \t]+|$))+)(?:[|>].*)?)?)[ \t]*"
+)
+_FOLD, _MOST_LINES = "*", 1 << 12
+
 _WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}  # of as many words
 
 
 def parse(text: str) -> bytes | None:
     r"""Read the bytes that a text shows; None where it shows none.
 
-    Labels that end in a colon, braces, commas, and what stands before the last brace are left out.
+    Labels that end in a colon, commas, and what is outside of the last braces are left out.
     If the rest is 128, 64, 32 or 16 numbers of which one begins with 0x, these are little-endian
     words of 1, 2, 4 or 8 bytes. Else it is hex digits, as many as there are.
 
@@ -55,11 +64,63 @@ def parse(text: str) -> bytes | None:
     >>> parse("00:00:12:7f").hex()
     '0000127f'
     """
+    if (at_offsets := _at_offsets(text)) is not None:
+        return at_offsets
     text = _XXD.sub(r"\1", text)  # first: its characters may be anything
-    text = _REPEATS.sub(lambda m: " ".join([m[1]] * int(m[2])), text[text.rfind("{") + 1 :])
+    text = text[text.rfind("{") + 1 :].partition("}")[0]
+    text = _REPEATS.sub(lambda m: " ".join([m[1]] * int(m[2])), text)
     text = _LABEL.sub(" ", text)
     tokens = re.sub(r"[{},;]", " ", text).split()
     return _words(tokens) or _digits(tokens)
+
+
+def _at_offsets(text: str) -> bytes | None:
+    r"""Read offsets followed by bytes or words, as hexdump, od and xxd print them; None for others.
+
+    The offsets show the base that they are in, and how many lines a `*` stands for. Words without a
+    colon after the offset are little-endian.
+
+    >>> _at_offsets("0000000 0201 0403\n*\n0000010 55aa\n0000012").hex()
+    '01020304010203040102030401020304aa55'
+    """
+    rows: list[tuple[str, bytes]] = []
+    folded: list[int] = []  # numbers of the rows that follow a `*`
+    for line in text.strip().splitlines():
+        found = _OFFSET_LINE.fullmatch(line)
+        if line.strip() == _FOLD and rows:
+            folded.append(len(rows))
+        elif found is None or len(rows) > _MOST_LINES:
+            return None
+        else:
+            tokens = (found["bytes"] or found["words"] or "").split()
+            if any(len(token) % 2 for token in tokens):
+                return None
+            step = 1 if found["bytes"] else -1
+            parts = [bytes.fromhex(token)[::step] for token in tokens]
+            rows.append((found["offset"], b"".join(parts)))
+    if len(rows) < 2 or not rows[0][1]:
+        return None
+    candidates = (_unfolded(rows, folded, base) for base in (16, 8, 10))
+    return next((data for data in candidates if data is not None), None)
+
+
+def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
+    """Join the rows if their offsets, in this base, are those of their bytes."""
+    data = b""
+    try:
+        offsets = [int(offset, base) for offset, _ in rows]
+    except ValueError:
+        return None
+    for number, (offset, (_, row)) in enumerate(zip(offsets, rows, strict=True)):
+        missing = offset - offsets[0] - len(data)
+        if missing and number in folded and 0 < missing < MAX_DUMP_BYTES:
+            line = rows[number - 1][1]
+            data += line * (missing // len(line))
+            missing %= len(line)
+        if missing:
+            return None
+        data += row
+    return None if len(rows) in folded else data  # a `*` at the end stands for unknown lines
 
 
 def _words(tokens: list[str]) -> bytes | None:
@@ -117,11 +178,13 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         yield 0, " ".join(words)
     run: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""]):
-        if len(line) < 400 and _HEX_LINE.fullmatch(line.strip()):
+        bare = line.strip()
+        if len(line) < 400 and (_HEX_LINE.fullmatch(bare) or (run and bare == _FOLD)):
             run.append(line)
             continue
         joined = "\n".join(run)
-        if len(run) <= 130 and 200 <= len(joined) <= LONGEST_DUMP:
+        shortest = 60 if _FOLD in joined else 200
+        if len(run) <= 130 and shortest <= len(joined) <= LONGEST_DUMP:
             yield number - len(run), joined
         run = []
 
@@ -129,36 +192,22 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
 def map_bytes(word: str) -> bytes:
     """Read a pasted dump, or a file or standard input that has a dump or 128 raw bytes."""
     pasted = parse(word)
-    if pasted is None or len(pasted) != MAP_BYTES:
-        content = _content(word)
-        if content is None:
-            found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
-        else:
-            found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
-            raw = len(content) == MAP_BYTES
-            pasted = content if raw else parse(content.decode("ascii", "replace"))
-        if pasted is not None:
-            found = counted(len(pasted), "byte")
-        if pasted is None or len(pasted) != MAP_BYTES:
-            fix = f"pass a dump: {FORMS}"
-            found = f"the map is {found}"
-            raise REFUSALS["FILE_MAP"].error("map", found, fix=fix)
-    return pasted
-
-
-def _content(word: str) -> bytes | None:
-    """Read at most `MAX_DUMP_BYTES` of a file, or of standard input; None if there is no file."""
-    if word == "-":
-        return sys.stdin.buffer.read(MAX_DUMP_BYTES)
-    if not is_there(word):
-        return None
-    with Path(word).open("rb") as file:
-        return file.read(MAX_DUMP_BYTES)  # /dev/zero never ends
-
-
-def is_there(word: str) -> bool:
-    """Return whether a word is the path of something."""
-    try:
-        return Path(word).exists()
-    except (OSError, ValueError):  # a name that is too long, or has a zero in it
-        return False
+    if pasted is not None and len(pasted) == MAP_BYTES:
+        return pasted
+    text, fix = word, f"pass a dump: {FORMS}"
+    if word == foreign.STDIN or foreign.is_there(word):
+        content = foreign.content(word, MAX_DUMP_BYTES, "FILE_MAP", cut=True)
+        if len(content) == MAP_BYTES:
+            return content
+        found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
+        text = content.decode("ascii", "replace")
+        pasted = parse(text)
+        if pasted is not None and len(pasted) == MAP_BYTES:
+            return pasted
+    else:
+        found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
+    if any(line.strip() == _FOLD for line in text.splitlines()):
+        fix = "it leaves equal lines out (*): print them all, with hexdump -v or od -v"
+    if pasted is not None:
+        found = counted(len(pasted), "byte")
+    raise REFUSALS["FILE_MAP"].error("map", f"the map is {found}", fix=fix)

@@ -12,6 +12,8 @@ from tma_dlpack.tables.fields import PROVENANCE
 
 #: Limits of files that others wrote: what is larger is not read.
 MAX_PTX_BYTES = 96 << 20
+MAX_LOG_BYTES = 1 << 27
+MAX_PIPED_DUMP_BYTES = 1 << 29  # of a core dump from a pipe or compressed; a file has no limit
 MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps have about 1 << 24
 MAX_VERIFY_BYTES = 1 << 27  # of JSON; `verify` of 10,000 cases each writes about 80 MB
 VERIFY_FORMAT = "tma_dlpack verify, 1"
@@ -60,6 +62,8 @@ id | on | must | fix | source
 FILE_CORE_DUMP | path | be a whole GPU core dump
     | make one: python -m tma_dlpack postmortem --keep FILE -- PROGRAM, or set
     CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 and CUDA_COREDUMP_FILE | tma_dlpack, postmortem
+FILE_LOG | text | be a log of at most {MAX_LOG_BYTES >> 20} MiB
+    | pass the part of it around the first error | tma_dlpack, explain
 FILE_MAP | map | be 128 bytes
     | pass a dump of 128 bytes as gdb, xxd or C print it, or a file that holds one
     | tma_dlpack, decode

@@ -3,7 +3,7 @@
 Read, judge, word: `lines` splits a text by process; `read` gathers lines ``name = value`` in
 blocks, with the tables of `words`, which also writes numbers one way; `printed` turns a block into
 the driver's arguments; `judge` checks them against the rules. `sentences` recognises projects' own
-error messages, `results` the driver's results, and what is seen after a launch.
+error messages, `results` the driver's results, `failures` every other failure and all causes.
 
 What other projects print stands in text files beside the modules, a row each. A new format: a row
 of FORMS in words.txt (how to recognise its block, and where it differs from the driver: order of
@@ -24,8 +24,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
-from tma_dlpack.debug import hexdump
-from tma_dlpack.debug.explain import results, sentences
+from tma_dlpack.debug import foreign, hexdump
+from tma_dlpack.debug.explain import failures, results, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
@@ -38,6 +38,10 @@ from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
+NOTHING_READ = (
+    "this text has neither an encode nor a failure that TMA explains; the lines around the first "
+    "error are missing, or the arguments of the encode, which `tma-dlpack trace -- PROGRAM` prints"
+)
 MOST_NOTES = 100  # of each kind, in a log that has more
 LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
 LONGEST = 10_000  # characters of a line; a longer one is read in pieces
@@ -63,8 +67,8 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     Explanation
         `.reports`: one Report per encode found, with every violation and its fix. `.requests`: the
         arguments as read (innermost first, strides in bytes, None for those not read). `.notes`:
-        remarks. If nothing can be read, there are no reports, and a note lists the formats that
-        could be read.
+        remarks. If nothing can be read, there are no reports, and a note names what is missing.
+        `.symptoms`: the failures that the text shows, the first one first.
 
     Raises
     ------
@@ -90,7 +94,11 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     >>> [v.rule for v in found.reports[0].violations], found.requests[0].box_dim
     (['BOX_SWIZZLE_SPAN'], (128, 64))
     """
-    known = Target.of(target)
+    return _explained(text, Target.of(target))
+
+
+@foreign.refusing("FILE_LOG")
+def _explained(text: str | BaseException, known: Target) -> Explanation:
     words = str(text) if issubclass(type(text), BaseException) else text_of(text)
     if words is None:
         raw = bytes_of(text)
@@ -108,18 +116,22 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
-    symptoms: dict[str, str] = {}
+    seen: list[failures.Seen] = []
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
         notes.append("an error of the launch is that of the failed check: it ends the kernel")
     else:
-        about = [results.result_notes(log.text, reports), results.launch_notes(log.text, maps)]
+        once = failures.distinct_lines(log.text)
+        seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
+        about = [results.result_notes(once, reports), failures.notes_of(once, seen, maps)]
         notes += itertools.chain(*(about if reports else about[::-1]))
-        symptoms = results.symptoms_of(log.text)
     if not reports:
         notes += results.where_notes(log.text, log.is_mixed)
+    if not (reports or seen or log.is_mixed):
+        notes.append(NOTHING_READ)
     arguments = tuple(encode.arguments for encode in read)
     unique = tuple(dict.fromkeys(notes))
-    return Explanation(reports, arguments, unique, str(known), tuple(symptoms.values()))
+    symptoms = tuple(dict.fromkeys(one.failure.words for one in seen))
+    return Explanation(reports, arguments, unique, str(known), symptoms)
 
 
 class _Encode(NamedTuple):
@@ -176,7 +188,9 @@ _MAY_BELONG: Final = re.split(
     r",\s+",
     """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
     gmem, smem, boxdim, box_dim, box_size, swizzle, cu_tensor, descriptor, cuda error, cuda_error,
-    cudaerror, tile::, illegal, misaligned, launch failure, shared memory:, out of bounds""",
+    cudaerror, tile::, illegal, misaligned, launch failure, shared memory, out of bounds, invalid,
+    xid, mmu fault, =====, allocator, legalize, ptxas, cutlass, cluster, undefined, not supported,
+    resource, assert, cuda driver, hang""",
 )
 
 
@@ -354,7 +368,8 @@ class Explanation:
             lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
             lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
             lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        return "\n".join(lines + [f"\n{wrapped(f'note: {note}')}" for note in self.notes])
+        lines += [f"\n{wrapped(f'note: {note}')}" for note in self.notes]
+        return foreign.printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         # imported when first needed
@@ -369,7 +384,8 @@ class Explanation:
             parts.append(plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
             parts += [finding_html(found, with_argument=False) for found in findings]
-        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
+        parts += [plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(foreign.printable, parts)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:

@@ -13,6 +13,7 @@ from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, norma
 LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")  # full-width, Arabic, ...: read as a masked digit
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
 _PREFIX = re.compile(
     rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
@@ -55,7 +56,7 @@ def plain(text: str) -> str:
         text = "\n".join(map(_said, text.splitlines()))
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
-    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = _FOREIGN_DIGIT.sub("?", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
     return _unwrapped(text.replace("\u00a0", " "))
 
 

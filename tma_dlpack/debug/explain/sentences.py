@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from tma_dlpack.checks import RULES
@@ -177,6 +178,13 @@ _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oo
 _LINE: Final = re.compile(rf"{BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
 
 
+_NO_BITS: Final = (
+    "the C++ header does not know this dtype (torch's fp4, or one newer than the header): pass a "
+    "DLTensor with the dtype {17, 4, 2} for fp4, or x.view(torch.uint8) and the data type of the "
+    "map; make_tma_descriptor in Python takes the tensor itself"
+)
+
+
 class RefusedCall:
     """The parts of a line: the call of the driver, if it could be described, and what is beside."""
 
@@ -237,6 +245,8 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
         layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = TensorView(address, *check_layout(layout), "DLTensor")
     except TmaPreconditionError as error:
+        if bits == 0:  # tma_dlpack_make.hpp of a dtype that it has no name for
+            return Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return Report(error.violations)
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug import programs
+from tma_dlpack.debug import foreign, programs
 from tma_dlpack.debug.lint import report, rules, single
 from tma_dlpack.debug.lint.events import Callees, Events, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
@@ -174,15 +174,21 @@ def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
         raise argument_error(
             "source", f"source is a {type(source).__name__}", "be PTX or a path", fix
         )
-    path = Path(source)
-    if path.suffix in _CUDA and path.is_file():
+    name = os.fspath(source)
+    with foreign.plain_file(name, MAX_PTX_BYTES, "FILE_PTX") as path:
+        return _of_file(path, Path(name), nvcc_flags)
+
+
+def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
+    """Return the PTX of a file that may be the decompressed copy of `name`."""
+    if path.suffix in _CUDA:
         text = _by_nvcc(path, nvcc_flags)
-        return Input(_checked(text, f"what nvcc made of {path}"), str(path), path.parent)
-    _check_size(path.stat().st_size, str(path))
+        return Input(_checked(text, f"what nvcc made of {name}"), str(name), name.parent)
+    _check_size(path.stat().st_size, str(name))
     content = path.read_bytes()
     if content.startswith(_BINARY):
         content = _by_cuobjdump(path)
-    return Input(_checked(content, str(path)), str(path), path.parent)
+    return Input(_checked(content, str(name)), str(name), name.parent)
 
 
 def _checked(content: bytes, name: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tma_dlpack.debug.foreign import printable
 from tma_dlpack.debug.lint.rules import RULES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
@@ -73,7 +74,7 @@ class LintFinding:
         lines += [wrapped(f"  {step}", "  ") for step in self.path]
         lines.append(wrapped(f"  fix: {self.fix}", "  "))
         lines.append(f"  source: {RULES[self.rule].source}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 @public_in("tma_dlpack.debug")
@@ -111,7 +112,7 @@ class LintReport:
 
     def __str__(self) -> str:
         parts = [str(finding) for finding in self.findings]
-        parts += [f"note: {note}" for note in self.notes]
+        parts += [printable(f"note: {note}") for note in self.notes]
         return "\n\n".join([*parts, self._total()]) if parts else self._total()
 
     def __repr__(self) -> str:
@@ -139,7 +140,8 @@ class LintReport:
         parts = [bold(self._total())]
         if rows:
             parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
-        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
+        parts += [plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(printable, parts)])
 
     def to_json(self) -> str:
         """Return the findings as JSON: ``{"findings": [...]}``, with the names of `LintFinding`."""

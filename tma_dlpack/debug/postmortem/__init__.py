@@ -2,13 +2,14 @@
 
 A dump is an ELF file. `container` reads its sections, and of the cubins in it which source line an
 instruction is; `dump` reads its tables, by `TABLES`. `sass` takes the few instructions of TMA and
-mbarriers apart, by rows; `flow` says what registers held when they ran. `faults` and `hangs`
+mbarriers apart, by rows; `flow` computes what registers held when they ran. `faults` and `hangs`
 conclude by rows (`causes.CAUSES`, `report.stuck.ROWS`) from the barriers and maps of `memory`, and
-from where warps stand (`survey`); `results` is what they return, `pictures` its HTML. `program` runs a
-program with dumps switched on.
+from where warps stand (`survey`); `likely` ranks candidates where an operand is lost. `results` is
+what they return, `pictures` its HTML. `program` runs a program with dumps switched on.
 
 A new cause: a row of `causes.CAUSES` or `report.stuck.ROWS`, and a dump of it in
-tests/postmortem/golden. An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu was compiled for it.
+tests/postmortem/golden. An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu
+was compiled for it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tma_dlpack.debug import foreign
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
 from tma_dlpack.debug.postmortem.hangs import barriers_of, kernels_of
@@ -25,6 +27,7 @@ from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
 from tma_dlpack.debug.postmortem.survey import TRAP, Survey
 from tma_dlpack.public import PICTURES, opaque
 from tma_dlpack.tables.errors import bad_value
+from tma_dlpack.tables.refusals import MAX_PIPED_DUMP_BYTES
 
 __all__ = ["DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem", "postmortem"]
 
@@ -38,7 +41,8 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     path : path-like
         A dump that the driver wrote (``CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1``,
         ``CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1``), cuda-gdb, or
-        ``python -m tma_dlpack postmortem --keep FILE -- PROGRAM``.
+        ``tma-dlpack postmortem --keep FILE -- PROGRAM``; also compressed by xz or gzip, a pipe, or
+        "-" for standard input.
 
     Returns
     -------
@@ -74,7 +78,13 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
         place = Path(path)
     except TypeError:
         raise bad_value("path", path, "be a path", 'pass the dump, such as "core.1234"') from None
-    return read(Dump.open(place))
+    return _of_file(str(place))
+
+
+@foreign.refusing("FILE_CORE_DUMP")
+def _of_file(name: str) -> PostMortem:
+    with foreign.plain_file(name, MAX_PIPED_DUMP_BYTES, "FILE_CORE_DUMP") as path:
+        return read(Dump.open(path, "standard input" if name == foreign.STDIN else name))
 
 
 def read(dump: Dump) -> PostMortem:

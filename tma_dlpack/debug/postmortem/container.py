@@ -31,6 +31,7 @@ _SECTION = np.dtype(
     ]
 )
 _MOST_NAME_BYTES = 1 << 14
+_MOST_SECTIONS = 1 << 22  # a dump of a whole GPU has one for each thread's registers: 300,000
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
 
@@ -73,6 +74,8 @@ class Elf:
             raise self._cut(table + _SECTION.itemsize)
         first = np.frombuffer(data, _SECTION, 1, table)[0]
         count = count or int(first["size"])
+        if count > _MOST_SECTIONS:
+            raise unreadable(f"{name} has {count:,} sections")
         if table + count * _SECTION.itemsize > len(data):
             raise self._cut(table + count * _SECTION.itemsize)
         self.sections = np.frombuffer(data, _SECTION, count, table)

@@ -251,13 +251,14 @@ class Dump:
             )
 
     @classmethod
-    def open(cls, path: Path) -> Dump:
-        """Map a file into memory and read it."""
+    def open(cls, path: Path, name: str = "") -> Dump:
+        """Map a file into memory and read it; errors call it `name`."""
+        name = name or str(path)
         with path.open("rb") as file:
             if not path.stat().st_size:
-                raise unreadable(f"{path} is empty")
+                raise unreadable(f"{name} is empty")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return cls(memoryview(mapped), str(path))
+        return cls(memoryview(mapped), name)
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -266,13 +267,14 @@ class Dump:
         kind, data = TABLES[table].row, self.elf.content(section)
         # a table without the size of a row, as that of the metadata is, has the rows known here
         entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
-        if not 4 <= entry_bytes <= _MOST_ENTRY_BYTES:
+        ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
+        whole = [end for end in ends if end <= entry_bytes]  # newer drivers append fields
+        if not whole or entry_bytes > _MOST_ENTRY_BYTES:
             raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
         count = len(data) // entry_bytes
         if count > TABLES[table].most_rows:
             raise unreadable(f"{self.elf.name} has a {table} table of {count:,} rows")
-        ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
-        width = max(end for end in ends if end <= entry_bytes)  # newer drivers append fields
+        width = max(whole)
         rows = np.zeros((count, kind.itemsize), np.uint8)
         raw = np.frombuffer(data, np.uint8, count * entry_bytes)
         rows[:, :width] = raw.reshape(count, entry_bytes)[:, :width]

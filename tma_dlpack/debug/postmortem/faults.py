@@ -19,6 +19,7 @@ from tma_dlpack.debug.postmortem.flow import (
     flow_of,
     rank_in_cluster,
 )
+from tma_dlpack.debug.postmortem.likely import likely_causes
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
@@ -95,7 +96,7 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
         barrier=use.barrier,
         coordinates=use.coordinates,
         map=use.found or use.map,
-        causes=causes_of(use),
+        causes=causes_of(use) or likely_causes(use, flow),
         notes=tuple(_notes(use)),
     )
 

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from tma_dlpack.debug.foreign import printable
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     Fault,
@@ -112,7 +113,7 @@ def html_of(found: PostMortem) -> str:
     parts += [_block([f"map at {one}" for one in found.maps], "")] * bool(found.maps)
     parts += [_block(kernel_lines(kernel), "") for kernel in found.kernels]
     parts += [_block([f"note: {note}" for note in found.notes], "")] * bool(found.notes)
-    return fragment(parts)
+    return fragment([printable(part) if isinstance(part, str) else part for part in parts])
 
 
 def _block(lines: list[str], kind: str = "tma-violation") -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+from tma_dlpack.debug.foreign import printable
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
 from tma_dlpack.public import Drawn, public_in
@@ -29,6 +30,7 @@ class Cause(NamedTuple):
     message: str
     fix: str
     is_sure: bool  # the error is the one that this is measured to end in
+    is_likely: bool = False  # a candidate: an operand that would prove it is not in the file
 
 
 class Standing(NamedTuple):
@@ -119,7 +121,8 @@ class Fault:
     map : FoundMap or TensorMap or None
         The map by which it copies.
     causes : tuple of Cause
-        Every ``(rule, message, fix, is_sure)`` that holds, the surest first.
+        Every ``(rule, message, fix, is_sure, is_likely)`` that holds, the surest first; where none
+        is known to hold, candidates that are likely.
     notes : tuple of str
         What the file does not say.
     listing : tuple of str
@@ -265,7 +268,7 @@ class PostMortem(Drawn):
         return f"{PurePath(self.path).name} ({self.target}): {found}"
 
     def __repr__(self) -> str:
-        return f"<PostMortem: {self.head()}>"
+        return printable(f"<PostMortem: {self.head()}>")
 
     def __str__(self) -> str:
         sections = [
@@ -281,9 +284,10 @@ class PostMortem(Drawn):
             [line for kernel in self.kernels for line in kernel_lines(kernel)],
             [f"note: {note}" for note in self.notes],
         ]
-        return "\n\n".join(
+        text = "\n\n".join(
             "\n".join(_wrapped(line) for line in section) for section in sections if section
         )
+        return printable(text)
 
     def _quiet_barriers(self) -> list[str]:
         quiet = [barrier for barrier in self.barriers if not barrier.rule]
@@ -370,6 +374,7 @@ def fault_lines(fault: Fault) -> list[str]:
         lines.append(f"  map: {words}")
     for cause in fault.causes or (Cause(fault.rule, fault.message, "", True),):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
+        sure = "likely: " if cause.is_likely else sure
         lines += [f"  {cause.rule}: {sure}{cause.message}"]
         lines += [f"    fix: {cause.fix}"] if cause.fix else []
     return lines + [f"  note: {note}" for note in fault.notes]

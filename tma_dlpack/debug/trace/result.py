@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tma_dlpack.debug.foreign import printable, refusing
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
 from tma_dlpack.public import public_in
 from tma_dlpack.tables.coerce import counted, shown, summary
@@ -85,6 +86,7 @@ class Trace:
         return tuple(dict.fromkeys(_notes(processes, len(self.maps))))
 
     @classmethod
+    @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
         """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
         try:
@@ -112,7 +114,7 @@ class Trace:
             lines += ["", wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
         notes = [wrapped(f"note: {note}") for note in self.notes]
-        return "\n".join([*lines, *([""] if notes else []), *notes])
+        return printable("\n".join([*lines, *([""] if notes else []), *notes]))
 
     def _head(self) -> str:
         maps, processes = self.maps, self._raw["processes"]
@@ -148,7 +150,8 @@ class Trace:
             room -= len(pictures)
             if room > 0:
                 parts.append(pictures)
-        return fragment([*parts, *(plain(f"note: {note}") for note in self.notes)])
+        parts += [plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(printable, parts)])
 
 
 def _pictures(traced: TracedMap) -> str:
@@ -236,7 +239,8 @@ def refusal_text(traced: TracedMap) -> str:
     """Explain a refused call, for standard error while the program runs."""
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
     lines = [head, *_described(traced), *map(str, traced.report.violations)]
-    return "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
+    text = "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
+    return printable(text)
 
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------

@@ -1,0 +1,204 @@
+"""Foreign text and files: read with a limit of size, and printed without control characters.
+
+`explain`, `decode`, `lint` and `postmortem` read their files here: a path, a pipe, ``-`` for
+standard input, and each of these compressed with gzip or xz, which the first bytes show. Their
+reports, and those of `trace`, pass through `printable` when they become text.
+"""
+
+from __future__ import annotations
+
+import functools
+import lzma
+import re
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, ParamSpec, TypeVar
+
+from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
+from tma_dlpack.tables.refusals import REFUSALS
+
+STDIN = "-"
+_PIECE = 1 << 20  # bytes
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+_MOST_XZ_MEMORY = 1 << 28  # bytes; xz -9 needs 65 MiB
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# -- printing -------------------------------------------------------------------------------------
+
+#: C0 and C1 controls without the newline, bidirectional controls, invisible characters, surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which no character moves a cursor, hides, or turns the line's direction.
+
+    >>> printable("a\x1b[2Jb\u202ec\td\n")
+    'a\\x1b[2Jb\\u202ec d\n'
+    """
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if code == 9:
+        return " "
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def is_there(word: str) -> bool:
+    """Return whether a word is the path of something."""
+    try:
+        return Path(word).exists()
+    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+        return False
+
+
+def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> bytes:
+    """Return the decompressed bytes of a file, a pipe, or standard input (``-``).
+
+    What has more than `most_bytes` is refused under `rule`, or with `cut` only its start is read.
+    """
+    found = bytearray()
+    for piece in _pieces(word, rule):
+        found += piece
+        if len(found) > most_bytes:
+            if not cut:
+                raise _too_large(word, most_bytes, rule)
+            break
+    return bytes(found[:most_bytes])
+
+
+@contextmanager
+def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
+    """Provide a path at which a file's decompressed bytes can be mapped into memory.
+
+    A regular file that is not compressed stays where it is, whatever its size.
+    """
+    if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):  # opened once, if it is a pipe
+        with Path(word).open("rb") as file:
+            is_compressed = file.read(6).startswith((_GZIP, _XZ))
+        if not is_compressed:
+            yield Path(word)
+            return
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_") as folder:
+        name = "stdin" if word == STDIN else re.sub(r"\.(?:xz|gz)$", "", Path(word).name)
+        copy = Path(folder) / name
+        size_bytes = 0
+        with copy.open("wb") as file:
+            for piece in _pieces(word, rule):
+                size_bytes += len(piece)
+                if size_bytes > most_bytes:
+                    raise _too_large(word, most_bytes, rule)
+                file.write(piece)
+        yield copy
+
+
+def _pieces(word: str, rule: str) -> Iterator[bytes]:
+    """Return the decompressed bytes of a file in pieces of at most 1 MiB."""
+    if word == STDIN:
+        if hasattr(sys.stdin, "buffer"):
+            yield from _decompressed(sys.stdin.buffer, "standard input", rule)
+        return
+    with Path(word).open("rb") as file:
+        yield from _decompressed(file, word, rule)
+
+
+def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
+    """Decompress as long as somebody takes the pieces: a bomb costs no more than its limit."""
+    first = _exactly(file, 6)
+    if first.startswith(_GZIP):
+        pieces = _gunzipped(first, file)
+    elif first == _XZ:
+        pieces = _unxzed(first, file)
+    else:
+        yield first
+        while piece := file.read(_PIECE):
+            yield piece
+        return
+    try:
+        yield from pieces
+    except (zlib.error, lzma.LZMAError, EOFError) as error:
+        raise _refused(rule, f"{printable(name)} is compressed, and damaged or cut off") from error
+
+
+def _exactly(file: IO[bytes], size_bytes: int) -> bytes:
+    """Return as many bytes, which a pipe may deliver one by one; fewer where the file ends."""
+    found = b""
+    while len(found) < size_bytes and (piece := file.read(size_bytes - len(found))):
+        found += piece
+    return found
+
+
+def _gunzipped(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    unzip, data = zlib.decompressobj(wbits=31), first
+    while data or (data := file.read(_PIECE)):
+        yield unzip.decompress(data, _PIECE)
+        data = unzip.unconsumed_tail
+        if unzip.eof:
+            data = unzip.unused_data.lstrip(b"\0") or file.read(_PIECE).lstrip(b"\0")
+            if not data:
+                return
+            unzip = zlib.decompressobj(wbits=31)  # of several members, one after the other
+    raise EOFError
+
+
+def _unxzed(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    unzip, data = lzma.LZMADecompressor(memlimit=_MOST_XZ_MEMORY), first
+    while True:
+        yield unzip.decompress(data, _PIECE)
+        data = b""
+        if unzip.eof:
+            data = unzip.unused_data.lstrip(b"\0") or file.read(_PIECE).lstrip(b"\0")
+            if not data:
+                return
+            unzip = lzma.LZMADecompressor(memlimit=_MOST_XZ_MEMORY)
+        elif unzip.needs_input and not (data := file.read(_PIECE)):
+            raise EOFError
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+def _refused(rule: str, found: str, fix: str | None = None) -> TmaPreconditionError:
+    row = REFUSALS[rule]
+    more = {} if fix is None else {"fix": fix}
+    return row.error(str(row.on), found, **more)
+
+
+def _too_large(word: str, most_bytes: int, rule: str) -> TmaPreconditionError:
+    name = "standard input" if word == STDIN else printable(word)
+    size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
+    fix = f"pass the part that matters; at most {size} are read of a log, a pipe or an archive"
+    return _refused(rule, f"{name} has more than {size} (decompressed)", fix)
+
+
+def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Turn what a reader of foreign bytes did not foresee into the refusal of its file."""
+
+    def decorated(read: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(read)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return read(*args, **kwargs)
+            except (TmaError, OSError, MemoryError):
+                raise
+            except Exception as error:
+                found = f"it cannot be read ({type(error).__name__}: {printable(str(error))})"
+                raise _refused(rule, found) from error
+
+        return checked
+
+    return decorated
