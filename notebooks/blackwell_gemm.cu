@@ -134,7 +134,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
   if (threadIdx.x == 0)
   {
     for (int n = 0; n < TILE_N; n += 64) store(c, stages + n / 64 * A_BYTES, column + n, row);
-    commit();
-    wait_read();  // shared memory must live until it is read
+    store_commit();
+    store_wait_read();  // shared memory must live until it is read
   }
 }

@@ -228,7 +228,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) wait_read<Choose::c_boxes - 1>();  // the store before that used this room
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the store before that used this room
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)
@@ -245,7 +245,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
     if (thread == 0)
     {
       store(c, room, place.y + box * 64, place.x + warpgroup * 64);
-      commit();
+      store_commit();
     }
   }
 }
@@ -293,7 +293,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
       multiply(d, ring, warpgroup, k);
       store_c<Choose>(d, c, boxes, warpgroup, tiles.place(tile));
     }
-    if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
+    if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until it is read
   }
   cluster_sync();  // no block leaves while the other still loads into it
 }

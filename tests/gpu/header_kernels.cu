@@ -91,8 +91,8 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
     if (!wait_at_most(full, 0, TWO_SECONDS)) return;                                                \
     store(copy, shared_memory, evict_first(), COORDS);                                              \
     reduce<Reduction::add>(sum, shared_memory, evict_normal(), COORDS);                          \
-    commit();                                                                                       \
-    wait_stores();                                                                                  \
+    store_commit();                                                                                       \
+    store_wait();                                                                                  \
   }
 
 #define C1 c[0]
@@ -284,8 +284,8 @@ __device__ void copy_bulk(const unsigned char* from, unsigned char* to, unsigned
   load_bulk(shared_memory, from, bytes, full, policy...);
   if (!wait_at_most(full, 0, TWO_SECONDS)) return;
   store_bulk(to, shared_memory, bytes, policy...);
-  commit();
-  wait_stores();
+  store_commit();
+  store_wait();
 }
 
 extern "C" __global__ void bulk(const unsigned char* from, unsigned char* to, unsigned bytes)

@@ -254,8 +254,8 @@ KERNEL(tile_off_the_swizzle)
     if (threadIdx.x == 0)                                                                    \
     {                                                                                        \
       STATEMENTS                                                                             \
-      commit();                                                                              \
-      wait_stores();                                                                         \
+      store_commit();                                                                              \
+      store_wait();                                                                         \
     }                                                                                        \
   }
 
