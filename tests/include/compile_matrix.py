@@ -130,7 +130,9 @@ def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict
         source.write_text("\n".join([NAMES, *map(kernel, kept)]) + "\n")
         status, said, code = nvcc(source, target, checked)
         assert said.count(": error: ") == said.count("-- it is a deleted function"), said
-        deleted = re.findall(r': error: function "tma_dlpack::v\d+_\d+::(?:unchecked::)?(\w+)', said)
+        deleted = re.findall(
+            r': error: function "tma_dlpack::v\d+_\d+::(?:unchecked::)?(\w+)', said
+        )
         assert not status or {verb.name for verb in kept} & {*deleted}, said
         kept = [verb for verb in kept if verb.name not in deleted]
     calls = [call.decode() for call in SYSTEM_CALL.findall(code)]

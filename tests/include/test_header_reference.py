@@ -82,7 +82,7 @@ def test_every_example_compiles_for_the_targets_of_its_row_and_is_deleted_elsewh
     assert len(cells) > 70
     assert compile_matrix.broken_promises(target, cells) == []
     slow = {verb for verb, cell in cells.items() if cell == compile_matrix.CALLS}
-    multicast = {"load_multicast", "load_im2col_multicast"}
+    multicast = {"load_multicast", "load_im2col_multicast", "load_bulk_multicast"}
     assert slow == (multicast if target.startswith("12") else set())
 
 
