@@ -47,7 +47,7 @@ __device__ void together(const Map& c, int m, int n, int k, LoadStage load_stage
   Ring<Choose> ring = start_ring<Choose>(c_boxes), loading = ring;
   const int2 place = Tiles<Choose>(m, n).place(blockIdx.x);
   const int warpgroup = threadIdx.x / 128;
-  float d[128];
+  float d[128] = {};
 
   for (int k0 = 0; k0 < Choose::stages * TILE_K && k0 < k; k0 += TILE_K, loading.at.advance())
     load_stage(loading, place, k0);

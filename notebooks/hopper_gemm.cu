@@ -262,7 +262,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     take_registers<232>();
     const int warpgroup = threadIdx.x / 128 - 1;
     unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
-    float d[128];
+    float d[128] = {};  // NVRTC 12.8 serializes wgmma on registers that no statement initialises
     for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     {
       multiply(d, ring, warpgroup, k);
