@@ -30,6 +30,8 @@
 #define TMA_DLPACK_STATIC_ASSERT _Static_assert
 #endif
 
+TMA_DLPACK_BEGIN
+
 /* ---- DLPack: the few structs that are needed ----------------------------------------------------- */
 
 enum {
@@ -570,5 +572,7 @@ static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char 
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_SWIZZLE_REPEAT_BYTES,
                       c->swizzle == 0 ? 16 : 128u << c->swizzle);
 }
+
+TMA_DLPACK_END
 
 #endif /* TMA_DLPACK_MAKE_H */

@@ -37,6 +37,8 @@
 
 namespace tma_dlpack
 {
+inline namespace v0_4
+{
 
 #if defined(CUDA_VERSION) && CUDA_VERSION >= 12000
 using MadeMap = CUtensorMap;
@@ -429,6 +431,7 @@ TriedMap try_make_im2col_descriptor(const Tensor& tensor, const std::vector<std:
   });
 }
 
+}  // namespace v0_4
 }  // namespace tma_dlpack
 
 #endif  // TMA_DLPACK_MAKE_HPP
