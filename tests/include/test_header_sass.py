@@ -171,8 +171,8 @@ def by_hand(types: str, majors: str = "", a_in_registers: bool = False, columns:
     outputs = ", ".join(f'"+f"(d[{i}])' for i in range(n))
     return (
         f'float d[{n}] = {{}}; asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
-        f"wgmma.mma_async.sync.aligned.m64n{columns}{types} {{{sums}}}, {a}, %{b}, p, 1, 1{majors}; "
-        f'}}" : {outputs} : {operands}, "l"(a + 4), "r"(c)); {end(columns)}'
+        f"wgmma.mma_async.sync.aligned.m64n{columns}{types} {{{sums}}}, {a}, %{b}, p, "
+        f'1, 1{majors}; }}" : {outputs} : {operands}, "l"(a + 4), "r"(c)); {end(columns)}'
     )
 
 
