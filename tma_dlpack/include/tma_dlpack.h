@@ -25,7 +25,7 @@
 #ifndef TMA_DLPACK_VERSION
 #define TMA_DLPACK_VERSION 400
 #elif TMA_DLPACK_VERSION != 400
-#error "headers of two releases of tma_dlpack are included in one file: pass one include path"
+#error "two releases of tma_dlpack in one file: pass one include path"
 #endif
 
 #if defined(_MSVC_LANG)

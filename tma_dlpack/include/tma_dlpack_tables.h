@@ -11,10 +11,10 @@
 #ifndef TMA_DLPACK_VERSION
 #define TMA_DLPACK_VERSION 400
 #elif TMA_DLPACK_VERSION != 400
-#error "headers of two releases of tma_dlpack are included in one file: pass one include path"
+#error "two releases of tma_dlpack in one file: pass one include path"
 #endif
 
-/* In C++ every name belongs to the minor release, so that one program may hold several. */
+/* In C++ names belong to the minor release, so that one program may hold several. */
 #ifdef __cplusplus
 #define TMA_DLPACK_BEGIN inline namespace tma_dlpack_v0_4 {
 #define TMA_DLPACK_END }
