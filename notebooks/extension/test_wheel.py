@@ -1,4 +1,4 @@
-"""python -m pytest test_wheel.py, beside the installed wheel; what needs a GPU skips without one."""
+"""python -m pytest test_wheel.py, beside the installed wheel; GPU tests skip without a GPU."""
 
 from pathlib import Path
 

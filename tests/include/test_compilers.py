@@ -1,11 +1,15 @@
 """The page of compilers: its rows are the header's own guards; the installed NVRTC compiles all."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import compilers
 import pytest
 from compile_matrix import ROOT, text_of_headers
+
+from tma_dlpack.include import get_include
 
 PAGE = ROOT / "notebooks" / "reference" / "compilers.md"
 
@@ -44,3 +48,16 @@ def test_the_installed_nvrtc_compiles_every_verb_of_hopper_with_and_without_the_
     assert plain == checked
     assert {"load", "wgmma", "reduce_bulk", "arrive_remote_relaxed"} <= plain
     assert "tcgen05_mma" not in plain
+
+
+@pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++ is not installed")
+def test_a_clang_that_ignores_grid_constant_is_refused(tmp_path):
+    source = tmp_path / "kernel.cu"
+    source.write_text("#include <tma_dlpack.h>\n")
+    options = ["-x", "cuda", "--cuda-gpu-arch=sm_90a", "-std=c++17", "-fsyntax-only"]
+    command = ["clang++", *options, "-nocudainc", "-nocudalib", f"-I{get_include()}", source]
+    said = subprocess.run(command, capture_output=True, text=True).stderr
+    asked = "#if __has_attribute(grid_constant)\nint yes;\n#endif"
+    macro = ["clang++", "-E", "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-"]
+    knows = "yes" in subprocess.run(macro, input=asked, capture_output=True, text=True).stdout
+    assert ("this clang ignores __grid_constant__" in said) == (not knows)
