@@ -212,7 +212,12 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         "add_1(tile);",
         *["fence_async();" if fenced else "// no fence_async()"] * alone,
         sync,
-        *["if (thread == 0) {", "  store(map, tile, x, y);", "  store_commit(); store_wait_read();", "}"]
+        *[
+            "if (thread == 0) {",
+            "  store(map, tile, x, y);",
+            "  store_commit(); store_wait_read();",
+            "}",
+        ]
         * alone,
     ]
     play.barriers[SYNC] = Barrier.init(len(warps) * setup.blocks)
