@@ -258,8 +258,8 @@ __device__ inline void require_operands()
 // d = A x B^T, added to d unless accumulate is 0, for 64 rows of A, n of B and 32 bytes of K (16 elements of
 // bf16): A and B by their matrix descriptors, or A in registers. d: 64 x n floats, n / 2 in each thread. Then
 // wgmma_commit(), and wgmma_wait() before d is used. CUDA 12.6 or later.
-//   wgmma.mma_async.sync.aligned.m64n{8..256} | all 128 threads of a warpgroup | sm_90a | 0.4 | GMMA
-//   e.g. wgmma<64>(sums, descriptor, descriptor, 0);
+//   wgmma.mma_async.sync.aligned.m64n{8..256} | all 128 threads of a warpgroup | sm_90a | 0.4 | HGMMA
+//   e.g. wgmma<64>(sums, descriptor, descriptor, 0); wgmma_commit(); wgmma_wait(); x[0] = sums[0];
 template <unsigned n, MmaType a_type = MmaType::bf16, MmaType b_type = a_type, Major a_major = Major::K,
           Major b_major = Major::K>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a, unsigned long long b,
@@ -342,7 +342,7 @@ struct MmaKind<MmaType::tf32>
 
 // Allocate columns of tensor memory, 32, 64, 128, 256 or 512, and write the place of the first to shared
 // memory, where every thread reads it after tcgen05_fence_before(), __syncthreads() and
-// tcgen05_fence_after(). Waits until there are so many. Whoever allocates deallocates.
+// tcgen05_fence_after(). Waits until other blocks have left that number. Who allocates deallocates.
 //   tcgen05.alloc | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_alloc(&allocated, 256);
 template <unsigned cta_group = 1>
@@ -366,7 +366,7 @@ __device__ inline void tcgen05_dealloc(unsigned tmem, unsigned columns)
 }
 
 // This block allocates no more, so that another one may.
-//   tcgen05.relinquish_alloc_permit | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
+//   tcgen05.relinquish_alloc_permit | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UVIRTCOUNT
 //   e.g. tcgen05_relinquish();
 template <unsigned cta_group = 1>
 __device__ inline void tcgen05_relinquish()
@@ -480,7 +480,7 @@ TMA_DLPACK_TCGEN05(128)
 // reads lane 32 * (w % 4) + i: the lane in the address is 32 * (w % 4). Then tcgen05_wait_load(), before
 // which the array must not be used.
 //   tcgen05.ld.32x32b.x{1..128} | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | LDTM
-//   e.g. tcgen05_load(columns, allocated); tcgen05_wait_load();
+//   e.g. tcgen05_load(columns, allocated); tcgen05_wait_load(); x[0] = columns[0];
 template <class Element, unsigned count>
 __device__ __forceinline__ void tcgen05_load(Element (&values)[count], unsigned tmem)
 {
@@ -514,7 +514,7 @@ __device__ inline void tcgen05_wait_store()
   asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 }
 
-// Before __syncthreads() or an arrive by which other threads go on with tcgen05 after this thread's.
+// Before __syncthreads() or an arrive after which other threads continue this thread's tcgen05.
 //   tcgen05.fence::before_thread_sync | the thread that goes before | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. tcgen05_fence_before(); __syncthreads();
 __device__ inline void tcgen05_fence_before()
@@ -522,8 +522,8 @@ __device__ inline void tcgen05_fence_before()
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-// After __syncthreads() or a wait, before tcgen05 that goes on after other threads'.
-//   tcgen05.fence::after_thread_sync | the thread that goes on | sm_100a, 100f, 103a, 110a | 0.4 | nothing
+// After __syncthreads() or a wait, before tcgen05 that continues other threads'.
+//   tcgen05.fence::after_thread_sync | the thread that continues | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. __syncthreads(); tcgen05_fence_after();
 __device__ inline void tcgen05_fence_after()
 {
