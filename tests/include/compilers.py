@@ -157,7 +157,9 @@ def page(releases: list[str], verbs: dict[str, dict[str, str]], kernels: dict[st
     lines = [HEAD.format(releases=", ".join(releases)), "| verb | " + " | ".join(TARGETS) + " |"]
     lines.append("|---|" + "---|" * len(TARGETS))
     lines.append(
-        "| every verb that the target has, except those below | " + " | ".join(TARGETS.values()) + " |"
+        "| every verb that the target has, except those below | "
+        + " | ".join(TARGETS.values())
+        + " |"
     )
     names = [v.name for v in compile_matrix.generator().verbs(compile_matrix.text_of_headers())]
     for name in names:
