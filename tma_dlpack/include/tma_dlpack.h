@@ -610,8 +610,8 @@ __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
   arrive_expect_tx(barrier, tx_bytes);
 }
 
-// Arrive: what this thread did so far happens before the phase ends. With a count: as so many of the
-// arrivals that init() counts.
+// Arrive: what this thread did so far happens before the phase ends. With a count: as that number of
+// the arrivals that init() counts.
 //   mbarrier.arrive | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive(&empty);
 __device__ inline void arrive(Barrier* barrier)
@@ -764,8 +764,8 @@ __device__ inline void fence_async()
 }
 
 // Between ordinary stores to global memory and a copy that reads it, by TMA or load_bulk(): each thread
-// that wrote, before it tells others; or the thread that issues the copy, once it knows of the stores (by
-// a flag that it read with acquire, or a barrier). A kernel's start orders both by itself.
+// that wrote, before it signals others; or the thread that issues the copy, after it has acquired the
+// stores, by a flag or a barrier. A kernel's start orders both by itself.
 //   fence.proxy.async.global | every thread that wrote, or the one that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
 //   e.g. x[0] = 1; fence_async_global(); __syncthreads();
 __device__ inline void fence_async_global()
@@ -1174,9 +1174,9 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
 // thread, after its arrive_expect_tx. A policy for L2 may precede the coordinates, as in every copy.
-// The innermost coordinate times the element's size must be a multiple of 16 bytes, so that x0 - 1 is
-// none: elsewhere the kernel ends with error 715, an illegal instruction. A map of an interleave layout
-// or of a packed type counts in units for which this always holds.
+// The innermost coordinate times the element's size must be a multiple of 16 bytes, which a halo that
+// begins at x0 - 1 is not: the kernel then ends with error 715, an illegal instruction. A map with an
+// interleave layout or a packed type counts in units for which this always holds.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
