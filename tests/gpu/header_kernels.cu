@@ -84,7 +84,7 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
     const int* const c = at.c;                                                                      \
     Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + bytes);                        \
     if (threadIdx.x != 0) return;                                                                   \
-    prefetch(source);                                                                               \
+    prefetch_map(source);                                                                           \
     init(full);                                                                                     \
     arrive_expect_tx(full, bytes);                                                                         \
     load(shared_memory, source, full, evict_last(), COORDS);                                        \
