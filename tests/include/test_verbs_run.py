@@ -1,6 +1,7 @@
 """What the new verbs do, by kernels that run on the simulator."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,3 +224,31 @@ def test_fence_async_global_orders_ordinary_stores_before_a_bulk_load(fence):
     done = tma.run_kernel(source, "kernel", grid=1, block=128, args=(x, out), smem_bytes=512)
     assert done.ok == bool(fence), done
     assert fence or "PROXY_FENCE" in {finding.rule for finding in done.findings}
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_blackwell_gemm_multiplies_with_one_block_and_with_a_pair(blocks):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    random = np.random.default_rng(46)
+    a, b = (random.integers(-3, 4, (256, 128)).astype(bfloat16) for _ in "ab")
+    out = np.zeros((256, 256), bfloat16)
+    options = {"swizzle": "bytes128", "data_type": "bf16", "target": "sm_100"}
+    maps = [
+        tma.make_tma_descriptor(x.view(np.uint16), (rows, 64), **options)
+        for x, rows in ((a, 128), (b, 256 // blocks), (out, 128))
+    ]
+    source = Path(__file__).parents[2] / "notebooks" / "blackwell_gemm.cu"
+    done = tma.run_kernel(
+        source,
+        "blackwell_gemm",
+        grid=(2, 1),
+        block=128,
+        cluster=blocks,
+        smem_bytes=1024 + 4 * 128 * (128 + 256 // blocks),
+        args=(*maps, 128),
+        target="sm_100",
+        options=(f"-DBLOCKS={blocks}",),
+    )
+    done.raise_if_wrong()
+    right = a.astype(np.float32) @ b.astype(np.float32).T
+    assert np.array_equal(out.astype(np.float32), right.astype(bfloat16).astype(np.float32))
