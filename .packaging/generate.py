@@ -16,6 +16,7 @@ page's tables; here are those in C.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -34,8 +35,9 @@ from predicates import (
     c_judge,
     python_judge,
 )
-from rare_options import FORMS, c_options, cpp_options, form_of
+from rare_options import FORMS, c_options, cpp_options, form_of, minor_release
 
+from tma_dlpack import __version__
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.tables import arguments
@@ -182,6 +184,29 @@ def fields_of(is_array: bool) -> str:
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
+def header_version() -> list[str]:
+    """Return what says in C and C++ of which release a header is."""
+    major, minor, patch = re.match(r"(\d+)\.(\d+)\.(\d+)", __version__).groups()
+    version = int(major) * 10000 + int(minor) * 100 + int(patch)
+    return [
+        "/* Of this release: major * 10000 + minor * 100 + patch. */",
+        "#ifndef TMA_DLPACK_VERSION",
+        f"#define TMA_DLPACK_VERSION {version}",
+        f"#elif TMA_DLPACK_VERSION != {version}",
+        '#error "two releases of tma_dlpack in one file: pass one include path"',
+        "#endif",
+        "",
+        "/* In C++ names belong to the minor release, so that one program may hold several. */",
+        "#ifdef __cplusplus",
+        f"#define TMA_DLPACK_BEGIN inline namespace tma_dlpack_{minor_release()} {{",
+        "#define TMA_DLPACK_END }",
+        "#else",
+        "#define TMA_DLPACK_BEGIN",
+        "#define TMA_DLPACK_END",
+        "#endif",
+    ]
+
+
 def c_tables() -> str:
     """Return include/tma_dlpack_tables.h."""
     struct = [
@@ -206,6 +231,8 @@ def c_tables() -> str:
             "#include <stdint.h>",
             "#include <string.h>",
             "",
+            *header_version(),
+            "",
             "/* Changes with the struct, the rows and the options. */",
             f"#define TMA_DLPACK_TABLES_ABI {abi():#010x}u",
             "",
@@ -214,6 +241,8 @@ def c_tables() -> str:
             f"enum {{ {sets} }}; /* sets of rules */",
             "",
             "/* A request as plain numbers, index 0 innermost; tma_dlpack_describe fills it. */",
+            "TMA_DLPACK_BEGIN",
+            "",
             "typedef struct {",
             *struct,
             "} TmaDlpackDescribed;",
@@ -251,6 +280,8 @@ def c_tables() -> str:
             "}",
             "",
             *c_judge(),
+            "",
+            "TMA_DLPACK_END",
             "",
             "#endif /* TMA_DLPACK_TABLES_H */",
             "",

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-HEADER = "tma_dlpack/include/tma_dlpack.h"
+HEADERS = ("tma_dlpack/include/tma_dlpack.h", "tma_dlpack/include/tma_dlpack_mma.h")
 PAGE = "notebooks/reference/headers.md"
 
 #: What stands above it in the page is written by hand.
@@ -45,7 +45,8 @@ DECLARES = re.compile(
 )
 #: What a declaration has beside what a caller reads.
 NOISE = re.compile(
-    r"__device__|__host__|TMA_DLPACK_EITHER|TMA_DLPACK_REPLACES|\binline\b|\bconstexpr\b|\bstatic\b"
+    r"__device__|__host__|__forceinline__|TMA_DLPACK_EITHER|TMA_DLPACK_REPLACES|\binline\b"
+    r"|\bconstexpr\b|\bstatic\b"
 )
 
 
@@ -71,7 +72,7 @@ class Verb:
 
 def name_of(signature: str) -> str:
     """Return the name that a signature declares."""
-    called = re.search(r"(\w+)\((?:[^()]|\(\))*\)$", signature)
+    called = re.search(r"(\w+)\((?:[^()]|\([^()]*\))*\)$", signature)
     found = called or re.search(r"struct (\w+)$", signature)
     return found[1] if found else ""
 
@@ -181,6 +182,11 @@ def entry(e: Verb) -> Iterator[str]:
     yield ""
 
 
+def text_of_headers() -> str:
+    """Return the text of the device headers, one after the other."""
+    return "\n".join((ROOT / name).read_text("utf-8") for name in HEADERS)
+
+
 def page(hand_written: str, header: str) -> str:
     """Return the page: what is written by hand, and an entry for each verb of a header's text."""
     entries = verbs(header)
@@ -195,4 +201,4 @@ def page(hand_written: str, header: str) -> str:
 
 if __name__ == "__main__":
     place = ROOT / PAGE
-    place.write_text(page(place.read_text("utf-8"), (ROOT / HEADER).read_text("utf-8")), "utf-8")
+    place.write_text(page(place.read_text("utf-8"), text_of_headers()), "utf-8")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from predicates import SOURCE
 
+from tma_dlpack import __version__
 from tma_dlpack.tables import arguments
 from tma_dlpack.tables.arguments import Option
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobFill, TmaSwizzle
@@ -100,8 +101,14 @@ def c_options() -> list[str]:
     ]
 
 
+def minor_release() -> str:
+    """Return the namespace of a minor release's names: v0_4."""
+    return "v" + "_".join(__version__.split(".")[:2])
+
+
 def cpp_options() -> str:
     """Return include/tma_dlpack_options.hpp."""
+    release = minor_release()
     rare = []
     for option in arguments.RARE_OPTIONS:
         form = FORMS[form_of(option)]
@@ -120,6 +127,8 @@ def cpp_options() -> str:
             "#include <vector>",
             "",
             "namespace tma_dlpack",
+            "{",
+            f"inline namespace {release}",
             "{",
             "",
             "// The names and values of libcu++ and cuda.h.",
@@ -144,6 +153,7 @@ def cpp_options() -> str:
             *rare,
             "};",
             "",
+            f"}} // namespace {release}",
             "} // namespace tma_dlpack",
             "",
             "#endif // TMA_DLPACK_OPTIONS_HPP",

@@ -3,8 +3,14 @@
 ``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension; where
 there is no C compiler it warns and leaves the extension out. ``pip wheel . -C pure=true`` builds
 the wheel py3-none-any, which every other Python takes.
+
+README's links are relative, for a checkout; on a package index they would lead nowhere. Where the
+environment has TMA_DLPACK_URL, the address of the repository, the metadata links to the release's
+files there; without it the metadata has the links' text alone.
 """
 
+import os
+import re
 import sysconfig
 from pathlib import Path
 
@@ -27,6 +33,41 @@ __all__ = [
     "prepare_metadata_for_build_editable",
     "prepare_metadata_for_build_wheel",
 ]
+
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#)([^)]+)\)")
+
+
+def absolute_links(text, url, version):
+    """Return README with links to the release's files at the repository's address."""
+
+    def link(found):
+        is_image, shown, path = found.groups()
+        if not url:
+            return "" if is_image else shown
+        kind = "raw" if is_image else "blob"
+        return f"{is_image}[{shown}]({url}/{kind}/v{version}/{path})"
+
+    return LINK.sub(link, text)
+
+
+def _parse(self, *arguments, parse=Distribution.parse_config_files, **keywords):
+    parse(self, *arguments, **keywords)
+    metadata, url = self.metadata, os.environ.get("TMA_DLPACK_URL", "").rstrip("/")
+    if metadata.long_description:
+        metadata.long_description = absolute_links(metadata.long_description, url, metadata.version)
+    if url:
+        files = f"{url}/blob/v{metadata.version}"
+        metadata.project_urls = {
+            "Source": url,
+            "Issues": f"{url}/issues",
+            "Documentation": f"{files}/notebooks/guide/index.md",
+            "Changelog": f"{files}/notebooks/guide/changes.md",
+            "Security": f"{url}/security/policy",
+        }
+
+
+Distribution.parse_config_files = _parse
 
 
 def build_sdist(sdist_directory, config_settings=None):

@@ -18,41 +18,21 @@ using namespace tma_dlpack;
 #ifndef BLOCKS
 #define BLOCKS 1
 #endif
-#define GROUP_OF(BLOCKS) ".cta_group::" #BLOCKS
-#define GROUP_(BLOCKS) GROUP_OF(BLOCKS)
-#define GROUP GROUP_(BLOCKS)
 
 // The boxes are A's 128, B's B_ROWS and C's 128 rows of 64 columns, all swizzled by 128 bytes.
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4, B_ROWS = TILE_N / BLOCKS;
 constexpr int ROW_BYTES = 128, A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + B_ROWS * ROW_BYTES;
 constexpr Swizzle SWIZZLE = Swizzle::bytes128;
 
-// tcgen05's "Instruction descriptor": float sums, bf16 twice, both K-major, so many rows of B and of A.
-constexpr unsigned INSTRUCTION = 1 << 4 | 1 << 7 | 1 << 10 | TILE_N / 8 << 17 | BLOCKS * TILE_M / 16 << 24;
-
-// sums = A x B^T + (add ? sums : 0) for 16 columns of A and B, by their matrix descriptors. One thread.
-__device__ inline void multiply(unsigned sums, unsigned long long a, unsigned long long b, int add)
-{
-  asm volatile("{\n .reg .pred p;\n setp.ne.b32 p, %4, 0;\n"
-               " tcgen05.mma" GROUP ".kind::f16 [%0], %1, %2, %3, p;\n}" ::"r"(sums), "l"(a), "l"(b),
-               "r"(INSTRUCTION), "r"(add) : "memory");
-}
-
-// Arrive at the barrier, in each of the blocks, once this thread's products so far are complete.
-__device__ inline void arrive_when_multiplied(Barrier* barrier)
-{
-  constexpr unsigned short blocks = (1 << BLOCKS) - 1;
-  asm volatile("tcgen05.commit" GROUP ".mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
-               " [%0], %1;" ::"r"(shared_address(barrier)), "h"(blocks) : "memory");
-}
+constexpr unsigned INSTRUCTION = tcgen05_instruction_descriptor<MmaType::bf16, BLOCKS * TILE_M, TILE_N>();
+constexpr unsigned short ALL_BLOCKS = (1 << BLOCKS) - 1;
 
 // Eight columns of this thread's row, rounded.
 __device__ inline uint4 read_bf16(unsigned sums)
 {
   float v[8];
-  asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];\n"
-               "tcgen05.wait::ld.sync.aligned;" : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3]),
-               "=f"(v[4]), "=f"(v[5]), "=f"(v[6]), "=f"(v[7]) : "r"(sums) : "memory");
+  tcgen05_load(v, sums);
+  tcgen05_wait_load();
   unsigned two[4];
   for (int i = 0; i < 4; ++i)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
@@ -77,11 +57,13 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
     for (int stage = 0; stage < STAGES; ++stage) init(full + stage), init(empty + stage);
   }
   if (warp == 0)
-    asm volatile("tcgen05.alloc" GROUP ".sync.aligned.shared::cta.b32 [%0], %1;\n"
-                 "tcgen05.relinquish_alloc_permit" GROUP ".sync.aligned;\n"
-                 "tcgen05.fence::before_thread_sync;" ::"r"(shared_address(&allocated)), "n"(TILE_N) : "memory");
+  {
+    tcgen05_alloc<BLOCKS>(&allocated, TILE_N);
+    tcgen05_relinquish<BLOCKS>();
+    tcgen05_fence_before();
+  }
   cluster_sync();
-  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  tcgen05_fence_after();
   const unsigned sums = allocated;
 
   if (warp == 0 && elect_one())
@@ -110,31 +92,32 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
     {
       const unsigned stage = shared_address(stages) + at.stage() * STAGE_BYTES;
       wait(full + at.stage(), at.phase());
-      asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+      tcgen05_fence_after();
       for (int step = 0; step < TILE_K / 16; ++step)
-        multiply(sums, descriptor_at(stage + k_step_bytes<TILE_M, SWIZZLE>(step), a_layout),
-                 descriptor_at(stage + A_BYTES + k_step_bytes<B_ROWS, SWIZZLE>(step), b_layout), k0 + step);
-      arrive_when_multiplied(empty + at.stage());
+        tcgen05_mma<MmaType::bf16, BLOCKS>(
+          sums, descriptor_at(stage + k_step_bytes<TILE_M, SWIZZLE>(step), a_layout),
+          descriptor_at(stage + A_BYTES + k_step_bytes<B_ROWS, SWIZZLE>(step), b_layout), INSTRUCTION,
+          k0 + step);
+      tcgen05_commit<BLOCKS>(empty + at.stage(), ALL_BLOCKS);
     }
-    arrive_when_multiplied(&done);
+    tcgen05_commit<BLOCKS>(&done, ALL_BLOCKS);
   }
   __syncwarp();
 
   wait(&done, 0);
-  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  tcgen05_fence_after();
   for (int n = 0; n < TILE_N; n += 8)
     *reinterpret_cast<uint4*>(stages + n / 64 * A_BYTES +
                               swizzled<SWIZZLE>(threadIdx.x * ROW_BYTES + n % 64 * 2)) =
       read_bf16(sums + (warp * 32 << 16) + n);  // lanes in the upper half of the address
   fence_async();
-  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+  tcgen05_fence_before();
   cluster_sync();
-  if (warp == 0)
-    asm volatile("tcgen05.dealloc" GROUP ".sync.aligned.b32 %0, %1;" ::"r"(sums), "n"(TILE_N) : "memory");
+  if (warp == 0) tcgen05_dealloc<BLOCKS>(sums, TILE_N);
   if (threadIdx.x == 0)
   {
     for (int n = 0; n < TILE_N; n += 64) store(c, stages + n / 64 * A_BYTES, column + n, row);
-    commit();
-    wait_read();  // shared memory must live until it is read
+    store_commit();
+    store_wait_read();  // shared memory must live until it is read
   }
 }

@@ -47,7 +47,7 @@ __device__ void together(const Map& c, int m, int n, int k, LoadStage load_stage
   Ring<Choose> ring = start_ring<Choose>(c_boxes), loading = ring;
   const int2 place = Tiles<Choose>(m, n).place(blockIdx.x);
   const int warpgroup = threadIdx.x / 128;
-  float d[128];
+  float d[128] = {};
 
   for (int k0 = 0; k0 < Choose::stages * TILE_K && k0 < k; k0 += TILE_K, loading.at.advance())
     load_stage(loading, place, k0);
@@ -64,7 +64,7 @@ __device__ void together(const Map& c, int m, int n, int k, LoadStage load_stage
     }
   }
   store_c<Choose>(d, c, c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, warpgroup, place);
-  if (threadIdx.x % 128 == 0) wait_read();
+  if (threadIdx.x % 128 == 0) store_wait_read();
 }
 
 __device__ inline void by_threads(const uint4* a, const uint4* b, const Map& c, int m, int n, int k)

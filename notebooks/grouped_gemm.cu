@@ -108,7 +108,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
                         unsigned char* boxes, int k)
 {
   const int warpgroup = threadIdx.x / 128 - 1;
-  float d[128];
+  float d[128] = {};
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
@@ -119,7 +119,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
     if (rows > 0)
       store_c<Choose>(d, crosses ? *place : c, boxes, warpgroup, {tile.row, tile.column});
   }
-  if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
+  if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until it is read
 }
 
 }  // namespace grouped

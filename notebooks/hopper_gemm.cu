@@ -133,31 +133,6 @@ __device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage
 
 // ---- the tensor core ----
 
-#define D8(I) "+f"(d[I]), "+f"(d[I + 1]), "+f"(d[I + 2]), "+f"(d[I + 3]), \
-              "+f"(d[I + 4]), "+f"(d[I + 5]), "+f"(d[I + 6]), "+f"(d[I + 7])
-#define D32(I) D8(I), D8(I + 8), D8(I + 16), D8(I + 24)
-
-// d = A x B^T + (add ? d : 0) for 64 rows of A, 256 of B and 16 columns, by their matrix descriptors.
-__device__ inline void wgmma_64x256x16(float (&d)[128], unsigned long long a, unsigned long long b,
-                                       int add)
-{
-  asm volatile(
-    "{\n .reg .pred p;\n setp.ne.b32 p, %130, 0;\n"
-    " wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16\n"
-    " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21,\n"
-    "  %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41,\n"
-    "  %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61,\n"
-    "  %62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81,\n"
-    "  %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100,\n"
-    "  %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116,\n"
-    "  %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, %128, %129, p, 1, 1, 0, 0;\n}"
-    : D32(0), D32(32), D32(64), D32(96)
-    : "l"(a), "l"(b), "r"(add));
-}
-
-#undef D32
-#undef D8
-
 // Free a stage once both blocks of the cluster are done with it: each writes into both.
 template <class Choose>
 __device__ void release(const Ring<Choose>& ring, int stage)
@@ -178,8 +153,8 @@ __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int wa
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < TILE_K / 16; ++step)
-    wgmma_64x256x16(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
-                    descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout), k0 + step);
+    wgmma<TILE_N>(d, descriptor_at(a + k_step_bytes<TILE_M, Choose::swizzle>(step), a_layout),
+                  descriptor_at(b + k_step_bytes<TILE_N, Choose::swizzle>(step), b_layout), k0 + step);
   wgmma_commit();
 }
 
@@ -228,7 +203,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) wait_read<Choose::c_boxes - 1>();  // the store before that used this room
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the store before that used this room
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)
@@ -245,7 +220,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
     if (thread == 0)
     {
       store(c, room, place.y + box * 64, place.x + warpgroup * 64);
-      commit();
+      store_commit();
     }
   }
 }
@@ -287,13 +262,13 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     take_registers<232>();
     const int warpgroup = threadIdx.x / 128 - 1;
     unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
-    float d[128];
+    float d[128] = {};  // NVRTC 12.8 serializes wgmma on registers that no statement initialises
     for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     {
       multiply(d, ring, warpgroup, k);
       store_c<Choose>(d, c, boxes, warpgroup, tiles.place(tile));
     }
-    if (threadIdx.x % 128 == 0) wait_read();  // shared memory must live until it is read
+    if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until it is read
   }
   cluster_sync();  // no block leaves while the other still loads into it
 }

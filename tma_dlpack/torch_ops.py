@@ -108,5 +108,5 @@ def _operator(make: Callable[..., TensorMap], run: Any) -> Any:
     return made
 
 
-make_tma_descriptor = _operator(_make_tiled, _run_tiled)
-make_im2col_descriptor = _operator(_make_im2col, _run_im2col)
+make_tma_descriptor: Any = _operator(_make_tiled, _run_tiled)
+make_im2col_descriptor: Any = _operator(_make_im2col, _run_im2col)

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   PipelineState<2> next, at;
   const auto load_tile = [&](int tile)
   {
-    wait_read();  // what was stored from this stage
+    store_wait_read();  // what was stored from this stage
     arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the whole box, also where it leaves the matrix
     load(tiles[next.stage()], x, full + next.stage(), tile % across * COLUMNS, tile / across * ROWS);
     next.advance();
@@ -30,9 +30,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) tiles[at.stage()][i] *= 2;
     fence_async();  // every thread: what it wrote, the copy engine reads
     __syncthreads();
-    if (threadIdx.x == 0) store(out, tiles[at.stage()], tile % across * COLUMNS, tile / across * ROWS), commit();
+    if (threadIdx.x == 0) store(out, tiles[at.stage()], tile % across * COLUMNS, tile / across * ROWS), store_commit();
   }
-  if (threadIdx.x == 0) wait_read();  // shared memory must live until it is read
+  if (threadIdx.x == 0) store_wait_read();  // shared memory must live until it is read
 }
 
 #ifndef __CUDACC_RTC__  // CuPy compiles the kernel alone

@@ -1,4 +1,8 @@
-"""Build the operator: python setup.py build_ext --inplace, or pip install --no-build-isolation ."""
+"""Build the operator with setuptools, for one torch and one Python, and CUDA's torch installed.
+
+``python setup.py build_ext --inplace``, or a wheel: ``python setup.py bdist_wheel``. The wheel of
+pyproject.toml, by torch's stable ABI, serves every Python and torch 2.10 or later.
+"""
 
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension

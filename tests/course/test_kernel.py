@@ -84,8 +84,14 @@ def test_a_kernel_that_is_right_passes_however_it_is_written(pairs):
         ([(WAIT, "")], "no error; now and then a tile has values that are not tripled"),
         ([(WAIT, "tma_dlpack::wait(&full, 1);")], "no error; now and then a tile has values"),
         ([(SYNC, "  }\n")], "error 719 or a hang, now and then"),
-        ([("    tma_dlpack::commit();\n", "")], "no error; the block may end while the store"),
-        ([("    tma_dlpack::wait_read();\n", "")], "no error; the block may end while the store"),
+        (
+            [("    tma_dlpack::store_commit();\n", "")],
+            "no error; the block may end while the store",
+        ),
+        (
+            [("    tma_dlpack::store_wait_read();\n", "")],
+            "no error; the block may end while the store",
+        ),
         ([("*= 3", "*= 2")], "no error; 3200 of 3200 elements are wrong"),
         ([("i += 128", "i += 256")], "no error;"),
         ([("threadIdx.x == 0", "threadIdx.x < 2")], "error 719 or a hang, now and then: the"),

@@ -69,7 +69,8 @@ def test_the_fault_is_drawn_when_bars_are_many():
 
 def test_labels_are_escaped():
     page = draw.lanes([("<b>", 0, 1, "run", "<i>")]).svg()
-    assert "<b>" not in page and "<i>" not in page
+    assert "<b>" not in page
+    assert "<i>" not in page
     assert "&lt;b&gt;" in page
 
 

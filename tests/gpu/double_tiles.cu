@@ -26,8 +26,8 @@ __device__ void double_tile(const tma_dlpack::Map& map, unsigned tx_bytes)
   if (threadIdx.x == 0)
   {
     tma_dlpack::store(map, tile, column, row);
-    tma_dlpack::commit();
-    tma_dlpack::wait_read();
+    tma_dlpack::store_commit();
+    tma_dlpack::store_wait_read();
   }
 }
 

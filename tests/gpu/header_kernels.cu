@@ -84,15 +84,15 @@ CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsig
     const int* const c = at.c;                                                                      \
     Barrier* const full = reinterpret_cast<Barrier*>(shared_memory + bytes);                        \
     if (threadIdx.x != 0) return;                                                                   \
-    prefetch(source);                                                                               \
+    prefetch_map(source);                                                                           \
     init(full);                                                                                     \
     arrive_expect_tx(full, bytes);                                                                         \
     load(shared_memory, source, full, evict_last(), COORDS);                                        \
     if (!wait_at_most(full, 0, TWO_SECONDS)) return;                                                \
     store(copy, shared_memory, evict_first(), COORDS);                                              \
     reduce<Reduction::add>(sum, shared_memory, evict_normal(), COORDS);                          \
-    commit();                                                                                       \
-    wait_stores();                                                                                  \
+    store_commit();                                                                                       \
+    store_wait();                                                                                  \
   }
 
 #define C1 c[0]
@@ -284,8 +284,8 @@ __device__ void copy_bulk(const unsigned char* from, unsigned char* to, unsigned
   load_bulk(shared_memory, from, bytes, full, policy...);
   if (!wait_at_most(full, 0, TWO_SECONDS)) return;
   store_bulk(to, shared_memory, bytes, policy...);
-  commit();
-  wait_stores();
+  store_commit();
+  store_wait();
 }
 
 extern "C" __global__ void bulk(const unsigned char* from, unsigned char* to, unsigned bytes)

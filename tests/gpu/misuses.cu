@@ -65,6 +65,9 @@ WITH(no_dynamic_shared_memory, arrive_expect_tx(full, TILE_BYTES); load(smem, ma
 WITH(wrong_rank, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 0, 0, 0);)
 WITH(wrong_kind, arrive_expect_tx(full, TILE_BYTES); load_im2col(smem, map, full, 0, 0, 0, OffsetsW{0});)
 WITH(coordinate_off_16_bytes, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, 3, 0);)
+WITH(halo_to_the_left, arrive_expect_tx(full, TILE_BYTES); load(smem, map, full, -1, 0);)
+WITH(an_arrive_that_counts_two, arrive(full, 2);)
+WITH(bulk_multicast_to_no_block, arrive_expect_tx(full, 64); load_bulk_multicast(smem, out, 64, full, 2);)
 WITH(multicast_to_no_block, arrive_expect_tx(full, TILE_BYTES); load_multicast(smem, map, full, 2, 0, 0);)
 WITH(too_many_bytes_expected, arrive_expect_tx(full, (1 << 20) + TILE_BYTES); load(smem, map, full, 0, 0);)
 WITH(two_arrivals_of_one, arrive_expect_tx(full, TILE_BYTES); arrive(full); load(smem, map, full, 0, 0);)
@@ -254,8 +257,8 @@ KERNEL(tile_off_the_swizzle)
     if (threadIdx.x == 0)                                                                    \
     {                                                                                        \
       STATEMENTS                                                                             \
-      commit();                                                                              \
-      wait_stores();                                                                         \
+      store_commit();                                                                        \
+      store_wait();                                                                          \
     }                                                                                        \
   }
 
@@ -263,7 +266,20 @@ STORE(store_off_64, store(map, smem + 64, 0, 0);)
 STORE(store_at_a_negative_coordinate, store(map, smem, 0, -8);)
 STORE(bulk_store_of_24_bytes, store_bulk(out, smem, 24);)
 STORE(bulk_store_8_bytes_off, store_bulk(out + 4, smem, 32);)
+STORE(bulk_reduction_of_24_bytes, reduce_bulk<Reduction::add>(reinterpret_cast<int*>(out), smem, 24);)
 STORE(reduction_without_that_type, reduce<Reduction::add>(map, smem, 0, 0);)
+
+KERNEL(wgmma_by_tcgen05s_descriptor)
+{
+  float d[4] = {};
+  const unsigned long long tile =
+    descriptor_at(shared_address(smem), tcgen05_k_major_descriptor<64, Swizzle::bytes128>());
+  wgmma_fence();
+  wgmma<8>(d, tile, tile, 0);
+  wgmma_commit();
+  wgmma_wait();
+  out[threadIdx.x] = d[0];
+}
 
 KERNEL(a_parameter_is_changed)
 {
@@ -294,7 +310,8 @@ const Misuse MISUSES[] = {
   ROW(bulk_to_8_bytes_off) ROW(bulk_beyond_shared_memory) ROW(bulk_from_shared_memory)
   ROW(bulk_of_more_bytes_than_expected) ROW(bulk_right) ROW(state_advanced_twice)
   ROW(state_advanced_once) ROW(state_of_a_reader_for_the_producer) ROW(bulk_store_of_24_bytes)
-  ROW(bulk_store_8_bytes_off)
+  ROW(bulk_store_8_bytes_off) ROW(halo_to_the_left) ROW(an_arrive_that_counts_two)
+  ROW(bulk_multicast_to_no_block) ROW(bulk_reduction_of_24_bytes) ROW(wgmma_by_tcgen05s_descriptor)
 };
 
 using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,

@@ -74,6 +74,11 @@ CASES = {
     "bulk_store_8_bytes_off": (ALIGNMENT, "store_bulk: the global address is 0x*8; pass one in global memory, a multiple of 16"),
     "state_advanced_twice": (HANGS, "advance: stage 1, phase 0 was advanced past without a use; call advance() once"),
     "state_of_a_reader_for_the_producer": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not over: 0 of 1 arrivals, 0 bytes expected"),
+    "halo_to_the_left": (INSTRUCTION, "load: the innermost coordinate -1 is at byte -2 of the row; it must be a multiple of 16 bytes: of 8 elements"),
+    "an_arrive_that_counts_two": ("", "arrive: this is arrival 2 in phase 0 of the barrier at*; it was initialised for 1"),
+    "bulk_multicast_to_no_block": ("", "load_bulk_multicast: the block mask is 0x2; the cluster has 1"),
+    "bulk_reduction_of_24_bytes": ("", "reduce_bulk: 24 bytes; pass a multiple of 16"),
+    "wgmma_by_tcgen05s_descriptor": ("", "wgmma: the matrix descriptor is 0x*, whose bit 46 is 1; make it by k_major_descriptor()"),
     "a_parameter_is_changed": ("", "replace_global_dim: the map at 0x* is in neither shared nor global"),
 }  # fmt: skip
 #: One misuse of each verb; the others are slow, for each is a process of its own.

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_the_operator_built_by_setup_py_passes_its_tests(torch, folder):
     assert [*folder.glob("_tma_example*.so")]
     printed = own_tests(folder, "test_torch.py")
     assert ("skipped" in printed) == (torch.cuda.device_count() < 2)
+
+
+@pytest.mark.slow
+def test_the_wheel_by_the_stable_abi_passes_its_tests(torch, folder):
+    pytest.importorskip("scikit_build_core")
+    python(folder, "-m", "pip", "-q", "wheel", "--no-build-isolation", "--no-deps", ".")
+    (wheel,) = folder.glob("tma_example-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)  # the library beside tma_example_wheel/__init__.py
+    assert "skipped" not in own_tests(folder, "test_wheel.py")
 
 
 @pytest.mark.slow

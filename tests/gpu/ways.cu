@@ -32,8 +32,8 @@ __device__ void load_modify_store(const Map* map, int x, int y, unsigned* status
   if (threadIdx.x == 0)
   {
     store(*map, tile, x, y);
-    commit();
-    wait_stores();
+    store_commit();
+    store_wait();
     *status = DONE;
   }
 }

@@ -21,6 +21,7 @@ from tma_dlpack.include import get_include
 ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT / ".packaging" / "header_reference.py"
 HEADER = Path(get_include()) / "tma_dlpack.h"
+HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h")
 TARGETS = ("90", "90a", "100", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a")
 #: Functions of the driver that ptxas calls where a GPU lacks an instruction.
 SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
@@ -44,6 +45,12 @@ extern __shared__ unsigned char smem[];
     __shared__ alignas(1024) float tile[1024];                                                   \\
     __shared__ Map changed;                                                                      \\
     __shared__ Barrier full, empty, ready;                                                       \\
+    __shared__ unsigned allocated;                                                               \\
+    constexpr unsigned instruction = tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>();  \\
+    const unsigned long long tcgen05_a =                                                         \\
+      descriptor_at(a, tcgen05_k_major_descriptor<128, Swizzle::bytes128>());                    \\
+    float sums[32] = {};                                                                         \\
+    unsigned columns[32] = {};                                                                   \\
     PipelineState<4> state;                                                                      \\
     CONTEXT                                                                                      \\
     __VA_ARGS__;                                                                                 \\
@@ -63,6 +70,11 @@ def generator() -> Any:
     sys.modules["header_reference"] = module  # where dataclass looks
     spec.loader.exec_module(module)
     return module
+
+
+def text_of_headers() -> str:
+    """Return the text of the device headers."""
+    return "\n".join((HEADER.parent / Path(name).name).read_text("utf-8") for name in HEADERS)
 
 
 def kernel(verb: Any) -> str:
@@ -118,7 +130,9 @@ def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict
         source.write_text("\n".join([NAMES, *map(kernel, kept)]) + "\n")
         status, said, code = nvcc(source, target, checked)
         assert said.count(": error: ") == said.count("-- it is a deleted function"), said
-        deleted = re.findall(r': error: function "tma_dlpack::(?:unchecked::)?(\w+)', said)
+        deleted = re.findall(
+            r': error: function "tma_dlpack::v\d+_\d+::(?:unchecked::)?(\w+)', said
+        )
         assert not status or {verb.name for verb in kept} & {*deleted}, said
         kept = [verb for verb in kept if verb.name not in deleted]
     calls = [call.decode() for call in SYSTEM_CALL.findall(code)]
@@ -131,7 +145,7 @@ def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict
 
 def cells_of(target: str, checks: tuple[bool, ...] = (False, True)) -> dict[str, str]:
     """Return a column of the matrix, which is the same with and without the check."""
-    verbs = [v for v in generator().verbs(HEADER.read_text("utf-8")) if v.targets != "host"]
+    verbs = [v for v in generator().verbs(text_of_headers()) if v.targets != "host"]
     with tempfile.TemporaryDirectory() as folder:
         columns = [compiled(verbs, target, checked, Path(folder)) for checked in checks]
     assert columns[0] == columns[-1]
@@ -140,7 +154,7 @@ def cells_of(target: str, checks: tuple[bool, ...] = (False, True)) -> dict[str,
 
 def broken_promises(target: str, cells: dict[str, str]) -> list[str]:
     """Return the verbs that compile where the reference does not have them, or the other way."""
-    targets = {v.name: v.targets for v in generator().verbs(HEADER.read_text("utf-8"))}
+    targets = {v.name: v.targets for v in generator().verbs(text_of_headers())}
     return [n for n, cell in cells.items() if (cell != DELETED) != is_promised(targets[n], target)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -29,8 +30,9 @@ def test_every_file_makes_maps_of_the_kernels_tile():
         text_of("double_tiles.cu"),
     )
     rows, columns, threads, blocks = found.groups()
-    for name in ("torch_operator.cpp", "jax_handler.cpp"):
+    for name in ("torch_operator.cpp", "jax_handler.cpp", "stable_operator.cpp"):
         assert f"{{{rows}, {columns}}}, tma_dlpack::Swizzle::none" in text_of(name)
+    assert f"make_tma_descriptor(m, ({rows}, {columns})," in text_of("test_wheel.py")
     python = text_of("cupy_double.py")
     assert f"make_tma_descriptor(m, ({rows}, {columns})," in python
     assert f"-(-x.shape[1] // {columns})" in python
@@ -55,6 +57,66 @@ def test_cmake_builds_the_handler_of_jax(tmp_path):
     subprocess.run(["cmake", "-S", TEMPLATE, "-B", tmp_path, python], check=True)
     subprocess.run(["cmake", "--build", tmp_path], check=True)
     assert ctypes.CDLL(str(tmp_path / "libtma_example_jax.so")).Doubled
+
+
+def copy_of_template(folder):
+    ignored = shutil.ignore_patterns("*.so", "build", "__pycache__")
+    return shutil.copytree(TEMPLATE, folder / "extension", ignore=ignored)
+
+
+@pytest.mark.slow
+@needs_nvcc
+def test_the_wheel_by_the_stable_abi_passes_its_tests_without_a_gpu(tmp_path):
+    for needed in ("torch", "scikit_build_core"):
+        pytest.importorskip(needed)
+    folder, site = copy_of_template(tmp_path), tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    built = ["wheel", "--no-build-isolation", "--no-deps", "-w", str(tmp_path), str(folder)]
+    if subprocess.run([*pip, "--version"], capture_output=True).returncode:
+        pytest.skip("pip is not installed")
+    subprocess.run([*pip, *built], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "-py3-none-linux_" in wheel.name  # no function of Python is called
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
+    for file in folder.glob("tma_example*"):
+        shutil.rmtree(file) if file.is_dir() else file.unlink()  # only the wheel's can be imported
+    package = str(Path(tma.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), package])}
+    tests = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"]
+    command = [*tests, "--rootdir", str(folder), str(folder / "test_wheel.py")]
+    subprocess.run(command, env=environment, check=True)
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.24)
+project(finds LANGUAGES CXX)
+find_package(tma_dlpack ${VERSION} CONFIG REQUIRED)
+message(STATUS "found ${tma_dlpack_VERSION} in ${tma_dlpack_INCLUDE_DIR}")
+add_library(finds OBJECT finds.cpp)
+target_link_libraries(finds PRIVATE tma_dlpack::headers)
+"""
+
+
+def configured(folder, version):
+    """Return what CMake says of a project that asks for a version."""
+    (folder / "CMakeLists.txt").write_text(CMAKE)
+    (folder / "finds.cpp").write_text("#include <tma_dlpack_make.hpp>\n")
+    options = [f"-Dtma_dlpack_ROOT={tma.get_include()}", f"-DVERSION={version}"]
+    command = ["cmake", "-S", folder, "-B", folder / f"build{version}", *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+def test_find_package_finds_the_headers_of_a_version_that_serves(tmp_path):
+    version = tma.__version__.split(".dev")[0]
+    found = configured(tmp_path, version)
+    assert found.returncode == 0, found.stderr
+    assert f"found {version} in {tma.get_include()}" in found.stdout
+    subprocess.run(["cmake", "--build", tmp_path / f"build{version}"], check=True)
+    later = configured(tmp_path, "0.99")
+    assert later.returncode != 0
+    assert f"version: {version}" in later.stderr
+    assert configured(tmp_path, "1.0").returncode != 0
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def test_every_helper_is_instructions_on_every_architecture_that_has_it(name, tm
     assert cubin[:4] == b"\x7fELF"
     calls = {call.decode() for call in SYSTEM_CALL.findall(cubin)}
     if name.startswith("12"):  # these have no multicast
-        assert len(calls) == 8
+        assert len(calls) == 9
         assert all(call.endswith("multicast") for call in calls)
     else:
         assert not calls
@@ -120,8 +120,26 @@ NOT_COMPILED = {
     "load(out, map, &full);": "one coordinate for each dimension of the map",
     "store(map, out, 1, 2, 3, 4, 5, 6);": "one coordinate for each dimension of the map",
     "store_im2col(map, out, 1, 2);": "an im2col map has 3 to 5 dimensions",
-    "wait_read<-1>();": "waits for 0 or more pending groups",
-    "wait_stores<-1>();": "waits for 0 or more pending groups",
+    "store_wait_read<-1>();": "waits for 0 or more pending groups",
+    "store_wait<-1>();": "waits for 0 or more pending groups",
+    "commit();": "call store_commit()",
+    "wait_read();": "call store_wait_read()",
+    "wait_stores();": "call store_wait()",
+    "prefetch(map);": "call prefetch_map()",
+    "load_multicast(out, map, &full, 0, 0, 3);": "the block mask 0 names no block",
+    "load_im2col_multicast(out, map, &full, 0, 0, 0, 0, OffsetsW{0});": "the block mask 0 names no",
+    "load_bulk_multicast(out, to, 16, &full, 0);": "the block mask 0 names no block",
+    "load_multicast(out, map, &full, 1.5, 0, 3);": "a mask of blocks is an integer",
+    "store(out, &map, 0, 0);": "pass a map where this verb takes one",
+    "prefetch_tile(full, 0, 0);": "pass a map where this verb takes one",
+    "reduce_bulk<Reduction::add>(to, out, 16);": "cp.reduce.async.bulk adds integers of 32 and 64",
+    "reduce_bulk<Reduction::inc>(out, out, 16);": "inc and dec of unsigned",
+    "float d[2]; wgmma<4>(d, 1ull, 1ull, 0);": "a multiple of 8 rows of B, from 8 to 256",
+    "float d[4]; wgmma<8, MmaType::bf16, MmaType::fp16>(d, 1ull, 1ull, 0);": "operands of one type",
+    "float d[4]; wgmma<8, MmaType::tf32, MmaType::tf32, Major::MN>(d, 1ull, 1ull, 0);": "K-major",
+    "*out = tcgen05_instruction_descriptor<MmaType::bf16, 96, 64>();": "64, 128 or 256 rows of A",
+    "*out = tcgen05_instruction_descriptor<MmaType::bf16, 128, 24>();": "multiples of 16 rows of B",
+    "*out = tcgen05_instruction_descriptor<MmaType::tf32, 64, 8, MmaType::e4m3>();": "of one type",
     "wgmma_wait<8>();": "waits for 0 to 7 pending groups",
     "take_registers<260>();": "a multiple of 8 from 24 to 256",
     "replace_global_dim<5>(to, 1);": "numbered from 0, the innermost, to 5 - 1",
@@ -174,23 +192,28 @@ LACKS = {
         "take_registers<40>();": "lacks it: compile for one with the suffix a or f",
         "wgmma_fence();": "lacks wgmma, which is sm_90a's",
         "wgmma_wait<1>();": "lacks wgmma, which is sm_90a's",
+        "float d[4]; wgmma<8>(d, 1ull, 1ull, 0);": "lacks wgmma, which is sm_90a's",
     },
     "100a": {
         "*out = matrix_descriptor<16, 1024, Swizzle::none>();": "tcgen05_k_major_descriptor()",
         "*out = k_major_descriptor<64, Swizzle::bytes128>();": "tcgen05_k_major_descriptor()",
         "*out = mn_major_descriptor<64, Swizzle::none>();": "tcgen05_mn_major_descriptor()",
         "wgmma_commit();": "lacks wgmma, which is sm_90a's",
+        "float d[4]; wgmma<8, MmaType::tf32>(d, 1ull, 1ull, 0);": "lacks wgmma, which is sm_90a's",
         "load_from(out, map, to, &full, 0, 1);": "lacks it: compile for sm_107a",
     },
     "100": {
         "store_scatter4(map, out, 0, 1, 2, 3, 4);": "lacks it: compile for sm_100a, 100f, 103a or",
         "load_cta_group2(out, map, &full, 0, 1);": "lacks it: compile for sm_100a, 100f, 103a or",
         "give_registers<40>();": "lacks it: compile for one with the suffix a or f",
+        "tcgen05_mma(0u, 1ull, 1ull, 0u, 0);": "lacks it: compile for sm_100a, 100f, 103a or",
+        "tcgen05_alloc<2>(nullptr, 32);": "lacks it: compile for sm_100a, 100f, 103a or",
     },
     "120a": {
         "load_gather4_multicast(out, map, &full, 3, 0, 1, 2, 3, 4);": "compile for sm_100a",
         "load_im2col_w128(out, map, &full, 0, 1, 2, HaloW{0, 0});": "lacks it: compile for sm_100a",
         "store_scatter4(map, out, 0, 1, 2, 3, 4);": "compile for sm_100a",
+        "float v[8]; tcgen05_load(v, 0u);": "lacks it: compile for sm_100a, 100f, 103a or",
     },
 }
 

@@ -54,6 +54,34 @@ KERNELS = {
         "if (threadIdx.x == 0) arrive_expect_tx(b, n), load(smem, map, b, c, c);",
         f"if (threadIdx.x == 0) {{ ptx::{BARRIER}; int at[2] = {{c, c}}; ptx::{TILE}; }}",
     ),
+    "arrives_twice": (
+        "arrive(b, n);",
+        'asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" :: '
+        '"r"(address_of(b)), "r"(n) : "memory");',
+    ),
+    "fences_global": (
+        "out[0] = n; fence_async_global();",
+        'out[0] = n; asm volatile("fence.proxy.async.global;" ::: "memory");',
+    ),
+    "arrives_relaxed": (
+        "out[0] = n; cluster_arrive_relaxed(); cluster_wait();",
+        'out[0] = n; asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); '
+        'asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");',
+    ),
+    "loads_bytes_to_blocks": (
+        "load_bulk_multicast(smem, x, n, b, 3);",
+        'asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes'
+        '.multicast::cluster [%0], [%1], %2, [%3], %4;" :: "r"(address_of(smem)), '
+        '"l"(__cvta_generic_to_global(x)), "r"(n), "r"(address_of(b)), "h"((unsigned short)3) '
+        ': "memory");',
+    ),
+    "adds_bytes": (
+        "reduce_bulk<Reduction::add>(out, smem, n); store_commit(); store_wait_read<1>();",
+        'asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%0], [%1], %2;" '
+        ':: "l"(__cvta_generic_to_global(out)), "r"(address_of(smem)), "r"(n) : "memory"); '
+        'asm volatile("cp.async.bulk.commit_group;" ::: "memory"); '
+        'asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");',
+    ),
     "rings": (
         "PipelineState<4> state; for (int i = 0; i < c; ++i, state.advance()) "
         "wait(b + state.stage(), state.phase());",
@@ -63,12 +91,21 @@ KERNELS = {
     ),
 }
 OURS = "#include <tma_dlpack.h>\nusing namespace tma_dlpack;\n"
-THEIRS = """
+BY_HAND = """
 #include <cuda.h>
-#include <cuda/ptx>
-namespace ptx = cuda::ptx;
+#include <cstdint>
 using Map = CUtensorMap;
 using Barrier = std::uint64_t;
+__device__ inline unsigned address_of(const void* smem)
+{
+  return static_cast<unsigned>(__cvta_generic_to_shared(smem));
+}
+"""
+THEIRS = (
+    BY_HAND
+    + """
+#include <cuda/ptx>
+namespace ptx = cuda::ptx;
 __device__ inline bool elected()
 {
   unsigned is;
@@ -77,6 +114,7 @@ __device__ inline bool elected()
   return is;
 }
 """
+)
 KERNEL = """
 extern "C" __global__ void {name}(const __grid_constant__ Map map, void* x, unsigned n, int c,
                                   unsigned* out)
@@ -108,6 +146,143 @@ def both(folder: Path, target: str) -> Iterator[dict[str, bytes]]:
     """Return the machine code of ours, then of theirs."""
     for side, head in enumerate((OURS, THEIRS)):
         yield compiled(head, {name: pair[side] for name, pair in KERNELS.items()}, folder, target)
+
+
+#: The tensor core's verbs, and the PTX of the ISA's manual by hand.
+SUMS = ", ".join(f"%{i}" for i in range(8))
+OUTPUTS = ", ".join(f'"+f"(d[{i}])' for i in range(8))
+END = "for (int i = 0; i < 8; ++i) out[i] = __float_as_uint(d[i]);"
+
+
+def end(columns: int) -> str:
+    """Return what uses the sums of a wgmma."""
+    return END.replace("8", str(columns // 2))
+
+
+def by_hand(types: str, majors: str = "", a_in_registers: bool = False, columns: int = 16) -> str:
+    """Return a wgmma by PTX."""
+    n = columns // 2
+    a, operands = f"%{n}", '"l"(a)'
+    if a_in_registers:
+        a = f"{{%{n}, %{n + 1}, %{n + 2}, %{n + 3}}}"
+        operands = '"r"(n), "r"(n + 1), "r"(n + 2), "r"(n + 3)'
+    b = n + (4 if a_in_registers else 1)
+    sums = ", ".join(f"%{i}" for i in range(n))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(n))
+    return (
+        f'float d[{n}] = {{}}; asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
+        f"wgmma.mma_async.sync.aligned.m64n{columns}{types} {{{sums}}}, {a}, %{b}, p, "
+        f'1, 1{majors}; }}" : {outputs} : {operands}, "l"(a + 4), "r"(c)); {end(columns)}'
+    )
+
+
+def multiplied(template: str, a_in_registers: bool = False, columns: int = 16) -> str:
+    """Return the header's wgmma."""
+    a = "{n, n + 1, n + 2, n + 3}"
+    declared = (
+        f"const unsigned r[4] = {a};" if a_in_registers else "const unsigned long long r = a;"
+    )
+    return (
+        f"float d[{columns // 2}] = {{}}; {declared} wgmma<{columns}{template}>(d, r, a + 4, c); "
+        + end(columns)
+    )
+
+
+def wgmmas() -> dict[str, tuple[str, str]]:
+    """Return every pair of types, layouts and places of A."""
+    names = {"bf16": "bf16", "fp16": "f16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2"}
+    depth = {"bf16": 16, "fp16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+    pairs = [(t, t) for t in names] + [("e4m3", "e5m2"), ("e5m2", "e4m3")]
+    found = {}
+    for a, b in pairs:
+        types = f"k{depth[a]}.f32.{names[a]}.{names[b]}"
+        ours = f", MmaType::{a}, MmaType::{b}"
+        both, one = (", 0, 0", ", 0") if depth[a] == 16 else ("", "")
+        found[f"{a}_{b}"] = multiplied(ours), by_hand(types, both)
+        found[f"{a}_{b}_registers"] = multiplied(ours, True), by_hand(types, one, True)
+        if depth[a] == 16:
+            for i, j in ((1, 0), (0, 1), (1, 1)):
+                majors = "".join(f", Major::{('K', 'MN')[m]}" for m in (i, j))
+                pair = multiplied(ours + majors), by_hand(types, f", {i}, {j}")
+                found[f"{a}_{i}{j}"] = pair
+            pair = multiplied(f"{ours}, Major::MN", True), by_hand(types, ", 1", True)
+            found[f"{a}_registers_1"] = pair
+    for n in range(8, 257, 8):
+        types = "k16.f32.bf16.bf16"
+        found[f"columns_{n}"] = multiplied("", columns=n), by_hand(types, ", 0, 0", columns=n)
+        pair = multiplied("", True, n), by_hand(types, ", 0", True, n)
+        found[f"columns_{n}_registers"] = pair
+    return found
+
+
+def tcgen05s() -> dict[str, tuple[str, str]]:
+    """Return each verb of tcgen05 with either group."""
+    found = {}
+    for group in (1, 2):
+        words = f".cta_group::{group}"
+        for ours, kind in (("bf16", "f16"), ("tf32", "tf32"), ("e5m2", "f8f6f4")):
+            text = (
+                "{ .reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma" + words + f".kind::{kind} "
+                "[%0], {a}, %2, %3, p; }"
+            )
+            operands = ' :: "r"(n), {a}, "l"(a + 4), "r"(7u), "r"(c) : "memory");'
+            for place, shown, given, theirs in (
+                ("smem", "%1", "a", '"l"(a)'),
+                ("tmem", "[%1]", "n + 8", '"r"(n + 8)'),
+            ):
+                found[f"{ours}_{place}_{group}"] = (
+                    f"tcgen05_mma<MmaType::{ours}, {group}>(n, {given}, a + 4, 7u, c);",
+                    'asm volatile("'
+                    + text.replace("{a}", shown)
+                    + '"'
+                    + operands.replace("{a}", theirs),
+                )
+        found[f"allocates_{group}"] = (
+            f"tcgen05_alloc<{group}>(&place, 64); tcgen05_relinquish<{group}>(); "
+            f"tcgen05_fence_before(); __syncthreads(); tcgen05_fence_after(); "
+            f"tcgen05_dealloc<{group}>(place, 64);",
+            f'asm volatile("tcgen05.alloc{words}.sync.aligned.shared::cta.b32 [%0], 64;" '
+            ':: "r"(address_of(&place)) : "memory"); '
+            f'asm volatile("tcgen05.relinquish_alloc_permit{words}.sync.aligned;" ::: "memory"); '
+            'asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); __syncthreads(); '
+            'asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); '
+            f'asm volatile("tcgen05.dealloc{words}.sync.aligned.b32 %0, 64;" :: "r"(place) '
+            ': "memory");',
+        )
+        commit = f"tcgen05.commit{words}.mbarrier::arrive::one.shared::cluster"
+        found[f"commits_{group}"] = (
+            f"tcgen05_commit<{group}>((Barrier*)(smem + 8192)); "
+            f"tcgen05_commit<{group}>((Barrier*)(smem + 8192), 3);",
+            f'asm volatile("{commit}.b64 [%0];" :: "r"(address_of(smem + 8192)) : "memory"); '
+            f'asm volatile("{commit}.multicast::cluster.b64 [%0], %1;" :: '
+            '"r"(address_of(smem + 8192)), "h"((unsigned short)3) : "memory");',
+        )
+    found["loads_and_stores"] = (
+        "float d[8]; tcgen05_load(d, n); tcgen05_wait_load(); tcgen05_store(n + 8, d); "
+        f"tcgen05_wait_store(); {END}",
+        f'float d[8]; asm volatile("tcgen05.ld.sync.aligned.32x32b.x8.b32 {{{SUMS}}}, [%8];" : '
+        + OUTPUTS.replace("+f", "=f")
+        + ' : "r"(n) : "memory"); asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); '
+        f'asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%8], {{{SUMS}}};" :: '
+        + OUTPUTS.replace("+f", "f")
+        + ', "r"(n + 8) : "memory"); '
+        f'asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); {END}',
+    )
+    return found
+
+
+@pytest.mark.parametrize("target", ["90a", "100a"])
+def test_the_tensor_cores_verbs_are_the_machine_code_of_ptx_by_hand(target, tmp_path):
+    pairs = wgmmas() if target == "90a" else tcgen05s()
+    shared = "unsigned long long a = 7 | (unsigned long long)n << 20; __shared__ unsigned place;"
+    codes = [
+        compiled(
+            head, {name: f"{shared} {pair[side]}" for name, pair in pairs.items()}, tmp_path, target
+        )
+        for side, head in enumerate((OURS, BY_HAND))
+    ]
+    assert len(codes[0]) == len(pairs) >= 17
+    assert [name for name in codes[0] if codes[0][name] != codes[1][name]] == []
 
 
 @pytest.mark.slow

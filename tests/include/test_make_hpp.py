@@ -136,5 +136,5 @@ def test_torchs_scalar_types_have_the_numbers_of_its_header():
         r"case (\d+): +return .*// (\w+)",
         (Path(tma.get_include()) / "tma_dlpack_make.hpp").read_text(),
     )
-    assert len(ours) == 18
+    assert len(ours) == 22
     assert ours == [(torchs[name], name) for _, name in ours]

@@ -18,7 +18,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
 #: The headers that kernels include; their texts are passed to NVRTC with the source.
-HEADERS = ("tma_dlpack.h", "tma_dlpack_check.h")
+HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h", "tma_dlpack_check.h")
 INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 #: CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1

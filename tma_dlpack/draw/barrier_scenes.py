@@ -212,7 +212,12 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         "add_1(tile);",
         *["fence_async();" if fenced else "// no fence_async()"] * alone,
         sync,
-        *["if (thread == 0) {", "  store(map, tile, x, y);", "  commit(); wait_read();", "}"]
+        *[
+            "if (thread == 0) {",
+            "  store(map, tile, x, y);",
+            "  store_commit(); store_wait_read();",
+            "}",
+        ]
         * alone,
     ]
     play.barriers[SYNC] = Barrier.init(len(warps) * setup.blocks)
@@ -242,7 +247,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         if is_first and alone:
             play.start("copy engine", reading(), play.now + LATENCY)
             yield Do(8, "store\ntile", line=11)
-            yield Do(12, "wait_read", "padding", line=12)
+            yield Do(12, "store_wait_read", "padding", line=12)
 
     def reading() -> Program:
         yield Do(14, "reads tile", "taken", 11, 1, "written", "may be old")

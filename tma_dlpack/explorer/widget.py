@@ -134,7 +134,7 @@ class Explorer:
         self._subject = subject
         self._panel: Panel | None = None
         self._page_words: dict[str, str] = {}  # of its address: what Python does not read
-        self.note = note
+        self.note: str = note
         self.look = look(subject, choice)
         tensor_map = self.look.tensor_map
         own = tensor_map.target.name if tensor_map else "sm_90"  # that of the tensor's GPU
@@ -365,7 +365,7 @@ class Panel:
         self._explorer = explorer
         self._still: Any = None
         code = zlib.crc32(explorer.choice.call().encode())
-        self.still_class = f"tma-stored-{code:08x}-{next(_NUMBERS)}"
+        self.still_class: str = f"tma-stored-{code:08x}-{next(_NUMBERS)}"
         state = address(explorer.state())
         self.widget: Any = _widget_class()(state=state, about=about(explorer, self.still_class))
         self.widget.observe(self._hear, "state")

@@ -1,9 +1,10 @@
 """The headers for authors of C++ extensions, and `get_include`.
 
-tma_dlpack.h is for extensions (torch tensors to maps, device code for copies), tma_dlpack_check.h
-what its checked build adds; tma_dlpack_make.h checks and encodes in plain C, shared with the C
-extension, from the printed tma_dlpack_tables.h; tma_dlpack_make.hpp is the same in C++, with the
-printed tma_dlpack_options.hpp; tma_dlpack_driver.h calls libcuda. Nothing here imports Python
+tma_dlpack.h is for extensions (torch tensors to maps, device code for copies), with
+tma_dlpack_mma.h (the tensor core) and tma_dlpack_check.h (what its checked build adds);
+tma_dlpack_make.h checks and encodes in plain C, shared with the C extension, from the printed
+tma_dlpack_tables.h; tma_dlpack_make.hpp is the same in C++, with the printed
+tma_dlpack_options.hpp; tma_dlpack_driver.h calls libcuda. Nothing here imports Python
 modules of the package.
 """
 

@@ -21,6 +21,13 @@
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
 
+// Of this release: major * 10000 + minor * 100 + patch.
+#ifndef TMA_DLPACK_VERSION
+#define TMA_DLPACK_VERSION 400
+#elif TMA_DLPACK_VERSION != 400
+#error "two releases of tma_dlpack in one file: pass one include path"
+#endif
+
 #if defined(_MSVC_LANG)
 #define TMA_DLPACK_CPLUSPLUS _MSVC_LANG
 #else
@@ -28,6 +35,13 @@
 #endif
 #if TMA_DLPACK_CPLUSPLUS < 201703L
 #error "tma_dlpack.h needs C++17: compile with -std=c++17 or later"
+#endif
+
+// clang before 20 puts __grid_constant__ maps into local memory, where a copy dies (error 700).
+#if defined(__clang__) && defined(__CUDA__) && !defined(__CUDACC_RTC__)
+#if !__has_attribute(grid_constant)
+#error "tma_dlpack.h needs nvcc, NVRTC or clang 20: this clang ignores __grid_constant__"
+#endif
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -51,7 +65,16 @@
 
 #endif
 
+#ifdef __CUDACC__
+struct __half;  // cuda_fp16.h's and cuda_bf16.h's, which need not be included
+struct __nv_bfloat16;
+#endif
+
+// The minor release is part of every name that a linker sees, so that one program may hold objects that
+// were compiled with the headers of several.
 namespace tma_dlpack
+{
+inline namespace v0_4
 {
 
 #ifdef __CUDACC_RTC__
@@ -308,6 +331,60 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
   return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle, true>() | detail::TCGEN05;
 }
 
+// What the tensor core multiplies; sums are float. fp16 is __half, tf32 float whose lower 13 bits are not
+// read.
+enum class MmaType
+{
+  bf16,
+  fp16,
+  tf32,
+  e4m3,
+  e5m2
+};
+
+// Which dimension of a tile is contiguous in shared memory: K, or M (of A) or N (of B).
+enum class Major
+{
+  K,
+  MN
+};
+
+namespace detail
+{
+
+TMA_DLPACK_EITHER constexpr bool is_fp8(MmaType type)
+{
+  return type == MmaType::e4m3 || type == MmaType::e5m2;
+}
+
+template <MmaType a, MmaType b>
+TMA_DLPACK_EITHER constexpr void require_pair()
+{
+  static_assert(a == b || (is_fp8(a) && is_fp8(b)),
+                "the tensor core multiplies two operands of one type, or e4m3 and e5m2");
+}
+
+}  // namespace detail
+
+// The 32 bits that tell tcgen05.mma the types, the shape and which dimension is contiguous, with float
+// sums. m: the rows of A, of both blocks if cta_group is 2. Documented, not run.
+//   tcgen05, "Instruction descriptor" | anyone | host and device | 0.4 | compile time
+//   e.g. tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>()
+template <MmaType a_type, unsigned m, unsigned n, MmaType b_type = a_type, Major a_major = Major::K,
+          Major b_major = Major::K>
+TMA_DLPACK_EITHER constexpr unsigned tcgen05_instruction_descriptor()
+{
+  detail::require_pair<a_type, b_type>();
+  static_assert(m == 64 || m == 128 || m == 256, "tcgen05.mma takes 64, 128 or 256 rows of A");
+  static_assert(n % (m == 64 ? 8 : 16) == 0 && 8 <= n && n <= 256,
+                "tcgen05.mma takes multiples of 16 rows of B, up to 256; of 8, if A has 64");
+  // F16 0, BF16 1, TF32 2; of kind::f8f6f4: E4M3 0, E5M2 1
+  constexpr unsigned numbers[] = {1, 0, 2, 0, 1};
+  return 1u << 4 | numbers[static_cast<int>(a_type)] << 7 | numbers[static_cast<int>(b_type)] << 10 |
+         static_cast<unsigned>(a_major) << 15 | static_cast<unsigned>(b_major) << 16 | n / 8 << 17 |
+         m / 16 << 24;
+}
+
 // From the start of a K-major tile to its K step, of wgmma and tcgen05: each is 32 bytes of every row.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + k_step_bytes<128, Swizzle::bytes128>(step)
@@ -342,6 +419,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 
 #ifdef __CUDACC__
 
+// The compiler's release, which decides what its ptxas knows: 1208 is 12.8.
+#define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
+
 // Which targets have what. The compiler's pass for the host sees every verb.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
@@ -364,6 +444,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
   "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
 #define TMA_DLPACK_NEEDS_SM100 "this target lacks it: compile for sm_100 or later"
 #define TMA_DLPACK_NEEDS_PAIRS "this target lacks it: compile for sm_100a, 100f, 103a or 110a"
+#define TMA_DLPACK_NEEDS_CUDA(RELEASE, INSTEAD) \
+  "this compiler lacks it: compile with CUDA " RELEASE " or later, or call " INSTEAD
 #define TMA_DLPACK_NEEDS_SM107 "this target lacks it: compile for sm_107a with CUDA 13.4 or later"
 
 // An mbarrier in shared memory: `__shared__ tma_dlpack::Barrier full;`.
@@ -433,6 +515,24 @@ struct RankedMap : Map
   RankedMap() = default;
   __host__ __device__ RankedMap(const Map& map) : Map(map) {}
 };
+
+// The blocks of a cluster that a multicast writes to: bit i is the block of rank i. An integer converts
+// to it; the literal 0, which names no block, does not compile.
+struct BlockMask
+{
+  unsigned short bits;
+
+  template <class T>
+  __device__ constexpr BlockMask(T blocks) : bits(static_cast<unsigned short>(blocks))
+  {
+    static_assert(static_cast<T>(1) / 2 == static_cast<T>(0),
+                  "a mask of blocks is an integer: bit i is the block of rank i");
+  }
+};
+
+struct Nowhere;  // a null pointer to it is what the literal 0 converts to before it becomes a BlockMask
+#define TMA_DLPACK_NOWHERE \
+  [[deprecated("the block mask 0 names no block: set bit i for the block of rank i")]] __device__ inline
 
 // What a reduction does with the tile and what is there.
 enum class Reduction
@@ -510,12 +610,19 @@ __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
   arrive_expect_tx(barrier, tx_bytes);
 }
 
-// Arrive: what this thread did so far happens before the phase ends.
+// Arrive: what this thread did so far happens before the phase ends. With a count: as that number of
+// the arrivals that init() counts.
 //   mbarrier.arrive | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive(&empty);
 __device__ inline void arrive(Barrier* barrier)
 {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+__device__ inline void arrive(Barrier* barrier, unsigned count)
+{
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(count)
+               : "memory");
 }
 
 // Arrive at the same barrier of another block of the cluster, by its rank; or of this block. What this
@@ -534,9 +641,10 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 
 // arrive_remote() for a tile that wgmma or a store has read, and that may be loaded again: nothing
 // written is made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast
-// (H200).
+// (H200). CUDA 12.8 or later (PTX 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
+#if TMA_DLPACK_CUDA >= 1207
 __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_rank)
 {
   asm volatile("{\n .reg .b32 remote;\n"
@@ -546,6 +654,9 @@ __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_ra
                "r"(block_rank)
                : "memory");
 }
+#else
+TMA_DLPACK_LACKS_VERB(arrive_remote_relaxed, TMA_DLPACK_NEEDS_CUDA("12.8", "arrive_remote()"))
+#endif
 
 // Whether the phase of this parity is complete; may wait for a while. Phases go 0, 1, 0, ...
 //   mbarrier.try_wait.parity | any thread | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT
@@ -619,11 +730,18 @@ __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 }
 
 // Fetch a map ahead of its first use.
-//   prefetch.tensormap | one thread | sm_90 | 0.2 | UTMACCTL.PF
-//   e.g. prefetch(map);
-__device__ inline void prefetch(const Map& map)
+//   prefetch.tensormap | one thread | sm_90 | 0.4 | UTMACCTL.PF
+//   e.g. prefetch_map(map);
+__device__ inline void prefetch_map(const Map& map)
 {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// What prefetch_map() was called before 0.4.
+[[deprecated("call prefetch_map(); prefetch_tile() is for a tile")]]
+__device__ inline void prefetch(const Map& map)
+{
+  prefetch_map(map);
 }
 
 // Before a copy by a map in global memory that a kernel or the host has changed there: the thread that
@@ -638,11 +756,21 @@ __device__ inline void fence_acquire(const Map* map)
 
 // Between writing shared memory and a store from it, or a wgmma that reads it: every writing thread,
 // then __syncthreads().
-//   fence.proxy.async.shared::cta | every thread that wrote | sm_90 | 0.2 | FENCE.VIEW.ASYNC
+//   fence.proxy.async.shared::cta | every thread that wrote | sm_90 | 0.2 | MEMBAR.ALL.CTA, FENCE.VIEW.ASYNC
 //   e.g. fence_async(); __syncthreads();
 __device__ inline void fence_async()
 {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Between ordinary stores to global memory and a copy that reads it, by TMA or load_bulk(): each thread
+// that wrote, before it signals others; or the thread that issues the copy, after it has acquired the
+// stores, by a flag or a barrier. A kernel's start orders both by itself.
+//   fence.proxy.async.global | every thread that wrote, or the one that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
+//   e.g. x[0] = 1; fence_async_global(); __syncthreads();
+__device__ inline void fence_async_global()
+{
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // True in one thread of a warp, the same one each time: `if (threadIdx.x < 32 && elect_one()) ...`. Every
@@ -707,6 +835,15 @@ __device__ inline unsigned cluster_rank()
 __device__ inline void cluster_arrive()
 {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+// Arrive as cluster_arrive() does, without making visible what this thread wrote: where barriers alone
+// were initialised, init() has done that.
+//   barrier.cluster.arrive.relaxed | every thread of the cluster | sm_90 | 0.4 | UCGABAR_ARV
+//   e.g. init(&full); cluster_arrive_relaxed(); ... cluster_wait();
+__device__ inline void cluster_arrive_relaxed()
+{
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 // Wait until every thread of the cluster has arrived.
@@ -800,8 +937,16 @@ template <unsigned rank>
 inline constexpr unsigned rank_of<RankedMap<rank>> = rank;
 
 template <class M>
+__device__ inline void require_map()
+{
+  static_assert(__is_base_of(Map, M), "pass a map where this verb takes one: load(smem, map, ...), "
+                                      "store(map, smem, ...), prefetch_tile(map, ...)");
+}
+
+template <class M>
 __device__ inline void require_rows()
 {
+  require_map<M>();
   static_assert(rank_of<M> == 0 || rank_of<M> == 2, "rows are gathered by a map of rank 2");
 }
 
@@ -827,6 +972,7 @@ template <Mode mode, class M, class... Given>
 __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
                             unsigned short block_mask, Given... given)
 {
+  require_map<M>();
   constexpr unsigned rank = rank_given<Given...>, offsets = (0 + ... + taps<Given>);
   static_assert(((is_coordinate<Given> || is_policy<Given> || taps<Given> != 0) && ...),
                 TMA_DLPACK_COORDINATE);
@@ -861,7 +1007,7 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
 
 // Into this block's shared memory: for ::cluster ptxas calls a function on sm_120 and sm_121, and
 // ::cta needs PTX ISA 8.6 (CUDA 12.7).
-#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1207
+#if TMA_DLPACK_CUDA >= 1207
 #define TMA_DLPACK_THIS_BLOCK "shared::cta"
 #else
 #define TMA_DLPACK_THIS_BLOCK "shared::cluster"
@@ -1028,6 +1174,9 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 
 // Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
 // thread, after its arrive_expect_tx. A policy for L2 may precede the coordinates, as in every copy.
+// The innermost coordinate times the element's size must be a multiple of 16 bytes, which a halo that
+// begins at x0 - 1 is not: the kernel then ends with error 715, an illegal instruction. A map with an
+// interleave layout or a packed type counts in units for which this always holds.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1037,18 +1186,23 @@ __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords..
 }
 
 // Load one tile into every block of the cluster whose bit in block_mask is set, at this place in its
-// shared memory; each block's own barrier, at this place too, counts the bytes.
+// shared memory; each block's own barrier, at this place too, counts the bytes. The innermost
+// coordinate is at a multiple of 16 bytes of its row, as of load().
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.MULTICAST
 //   e.g. load_multicast(tile, map, &full, 0b11, column, row);
 template <class M, class... Coords>
 __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier,
-                                      unsigned short block_mask, Coords... coords)
+                                      BlockMask block_mask, Coords... coords)
 {
-  detail::load<detail::Mode::tile, detail::To::blocks>(smem, map, shared_address(barrier), block_mask,
+  detail::load<detail::Mode::tile, detail::To::blocks>(smem, map, shared_address(barrier), block_mask.bits,
                                                        coords...);
 }
 
+template <class M, class... Coords>
+TMA_DLPACK_NOWHERE void load_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
+
 // Bring the tile at these coordinates into L2, where a later load finds it. Nothing waits for it.
+// The innermost coordinate is at a multiple of 16 bytes of its row, as of load().
 //   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
 //   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
@@ -1058,7 +1212,8 @@ __device__ inline void prefetch_tile(const M& map, Coords... coords)
 }
 
 // Load by an im2col map: coordinates (channel, w, [h, [d,]] image), then OffsetsW, OffsetsWH or
-// OffsetsWHD of the filter tap.
+// OffsetsWHD of the filter tap. The channel is at a multiple of 16 bytes of its pixel, as the innermost
+// coordinate of load() is.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
 //   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
 template <class M, class... Coords>
@@ -1068,16 +1223,20 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
                                                         coords...);
 }
 
-// load_im2col() into every block of the cluster whose bit in block_mask is set.
+// load_im2col() into every block of the cluster whose bit in block_mask is set. The channel is at a
+// multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M, class... Coords>
 __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* barrier,
-                                             unsigned short block_mask, Coords... coords)
+                                             BlockMask block_mask, Coords... coords)
 {
-  detail::load<detail::Mode::im2col, detail::To::blocks>(smem, map, shared_address(barrier), block_mask,
+  detail::load<detail::Mode::im2col, detail::To::blocks>(smem, map, shared_address(barrier), block_mask.bits,
                                                          coords...);
 }
+
+template <class M, class... Coords>
+TMA_DLPACK_NOWHERE void load_im2col_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
 // State that this kernel reads the tile by offsets from its own start, as swizzled_index returns them: a
 // checked build then requires that the tile begins where the map's swizzle does. Does nothing else.
@@ -1089,7 +1248,8 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 
-// Load four rows of a 2D map, whose box is one row.
+// Load four rows of a 2D map, whose box is one row. The column is at a multiple of 16 bytes of its row, as
+// the innermost coordinate of load() is.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
 //   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
 template <class M>
@@ -1105,7 +1265,8 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
                : "memory");
 }
 
-// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone.
+// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone. The channel is at
+// a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
 //   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1137,12 +1298,13 @@ __device__ inline unsigned pair_barrier(const Barrier* barrier)
 
 }  // namespace detail
 
-// load_gather4() into every block of the cluster whose bit in block_mask is set.
+// load_gather4() into every block of the cluster whose bit in block_mask is set. The column is at a
+// multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 ... .multicast::cluster | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.GATHER4.MULTICAST
 //   e.g. load_gather4_multicast(rows, map, &full, 0b11, column, r0, r1, r2, r3);
 template <class M>
 __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier* barrier,
-                                              unsigned short block_mask, Coordinate column,
+                                              BlockMask block_mask, Coordinate column,
                                               Coordinate row0, Coordinate row1, Coordinate row2,
                                               Coordinate row3)
 {
@@ -1151,11 +1313,14 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
                ".mbarrier::complete_tx::bytes.multicast::cluster"
                " [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(shared_address(smem)),
                "l"(&map), "r"(shared_address(barrier)), "r"(column.value), "r"(row0.value),
-               "r"(row1.value), "r"(row2.value), "r"(row3.value), "h"(block_mask)
+               "r"(row1.value), "r"(row2.value), "r"(row3.value), "h"(block_mask.bits)
                : "memory");
 }
 
-// load_im2col_w() by a map of mode w128.
+template <class M, class... Rows>
+TMA_DLPACK_NOWHERE void load_gather4_multicast(void*, const M&, Barrier*, Nowhere*, Coordinate, Rows...) = delete;
+
+// load_im2col_w() by a map of mode w128. The channel is at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
 //   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1166,7 +1331,8 @@ __device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barri
 }
 
 // Load a tile for a pair of blocks that share one tcgen05.mma: into this block's memory, but the bytes
-// count on the barrier of the pair's block of even rank.
+// count on the barrier of the pair's block of even rank. The innermost coordinate is at a multiple of
+// 16 bytes of its row, as of load().
 //   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
 //   e.g. load_cta_group2(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1177,18 +1343,22 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
 }
 
 // load_cta_group2() into every block of the cluster whose bit in block_mask is set: each pair's block
-// of even rank counts the bytes of both.
+// of even rank counts the bytes of both. The innermost coordinate is at a multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>
 __device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barrier* barrier,
-                                                 unsigned short block_mask, Coords... coords)
+                                                 BlockMask block_mask, Coords... coords)
 {
   detail::load<detail::Mode::tile, detail::To::pairs>(smem, map, detail::pair_barrier(barrier),
-                                                      block_mask, coords...);
+                                                      block_mask.bits, coords...);
 }
 
-// Store four rows by a 2D map, whose box is one row. One thread; then commit().
+template <class M, class... Coords>
+TMA_DLPACK_NOWHERE void load_multicast_cta_group2(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
+
+// Store four rows by a 2D map, whose box is one row. One thread; then store_commit(). The column is at a
+// multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
 //   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
 template <class M>
@@ -1213,10 +1383,10 @@ TMA_DLPACK_LACKS_VERB(store_scatter4, TMA_DLPACK_NEEDS_PAIRS)
 #endif
 
 #if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
-                                __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1304)
+                                TMA_DLPACK_CUDA >= 1304)
 
-// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape.
-// Rubin, with CUDA 13.4 or later.
+// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape. The
+// innermost coordinate is at a multiple of 16 bytes of its row. Rubin, with CUDA 13.4 or later.
 //   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
 //   e.g. load_from(tile, map, weights[expert], &full, column, row);
 template <class M, class... Coords>
@@ -1232,9 +1402,10 @@ TMA_DLPACK_LACKS_VERB(load_from, TMA_DLPACK_NEEDS_SM107)
 
 // ---- stores and reductions ----
 
-// Store the tile in shared memory at these coordinates, none negative. One thread; then commit().
+// Store the tile in shared memory at these coordinates, none negative. One thread; then store_commit().
+// The innermost coordinate is at a multiple of 16 bytes of its row, as of load().
 //   cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMASTG
-//   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), commit();
+//   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), store_commit();
 template <class M, class... Coords>
 __device__ inline void store(const M& map, const void* smem, Coords... coords)
 {
@@ -1242,6 +1413,7 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
 }
 
 // Store by an im2col map whose corners stay inside the tensor: coordinates (channel, w, [h, [d,]] image).
+// The channel is at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
@@ -1251,7 +1423,8 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
 }
 
 // Combine the tile with what is there: reduce<Reduction::add>(map, smem, c0, c1). One thread; then
-// commit(). Which types an operation has: PTX ISA, cp.reduce.async.bulk.tensor.
+// store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as of load(). Which
+// types an operation has: PTX ISA, cp.reduce.async.bulk.tensor.
 //   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
 //   e.g. reduce<Reduction::add>(map, tile, column, row);
 template <Reduction op, class M, class... Coords>
@@ -1260,7 +1433,7 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
   detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
-// Combine by an im2col map whose corners stay inside the tensor.
+// Combine by an im2col map whose corners stay inside the tensor. The channel is at a multiple of 16 bytes.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
@@ -1294,10 +1467,39 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
                : "memory");
 }
 
+// load_bulk() into every block of the cluster whose bit in block_mask is set, at this place in its shared
+// memory; each block's own barrier, at this place too, counts the bytes.
+//   cp.async.bulk.shared::cluster.global ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.4 | UBLKCP.MULTICAST
+//   e.g. load_bulk_multicast(smem, x, bytes, &full, 0b11);
+__device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
+                                           Barrier* barrier, BlockMask block_mask)
+{
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+               " [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(smem)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier)),
+               "h"(block_mask.bits)
+               : "memory");
+}
+
+// The same, with a policy for L2.
+__device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
+                                           Barrier* barrier, BlockMask block_mask, CachePolicy policy)
+{
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+               ".L2::cache_hint [%0], [%1], %2, [%3], %4, %5;" ::"r"(shared_address(smem)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier)),
+               "h"(block_mask.bits), "l"(policy.bits)
+               : "memory");
+}
+
+template <class... Policy>
+TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, const void*, unsigned, Barrier*, Nowhere*,
+                                            Policy...) = delete;
+
 // Store bytes from shared to global memory: both addresses and the number are multiples of 16. One
-// thread; then commit(). As for store(), fence_async() comes between writing them and this.
+// thread; then store_commit(). As for store(), fence_async() comes between writing them and this.
 //   cp.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKCP
-//   e.g. store_bulk(out, smem, bytes); commit();
+//   e.g. store_bulk(out, smem, bytes); store_commit();
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
 {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
@@ -1315,37 +1517,168 @@ __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes
                : "memory");
 }
 
+namespace detail
+{
+
+// The types of cp.reduce.async.bulk: unsigned and signed integers of 32 and 64 bits, floating-point.
+enum class Number
+{
+  u32,
+  s32,
+  u64,
+  s64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  none
+};
+template <class T>
+inline constexpr Number number_of = Number::none;
+template <> inline constexpr Number number_of<unsigned> = Number::u32;
+template <> inline constexpr Number number_of<int> = Number::s32;
+template <> inline constexpr Number number_of<unsigned long> =
+  sizeof(long) == 8 ? Number::u64 : Number::u32;
+template <> inline constexpr Number number_of<long> = sizeof(long) == 8 ? Number::s64 : Number::s32;
+template <> inline constexpr Number number_of<unsigned long long> = Number::u64;
+template <> inline constexpr Number number_of<long long> = Number::s64;
+template <> inline constexpr Number number_of<__half> = Number::f16;
+template <> inline constexpr Number number_of<__nv_bfloat16> = Number::bf16;
+template <> inline constexpr Number number_of<float> = Number::f32;
+template <> inline constexpr Number number_of<double> = Number::f64;
+
+#define TMA_DLPACK_BULK(OP, NUMBER, PTX)                                                           \
+  if constexpr (op == Reduction::OP && number == Number::NUMBER)                                   \
+  {                                                                                                \
+    if constexpr (hint)                                                                            \
+      asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint" PTX         \
+                   " [%0], [%1], %2, %3;" ::"l"(global), "r"(smem), "r"(bytes), "l"(policy.bits)   \
+                   : "memory");                                                                    \
+    else                                                                                           \
+      asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group" PTX " [%0], [%1], %2;" ::  \
+                     "l"(global), "r"(smem), "r"(bytes)                                            \
+                   : "memory");                                                                    \
+  }
+
+// Source: PTX ISA, cp.reduce.async.bulk. add of s64 is add of u64: the same bits.
+template <Reduction op, Number number, bool hint>
+__device__ inline void reduce_bulk(unsigned long long global, unsigned smem, unsigned bytes,
+                                   CachePolicy policy)
+{
+  TMA_DLPACK_BULK(add, u32, ".add.u32")
+  else TMA_DLPACK_BULK(add, s32, ".add.s32")
+  else TMA_DLPACK_BULK(add, u64, ".add.u64")
+  else TMA_DLPACK_BULK(add, s64, ".add.u64")
+  else TMA_DLPACK_BULK(add, f16, ".add.noftz.f16")
+  else TMA_DLPACK_BULK(add, bf16, ".add.noftz.bf16")
+  else TMA_DLPACK_BULK(add, f32, ".add.f32")
+  else TMA_DLPACK_BULK(add, f64, ".add.f64")
+  else TMA_DLPACK_BULK(min, u32, ".min.u32")
+  else TMA_DLPACK_BULK(min, s32, ".min.s32")
+  else TMA_DLPACK_BULK(min, u64, ".min.u64")
+  else TMA_DLPACK_BULK(min, s64, ".min.s64")
+  else TMA_DLPACK_BULK(min, f16, ".min.f16")
+  else TMA_DLPACK_BULK(min, bf16, ".min.bf16")
+  else TMA_DLPACK_BULK(max, u32, ".max.u32")
+  else TMA_DLPACK_BULK(max, s32, ".max.s32")
+  else TMA_DLPACK_BULK(max, u64, ".max.u64")
+  else TMA_DLPACK_BULK(max, s64, ".max.s64")
+  else TMA_DLPACK_BULK(max, f16, ".max.f16")
+  else TMA_DLPACK_BULK(max, bf16, ".max.bf16")
+  else TMA_DLPACK_BULK(inc, u32, ".inc.u32")
+  else TMA_DLPACK_BULK(dec, u32, ".dec.u32")
+  else TMA_DLPACK_BULK(bit_and, u32, ".and.b32")
+  else TMA_DLPACK_BULK(bit_and, s32, ".and.b32")
+  else TMA_DLPACK_BULK(bit_and, u64, ".and.b64")
+  else TMA_DLPACK_BULK(bit_and, s64, ".and.b64")
+  else TMA_DLPACK_BULK(bit_or, u32, ".or.b32")
+  else TMA_DLPACK_BULK(bit_or, s32, ".or.b32")
+  else TMA_DLPACK_BULK(bit_or, u64, ".or.b64")
+  else TMA_DLPACK_BULK(bit_or, s64, ".or.b64")
+  else TMA_DLPACK_BULK(bit_xor, u32, ".xor.b32")
+  else TMA_DLPACK_BULK(bit_xor, s32, ".xor.b32")
+  else TMA_DLPACK_BULK(bit_xor, u64, ".xor.b64")
+  else TMA_DLPACK_BULK(bit_xor, s64, ".xor.b64")
+  else
+    static_assert(number == Number::none && number != Number::none,
+                  "cp.reduce.async.bulk adds integers of 32 and 64 bits, __half, __nv_bfloat16, float and "
+                  "double; takes min and max of all but float and double; inc and dec of unsigned; and, "
+                  "or, xor of integers");
+}
+
+#undef TMA_DLPACK_BULK
+
+}  // namespace detail
+
+// Combine elements in shared memory with those in global memory: both addresses and the number of bytes
+// are multiples of 16, and the type of the elements is the global pointer's. One thread; then
+// store_commit(). As for store_bulk(), fence_async() comes between writing them and this.
+//   cp.reduce.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKRED
+//   e.g. reduce_bulk<Reduction::add>(x, smem, bytes); store_commit();
+template <Reduction op, class Element>
+__device__ inline void reduce_bulk(Element* global, const void* smem, unsigned bytes)
+{
+  detail::reduce_bulk<op, detail::number_of<Element>, false>(__cvta_generic_to_global(global),
+                                                             shared_address(smem), bytes, {});
+}
+
+// The same, with a policy for L2.
+template <Reduction op, class Element>
+__device__ inline void reduce_bulk(Element* global, const void* smem, unsigned bytes, CachePolicy policy)
+{
+  detail::reduce_bulk<op, detail::number_of<Element>, true>(__cvta_generic_to_global(global),
+                                                            shared_address(smem), bytes, policy);
+}
+
 #undef TMA_DLPACK_THIS_BLOCK
 
 // ---- groups of stores ----
 
 // Put this thread's stores since the last commit into a group.
-//   cp.async.bulk.commit_group | the thread that stored | sm_90 | 0.2 | UTMACMDFLUSH
-//   e.g. commit();
-__device__ inline void commit()
+//   cp.async.bulk.commit_group | the thread that stored | sm_90 | 0.4 | UTMACMDFLUSH
+//   e.g. store_commit();
+__device__ inline void store_commit()
 {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 // Wait until at most `pending` groups of this thread have yet to read shared memory: then it may be
 // written again.
-//   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.2 | DEPBAR
-//   e.g. wait_read<1>();
+//   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.4 | DEPBAR
+//   e.g. store_wait_read<1>();
 template <int pending = 0>
-__device__ inline void wait_read()
+__device__ inline void store_wait_read()
 {
   static_assert(pending >= 0, "a store waits for 0 or more pending groups");
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
 // Wait until at most `pending` groups of this thread are not complete: the others are in memory.
-//   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.2 | DEPBAR, CCTL.IVALL
-//   e.g. wait_stores();
+//   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.4 | DEPBAR, CCTL.IVALL
+//   e.g. store_wait();
 template <int pending = 0>
-__device__ inline void wait_stores()
+__device__ inline void store_wait()
 {
   static_assert(pending >= 0, "a store waits for 0 or more pending groups");
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+// What store_commit(), store_wait_read() and store_wait() were called before 0.4.
+[[deprecated("call store_commit(); wgmma_commit() is for wgmma")]] __device__ inline void commit()
+{
+  store_commit();
+}
+
+template <int pending = 0>
+[[deprecated("call store_wait_read()")]] __device__ inline void wait_read()
+{
+  store_wait_read<pending>();
+}
+
+template <int pending = 0>
+[[deprecated("call store_wait()")]] __device__ inline void wait_stores()
+{
+  store_wait<pending>();
 }
 
 // ---- maps that a kernel changes ----
@@ -1364,8 +1697,8 @@ __device__ inline void wait_stores()
 //   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
 {
-  commit();
-  wait_read();
+  store_commit();
+  store_wait_read();
   __syncwarp();
   asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned"
                " [%0], [%1], 128;" ::"l"(__cvta_generic_to_global(global)),
@@ -1512,11 +1845,19 @@ struct PipelineState
 
 #if TMA_DLPACK_CHECK
 }  // namespace unchecked
+#endif
+}  // namespace v0_4
 }  // namespace tma_dlpack
+
+#include "tma_dlpack_mma.h"
+#if TMA_DLPACK_CHECK
 #include "tma_dlpack_check.h"
+#endif
+
 namespace tma_dlpack
 {
-#endif
+inline namespace v0_4
+{
 
 // ---- registers ----
 
@@ -1550,51 +1891,16 @@ template <unsigned>
 TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void take_registers() = delete;
 #endif
 
-// ---- the tensor core of sm_90a: around a wgmma ----
-
-#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// Before the first wgmma, and before one whose registers the threads have written since. All 128
-// threads of the warpgroup, as in the three that follow.
-//   wgmma.fence | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.ARRIVE
-//   e.g. wgmma_fence();
-__device__ inline void wgmma_fence()
-{
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// Put the wgmmas since the last commit into a group.
-//   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
-//   e.g. wgmma_commit();
-__device__ inline void wgmma_commit()
-{
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Wait until at most `pending` groups are not complete: the others' accumulators may be read, and
-// their tiles written again.
-//   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
-//   e.g. wgmma_wait<1>();
-template <int pending = 0>
-__device__ inline void wgmma_wait()
-{
-  static_assert(0 <= pending && pending <= 7, "wgmma waits for 0 to 7 pending groups");
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-}
-
-#else
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_fence() = delete;
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_commit() = delete;
-template <int = 0>
-TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma_wait() = delete;
-#endif
-
 #endif  // __CUDACC__
 
+}  // namespace v0_4
 }  // namespace tma_dlpack
 
 #undef TMA_DLPACK_COORDINATE
 #undef TMA_DLPACK_NEEDS_SM107
+#undef TMA_DLPACK_NEEDS_CUDA
+#undef TMA_DLPACK_CUDA
+#undef TMA_DLPACK_NOWHERE
 #undef TMA_DLPACK_NEEDS_PAIRS
 #undef TMA_DLPACK_NEEDS_SM100
 #undef TMA_DLPACK_NEEDS_SUFFIX

@@ -25,7 +25,19 @@
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
 
+// Where a verb was called: the compiler's file and line, at the default argument of a parameter. NVRTC before
+// 12.9 has no such functions: the line then says "file ?".
+#if defined(__CUDACC_RTC__) && TMA_DLPACK_CUDA < 1209
+#define TMA_DLPACK_FILE "file ?"
+#define TMA_DLPACK_LINE 0
+#else
+#define TMA_DLPACK_FILE __builtin_FILE()
+#define TMA_DLPACK_LINE __builtin_LINE()
+#endif
+
 namespace tma_dlpack
+{
+inline namespace v0_4
 {
 
 namespace detail
@@ -68,12 +80,12 @@ struct At
   const char* file;
   int line;
 
-  __device__ At(T* it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  __device__ At(T* it, const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
     : it(it), file(file), line(line)
   {
   }
 
-  __device__ At(T& it, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  __device__ At(T& it, const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
     : At(&it, file, line)
   {
   }
@@ -91,12 +103,30 @@ struct BulkAt
   const char* file;
   int line;
 
-  __device__ BulkAt(const void* given, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  __device__ BulkAt(const void* given, const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
     : file(file), line(line)
   {
     asm volatile("mov.u64 %0, %1;" : "=l"(it) : "l"(given));
   }
 };
+
+// The same of a number: a place in tensor memory, a matrix descriptor, a number of bytes.
+template <class Number>
+struct ValueAt
+{
+  Number it;
+  const char* file;
+  int line;
+
+  __device__ ValueAt(Number it, const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
+    : it(it), file(file), line(line)
+  {
+  }
+};
+
+using NumberAt = ValueAt<unsigned>;
+using DescriptorAt = ValueAt<unsigned long long>;
+using WordAt = At<unsigned>;
 
 static __device__ unsigned failures = 0;
 
@@ -412,6 +442,16 @@ TMA_DLPACK_CALLED void check_place(MapAt at, const char* verb)
                      "align it to 128 bytes", map, static_cast<unsigned>(map % 128));
 }
 
+__device__ inline void check_innermost(MapAt at, const char* verb, const Decoded& map, int c)
+{
+  const unsigned bytes = map.element_bytes;
+  const bool in_units = map.interleave != 0 || bytes == 0;
+  TMA_DLPACK_REQUIRE(in_units || c * static_cast<long long>(bytes) % 16 == 0, at, verb,
+                     "the innermost coordinate %d is at byte %lld of the row",
+                     "it must be a multiple of 16 bytes: of %u elements", c,
+                     c * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
+}
+
 // A map, and where a tile begins in the tensor.
 TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, bool im2col, const int* c)
 {
@@ -431,12 +471,7 @@ TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, boo
     TMA_DLPACK_REQUIRE(map.dim(i) < 0x80000000u, at, verb, "dimension %u of the map is %llu",
                        "a copy takes at most 2147483648", i, Word{map.dim(i)} + 1);
 
-  const unsigned bytes = map.element_bytes;
-  const bool in_units = map.interleave != 0 || bytes == 0;
-  TMA_DLPACK_REQUIRE(in_units || c[0] * static_cast<long long>(bytes) % 16 == 0, at, verb,
-                     "the innermost coordinate %d is at byte %lld of the row",
-                     "it must be a multiple of 16 bytes: of %u elements", c[0],
-                     c[0] * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
+  check_innermost(at, verb, map, c[0]);
 }
 
 // A tile's place in shared memory, of so many bytes.
@@ -454,11 +489,13 @@ TMA_DLPACK_CALLED void check_smem(MapAt at, const char* verb, const void* smem, 
 }
 
 // The places of a load whose walk is not followed here.
-TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem, unsigned rank)
+TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem, unsigned rank,
+                                   int innermost)
 {
   check_place(at, verb);
-  TMA_DLPACK_REQUIRE(Decoded(at.it).rank == rank, at, verb, "%u coordinates",
-                     "the map has rank %u", rank, Decoded(at.it).rank);
+  const Decoded map(at.it);
+  TMA_DLPACK_REQUIRE(map.rank == rank, at, verb, "%u coordinates", "the map has rank %u", rank, map.rank);
+  check_innermost(at, verb, map, innermost);
   check_smem(at, verb, smem, 0);
 }
 
@@ -518,13 +555,19 @@ TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes
                      smem_offset(at.it), expected - settled, issued - settled);
 }
 
-// The same for every block of the mask; its barriers are taken to be in the phase of this block's.
-TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, unsigned short mask,
+TMA_DLPACK_CALLED void check_mask(BarrierAt at, const char* verb, unsigned mask)
+{
+  TMA_DLPACK_REQUIRE(mask != 0 && mask >> cluster_blocks() == 0, at, verb, "the block mask is 0x%x",
+                     "the cluster has %u blocks, and a bit for each", mask, cluster_blocks());
+}
+
+// count_load() for every block of the mask; its barriers are taken to be in the phase of this block's.
+TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask block_mask,
                                        unsigned bytes)
 {
+  const unsigned mask = block_mask.bits;
   const unsigned blocks = cluster_blocks(), self = unchecked::cluster_rank();
-  TMA_DLPACK_REQUIRE(mask != 0 && mask >> blocks == 0, at, verb, "the block mask is 0x%x",
-                     "the cluster has %u blocks, and a bit for each", mask, blocks);
+  check_mask(at, verb, mask);
   const Counts* const own = check_barrier(at, verb);
   const unsigned parity = own == nullptr ? 0 : phase_of(*own, at.it) % 2;
   const bool is_known = own != nullptr && bytes != 0 && (mask >> self & 1);
@@ -556,12 +599,13 @@ TMA_DLPACK_CALLED Counts* count_expected(BarrierAt at, const char* verb, unsigne
 }
 
 // Count an arrival before it happens.
-TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes)
+TMA_DLPACK_CALLED void count_arrival(BarrierAt at, const char* verb, unsigned tx_bytes,
+                                    unsigned count = 1)
 {
   unsigned phase;
   Counts* const counts = count_expected(at, verb, tx_bytes, phase);
   if (counts == nullptr) return;
-  const unsigned number = atomicAdd(&counts->arrived, 1u) + 1 - phase * counts->arrivals;
+  const unsigned number = atomicAdd(&counts->arrived, count) + count - phase * counts->arrivals;
   TMA_DLPACK_REQUIRE(number <= counts->arrivals, at, verb,
                      "this is arrival %u in phase %u of the barrier at shared address 0x%x",
                      "it was initialised for %u arrivals", number, phase, smem_offset(at.it),
@@ -687,11 +731,41 @@ TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
                      "tensormap.replace changes tiled maps", map);
 }
 
+// Bit 46 is set in descriptors of tcgen05, and clear in those of wgmma.
+TMA_DLPACK_CALLED void check_descriptor(DescriptorAt at, const char* verb, bool is_tcgen05)
+{
+  TMA_DLPACK_REQUIRE((at.it >> 46 & 1) == is_tcgen05, at, verb,
+                     "the matrix descriptor is 0x%llx, whose bit 46 is %u", "make it by %s", at.it,
+                     static_cast<unsigned>(at.it >> 46 & 1),
+                     is_tcgen05 ? "tcgen05_k_major_descriptor() or tcgen05_mn_major_descriptor()"
+                                : "k_major_descriptor() or mn_major_descriptor()");
+  const unsigned first = (at.it & 0x3FFF) << 4;
+  TMA_DLPACK_REQUIRE(first < smem_end(), at, verb, "the matrix is at shared address 0x%x",
+                     "the block's shared memory ends at 0x%x", first, smem_end());
+}
+
+// A warp reaches 32 lanes of tensor memory: those of its number within a warpgroup.
+TMA_DLPACK_CALLED void check_lanes(NumberAt at, const char* verb)
+{
+  const unsigned warp = (this_thread() - 1) / 32, first = warp % 4 * 32;
+  TMA_DLPACK_REQUIRE(at.it >> 16 == first, at, verb, "the lane is %u in warp %u",
+                     "warp w reaches the lanes from 32 * (w %% 4) on: add %u << 16 to the place", at.it >> 16,
+                     warp, first);
+}
+
+template <class Place>
+__device__ inline void check_columns(const Place& at, const char* verb, unsigned columns)
+{
+  TMA_DLPACK_REQUIRE(columns >= 32 && columns <= 512 && (columns & (columns - 1)) == 0, at, verb,
+                     "%u columns", "tensor memory is allocated by 32, 64, 128, 256 or 512 columns", columns);
+}
+
 }  // namespace detail
 
 // ---- the verbs ----
 
 using unchecked::cluster_arrive;
+using unchecked::cluster_arrive_relaxed;
 using unchecked::cluster_rank;
 using unchecked::cluster_sync;
 using unchecked::cluster_wait;
@@ -701,12 +775,24 @@ using unchecked::evict_first;
 using unchecked::evict_last;
 using unchecked::evict_normal;
 using unchecked::fence_async;
+using unchecked::fence_async_global;
 using unchecked::fence_release;
 using unchecked::launch_dependents;
+using unchecked::store_commit;
+using unchecked::store_wait;
+using unchecked::store_wait_read;
 using unchecked::sync_threads;
+using unchecked::tcgen05_fence_after;
+using unchecked::tcgen05_fence_before;
+using unchecked::tcgen05_relinquish;
+using unchecked::tcgen05_wait_load;
+using unchecked::tcgen05_wait_store;
 using unchecked::wait_dependencies;
 using unchecked::wait_read;
 using unchecked::wait_stores;
+using unchecked::wgmma_commit;
+using unchecked::wgmma_fence;
+using unchecked::wgmma_wait;
 
 __device__ inline void init(detail::BarrierAt barrier, unsigned arrivals = 1)
 {
@@ -745,17 +831,28 @@ __device__ inline void arrive(detail::BarrierAt barrier)
   unchecked::arrive(barrier.it);
 }
 
+__device__ inline void arrive(detail::BarrierAt barrier, unsigned count)
+{
+  TMA_DLPACK_REQUIRE(count != 0, barrier, "arrive", "%u arrivals", "an arrive counts 1 or more", count);
+  detail::count_arrival(barrier, "arrive", 0, count);
+  unchecked::arrive(barrier.it, count);
+}
+
 __device__ inline void arrive_remote(detail::BarrierAt barrier, unsigned block_rank)
 {
   detail::count_remote_arrival(barrier, "arrive_remote", block_rank);
   unchecked::arrive_remote(barrier.it, block_rank);
 }
 
+#if TMA_DLPACK_CUDA >= 1207
 __device__ inline void arrive_remote_relaxed(detail::BarrierAt barrier, unsigned block_rank)
 {
   detail::count_remote_arrival(barrier, "arrive_remote_relaxed", block_rank);
   unchecked::arrive_remote_relaxed(barrier.it, block_rank);
 }
+#else
+using unchecked::arrive_remote_relaxed;
+#endif
 
 #define TMA_DLPACK_CHECKED_TEST(VERB)                                                              \
   __device__ inline bool VERB(detail::BarrierAt barrier, unsigned parity)                          \
@@ -790,10 +887,16 @@ __device__ inline void wait_cluster(detail::BarrierAt barrier, unsigned parity)
   unchecked::wait_cluster(barrier.it, parity);
 }
 
+__device__ inline void prefetch_map(detail::MapAt map)
+{
+  detail::check_place(map, "prefetch_map");
+  unchecked::prefetch_map(*map.it);
+}
+
+[[deprecated("call prefetch_map(); prefetch_tile() is for a tile")]]
 __device__ inline void prefetch(detail::MapAt map)
 {
-  detail::check_place(map, "prefetch");
-  unchecked::prefetch(*map.it);
+  prefetch_map(map);
 }
 
 __device__ inline void fence_acquire(detail::MapAt map)
@@ -817,7 +920,7 @@ __device__ inline void fence_acquire(detail::MapAt map)
   template <class... Given>                                                                           \
   __device__ inline void load##SUFFIX##_multicast(void* smem, detail::MapAt map,                      \
                                                   detail::BarrierAt barrier,                          \
-                                                  unsigned short block_mask, Given... given)          \
+                                                  BlockMask block_mask, Given... given)          \
   {                                                                                                   \
     const detail::Copy at = detail::start(given...);                                                  \
     const unsigned tx_bytes =                                                                         \
@@ -825,6 +928,10 @@ __device__ inline void fence_acquire(detail::MapAt map)
     detail::count_multicast(barrier, "load" #SUFFIX "_multicast", block_mask, tx_bytes);              \
     unchecked::load##SUFFIX##_multicast(smem, *map.it, barrier.it, block_mask, given...);             \
   }                                                                                                   \
+                                                                                                      \
+  template <class... Given>                                                                           \
+  TMA_DLPACK_NOWHERE void load##SUFFIX##_multicast(void*, detail::MapAt, detail::BarrierAt, Nowhere*, \
+                                                   Given...) = delete;                                \
                                                                                                       \
   template <class... Given>                                                                           \
   __device__ inline void store##SUFFIX(detail::MapAt map, const void* smem, Given... given)           \
@@ -868,13 +975,17 @@ __device__ inline void load_gather4(void* smem, detail::MapAt map, detail::Barri
 
 template <class... Rows>
 __device__ inline void load_gather4_multicast(void* smem, detail::MapAt map, detail::BarrierAt barrier,
-                                              unsigned short block_mask, Coordinate column, Rows... rows)
+                                              BlockMask block_mask, Coordinate column, Rows... rows)
 {
   const int at[2] = {column.value, 0};
   const unsigned row = detail::check_copy<false>(map, "load_gather4_multicast", smem, 2, false, at);
   detail::count_multicast(barrier, "load_gather4_multicast", block_mask, 4 * row);
   unchecked::load_gather4_multicast(smem, *map.it, barrier.it, block_mask, column.value, rows...);
 }
+
+template <class... Rows>
+TMA_DLPACK_NOWHERE void load_gather4_multicast(void*, detail::MapAt, detail::BarrierAt, Nowhere*,
+                                               Coordinate, Rows...) = delete;
 
 template <class... Rows>
 __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coordinate column,
@@ -892,7 +1003,8 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
                               Given... given)                                                        \
   {                                                                                                  \
-    detail::check_places(map, #VERB, smem, detail::start(given...).rank);                            \
+    const detail::Copy at = detail::start(given...);                                                 \
+    detail::check_places(map, #VERB, smem, at.rank, at.c[0]);                                        \
     detail::count_load(barrier, #VERB, 0);                                                           \
     unchecked::VERB(smem, *map.it, barrier.it, given...);                                            \
   }
@@ -904,12 +1016,17 @@ TMA_DLPACK_CHECKED_PLACES(load_cta_group2)
 
 template <class... Given>
 __device__ inline void load_multicast_cta_group2(void* smem, detail::MapAt map, detail::BarrierAt barrier,
-                                                 unsigned short block_mask, Given... given)
+                                                 BlockMask block_mask, Given... given)
 {
-  detail::check_places(map, "load_multicast_cta_group2", smem, detail::start(given...).rank);
+  const detail::Copy at = detail::start(given...);
+  detail::check_places(map, "load_multicast_cta_group2", smem, at.rank, at.c[0]);
   detail::count_multicast(barrier, "load_multicast_cta_group2", block_mask, 0);
   unchecked::load_multicast_cta_group2(smem, *map.it, barrier.it, block_mask, given...);
 }
+
+template <class... Given>
+TMA_DLPACK_NOWHERE void load_multicast_cta_group2(void*, detail::MapAt, detail::BarrierAt, Nowhere*,
+                                                  Given...) = delete;
 
 template <class... Given>
 __device__ inline void load_from(void* smem, detail::MapAt map, const void* global_address,
@@ -931,12 +1048,132 @@ __device__ inline void load_bulk(void* smem, detail::BulkAt global, unsigned byt
 }
 
 template <class... Policy>
+__device__ inline void load_bulk_multicast(void* smem, detail::BulkAt global, unsigned bytes,
+                                           detail::BarrierAt barrier, BlockMask block_mask,
+                                           Policy... policy)
+{
+  detail::check_bulk(global, "load_bulk_multicast", smem, bytes);
+  detail::count_multicast(barrier, "load_bulk_multicast", block_mask, bytes);
+  unchecked::load_bulk_multicast(smem, global.it, bytes, barrier.it, block_mask, policy...);
+}
+
+template <class... Policy>
+TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, detail::BulkAt, unsigned, detail::BarrierAt, Nowhere*,
+                                            Policy...) = delete;
+
+// The element's type is a template's, so that the caller's line is that of the number of bytes.
+template <Reduction op, class Element, class... Policy>
+__device__ inline void reduce_bulk(Element* global, const void* smem, detail::NumberAt bytes,
+                                   Policy... policy)
+{
+  const detail::BulkAt at(global, bytes.file, bytes.line);
+  detail::check_bulk(at, "reduce_bulk", smem, bytes.it);
+  unchecked::reduce_bulk<op>(static_cast<Element*>(const_cast<void*>(at.it)), smem, bytes.it, policy...);
+}
+
+template <class... Policy>
 __device__ inline void store_bulk(detail::BulkAt global, const void* smem, unsigned bytes,
                                   Policy... policy)
 {
   detail::check_bulk(global, "store_bulk", smem, bytes);
   unchecked::store_bulk(const_cast<void*>(global.it), smem, bytes, policy...);
 }
+
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+template <unsigned n, auto... types>
+__device__ __forceinline__ void wgmma(float (&d)[n / 2], detail::DescriptorAt a, detail::DescriptorAt b,
+                                      int accumulate)
+{
+  detail::check_descriptor(a, "wgmma", false);
+  detail::check_descriptor(b, "wgmma", false);
+  unchecked::wgmma<n, types...>(d, a.it, b.it, accumulate);
+}
+
+template <unsigned n, auto... types>
+__device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], detail::DescriptorAt b,
+                                      int accumulate)
+{
+  detail::check_descriptor(b, "wgmma", false);
+  unchecked::wgmma<n, types...>(d, a, b.it, accumulate);
+}
+#else
+using unchecked::wgmma;
+#endif
+
+#if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_CUDA >= 1206
+template <unsigned cta_group = 1>
+__device__ inline void tcgen05_alloc(detail::WordAt smem, unsigned columns)
+{
+  detail::check_columns(smem, "tcgen05_alloc", columns);
+  TMA_DLPACK_REQUIRE(detail::is_shared(smem.it), smem, "tcgen05_alloc", "the place is written to %p",
+                     "pass a place in shared memory", static_cast<void*>(smem.it));
+  unchecked::tcgen05_alloc<cta_group>(smem.it, columns);
+}
+
+template <unsigned cta_group = 1>
+__device__ inline void tcgen05_dealloc(detail::NumberAt tmem, unsigned columns)
+{
+  detail::check_columns(tmem, "tcgen05_dealloc", columns);
+  unchecked::tcgen05_dealloc<cta_group>(tmem.it, columns);
+}
+
+template <MmaType a_type = MmaType::bf16, unsigned cta_group = 1>
+__device__ inline void tcgen05_mma(unsigned tmem, unsigned long long a, detail::DescriptorAt b,
+                                   unsigned instruction, int accumulate)
+{
+  detail::check_descriptor({a, b.file, b.line}, "tcgen05_mma", true);
+  detail::check_descriptor(b, "tcgen05_mma", true);
+  unchecked::tcgen05_mma<a_type, cta_group>(tmem, a, b.it, instruction, accumulate);
+}
+
+template <MmaType a_type = MmaType::bf16, unsigned cta_group = 1>
+__device__ inline void tcgen05_mma(unsigned tmem, unsigned a_tmem, detail::DescriptorAt b,
+                                   unsigned instruction, int accumulate)
+{
+  detail::check_descriptor(b, "tcgen05_mma", true);
+  unchecked::tcgen05_mma<a_type, cta_group>(tmem, a_tmem, b.it, instruction, accumulate);
+}
+
+template <unsigned cta_group = 1>
+__device__ inline void tcgen05_commit(detail::BarrierAt barrier)
+{
+  detail::count_arrival(barrier, "tcgen05_commit", 0);
+  unchecked::tcgen05_commit<cta_group>(barrier.it);
+}
+
+template <unsigned cta_group = 1>
+__device__ inline void tcgen05_commit(detail::BarrierAt barrier, BlockMask block_mask)
+{
+  detail::check_mask(barrier, "tcgen05_commit", block_mask.bits);
+  for (unsigned block = 0; block < detail::cluster_blocks(); ++block)
+    if (block_mask.bits >> block & 1) detail::count_remote_arrival(barrier, "tcgen05_commit", block);
+  unchecked::tcgen05_commit<cta_group>(barrier.it, block_mask);
+}
+
+template <unsigned = 1>
+TMA_DLPACK_NOWHERE void tcgen05_commit(detail::BarrierAt, Nowhere*) = delete;
+
+template <class Element, unsigned count>
+__device__ __forceinline__ void tcgen05_load(Element (&values)[count], detail::NumberAt tmem)
+{
+  detail::check_lanes(tmem, "tcgen05_load");
+  unchecked::tcgen05_load(values, tmem.it);
+}
+
+template <class Element, unsigned count>
+__device__ __forceinline__ void tcgen05_store(detail::NumberAt tmem, const Element (&values)[count])
+{
+  detail::check_lanes(tmem, "tcgen05_store");
+  unchecked::tcgen05_store(tmem.it, values);
+}
+#else
+using unchecked::tcgen05_alloc;
+using unchecked::tcgen05_commit;
+using unchecked::tcgen05_dealloc;
+using unchecked::tcgen05_load;
+using unchecked::tcgen05_mma;
+using unchecked::tcgen05_store;
+#endif
 
 // A state that remembers whether its stage was looked at since it advanced.
 template <unsigned stages>
@@ -965,14 +1202,14 @@ public:
   __device__ unsigned stage() const { return is_used = true, state.stage(); }
   __device__ unsigned phase() const { return is_used = true, state.phase(); }
 
-  __device__ void advance(const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  __device__ void advance(const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
   {
     check(file, line);
     state.advance();
   }
 
-  __device__ void advance(unsigned steps, const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE())
+  __device__ void advance(unsigned steps, const char* file = TMA_DLPACK_FILE,
+                          int line = TMA_DLPACK_LINE)
   {
     check(file, line);
     state.advance(steps);
@@ -1018,7 +1255,10 @@ TMA_DLPACK_CHECKED(fill_mode, auto which TMA_DLPACK_COMMA, <which>)
 #undef TMA_DLPACK_CHECKED
 #undef TMA_DLPACK_REQUIRE
 #undef TMA_DLPACK_CALLED
+#undef TMA_DLPACK_LINE
+#undef TMA_DLPACK_FILE
 
+}  // namespace v0_4
 }  // namespace tma_dlpack
 
 #endif  // TMA_DLPACK_CHECK_H

@@ -16,6 +16,8 @@
 #include <pthread.h>
 #endif
 
+TMA_DLPACK_BEGIN
+
 enum { TMA_DLPACK_MAX_GPUS = 64 };
 
 /* The result without a usable driver: there is no libcuda, it is too old, or this is a forked child. */
@@ -226,5 +228,7 @@ static inline int tma_dlpack_driver_encode(const TmaDlpackDescribed *a, int ordi
   int pop_result = driver->ctx_pop_current(&popped);
   return result != 0 ? result : pop_result;
 }
+
+TMA_DLPACK_END
 
 #endif /* TMA_DLPACK_DRIVER_H */

@@ -30,6 +30,8 @@
 #define TMA_DLPACK_STATIC_ASSERT _Static_assert
 #endif
 
+TMA_DLPACK_BEGIN
+
 /* ---- DLPack: the few structs that are needed ----------------------------------------------------- */
 
 enum {
@@ -632,5 +634,7 @@ static inline void tma_dlpack_decode(const unsigned char *map, int kind, TmaDlpa
   c->pixels = TMA_DLPACK_GET(PIXELS_PER_COLUMN, 0) + 1;
   tma_dlpack_get_corners(map, c);
 }
+
+TMA_DLPACK_END
 
 #endif /* TMA_DLPACK_MAKE_H */

@@ -3,8 +3,9 @@
 //   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
 //   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
 //
-// x: an at::Tensor (nothing of torch is included here), a DLTensor, or a TmaDlpackTensor, in the memory
-// of a GPU with TMA or in managed memory. Everything is row-major. The driver encodes; nothing links
+// x: an at::Tensor, torch::stable::Tensor, DLTensor, tvm::ffi::TensorView or Tensor, nanobind::ndarray (none
+// of their headers is included here) or a TmaDlpackTensor, in the memory of a GPU with TMA or in managed
+// memory. Everything is row-major. The driver encodes; nothing links
 // against libcuda.
 //
 // What is not accepted throws tma_dlpack::refused, whose one line holds every argument under its driver
@@ -28,6 +29,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,8 @@
 #endif
 
 namespace tma_dlpack
+{
+inline namespace v0_4
 {
 
 #if defined(CUDA_VERSION) && CUDA_VERSION >= 12000
@@ -276,7 +280,8 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
 }
 
 // c10::ScalarType, by its number, which torch keeps as it is in files (torch/headeronly/core/ScalarType.h).
-// Types below a byte and quantized ones have no row: they are refused.
+// Integers below a byte and quantized types have no row: no tensor map has them. Each element of
+// Float4_e2m1fn_x2 is two values, as DLPack's lanes say.
 inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 {
   switch (scalar_type)
@@ -289,6 +294,9 @@ inline TmaDlpackDataType dtype_of_torch(int scalar_type)
     case 5: return {TMA_DLPACK_FLOAT, 16, 1};   // Half
     case 6: return {TMA_DLPACK_FLOAT, 32, 1};   // Float
     case 7: return {TMA_DLPACK_FLOAT, 64, 1};   // Double
+    case 8: return {TMA_DLPACK_COMPLEX, 32, 1}; // ComplexHalf
+    case 9: return {TMA_DLPACK_COMPLEX, 64, 1}; // ComplexFloat
+    case 10: return {TMA_DLPACK_COMPLEX, 128, 1}; // ComplexDouble
     case 11: return {TMA_DLPACK_BOOL, 8, 1};    // Bool
     case 15: return {TMA_DLPACK_BFLOAT, 16, 1}; // BFloat16
     case 23: return {12, 8, 1};                 // Float8_e5m2
@@ -299,7 +307,10 @@ inline TmaDlpackDataType dtype_of_torch(int scalar_type)
     case 28: return {TMA_DLPACK_UINT, 32, 1};   // UInt32
     case 29: return {TMA_DLPACK_UINT, 64, 1};   // UInt64
     case 44: return {14, 8, 1};                 // Float8_e8m0fnu
-    default: return {TMA_DLPACK_OPAQUE, 0, 0};
+    case 45: return {17, 4, 2};                 // Float4_e2m1fn_x2
+    default:
+      throw refused("tma_dlpack: refused: no tensor map has elements of torch's ScalarType " +
+                    std::to_string(scalar_type) + "; pass x.view(torch.uint8), or another type of its size");
   }
 }
 
@@ -313,37 +324,115 @@ struct TensorView
   TmaDlpackTensor tensor;
 };
 
-inline TensorView view_of(const TmaDlpackTensor& tensor) { return {tensor}; }
-
-// A DLTensor of dlpack.h.
-template <class Tensor, class = decltype(std::declval<const Tensor&>().byte_offset),
-          class = decltype(std::declval<const Tensor&>().ndim)>
-TensorView view_of(const Tensor& tensor)
+namespace detail
 {
-  static_assert(sizeof(Tensor) == sizeof(TmaDlpackTensor), "not a DLTensor");
-  TensorView view;
-  std::memcpy(&view.tensor, &tensor, sizeof view.tensor);
-  return view;
+
+template <class Pointer>
+std::int64_t* extents(const Pointer* numbers)
+{
+  static_assert(sizeof(Pointer) == sizeof(std::int64_t), "extents and strides have 64 bits");
+  return reinterpret_cast<std::int64_t*>(const_cast<Pointer*>(numbers));
 }
 
-// An at::Tensor. Lazily negated and conjugated ones are refused: their memory holds other values.
-template <class Tensor, class = decltype(std::declval<const Tensor&>().scalar_type()), class = void,
-          class = decltype(std::declval<const Tensor&>().is_neg())>
+template <class Device, class Type>
+TensorView viewed(const void* data, Device device, std::int64_t ndim, Type dtype, std::int64_t* shape,
+                  std::int64_t* strides, std::uint64_t byte_offset)
+{
+  return {{const_cast<void*>(data),
+           {static_cast<std::int32_t>(device.device_type), static_cast<std::int32_t>(device.device_id)},
+           static_cast<std::int32_t>(ndim),
+           {static_cast<std::uint8_t>(dtype.code), static_cast<std::uint8_t>(dtype.bits),
+            static_cast<std::uint16_t>(dtype.lanes)},
+           shape,
+           strides,
+           byte_offset}};
+}
+
+// A type is known by its members, so that its header need not be included before this one, nor at all.
+template <class Tensor, class = void>
+inline constexpr bool is_dltensor = false;  // dlpack.h's, and what derives from it
+template <class Tensor>
+inline constexpr bool
+  is_dltensor<Tensor, std::void_t<decltype(std::declval<const Tensor&>().dtype.lanes),
+                                  decltype(std::declval<const Tensor&>().device.device_type),
+                                  decltype(std::declval<const Tensor&>().strides[0]),
+                                  decltype(std::declval<const Tensor&>().byte_offset)>> = true;
+
+template <class Tensor, class = void>
+inline constexpr bool is_torch = false;  // at::Tensor, torch::Tensor and torch::stable::Tensor
+template <class Tensor>
+inline constexpr bool is_torch<Tensor, std::void_t<decltype(std::declval<const Tensor&>().scalar_type()),
+                                                   decltype(std::declval<const Tensor&>().is_cuda()),
+                                                   decltype(std::declval<const Tensor&>().sizes().data()),
+                                                   decltype(std::declval<const Tensor&>().strides().data())>> =
+  true;
+
+template <class Tensor, class = void>
+inline constexpr bool has_lazy_bits = false;  // torch::stable::Tensor has none: the dispatcher resolves them
+template <class Tensor>
+inline constexpr bool has_lazy_bits<Tensor, std::void_t<decltype(std::declval<const Tensor&>().is_neg()),
+                                                        decltype(std::declval<const Tensor&>().is_conj())>> =
+  true;
+
+template <class Tensor, class = void>
+inline constexpr bool is_tvm = false;  // tvm::ffi::Tensor and TensorView
+template <class Tensor>
+inline constexpr bool is_tvm<Tensor, std::void_t<decltype(std::declval<const Tensor&>().dtype().lanes),
+                                                 decltype(std::declval<const Tensor&>().device().device_type),
+                                                 decltype(std::declval<const Tensor&>().shape().data()),
+                                                 decltype(std::declval<const Tensor&>().byte_offset())>> = true;
+
+template <class Tensor, class = void>
+inline constexpr bool is_nanobind = false;  // nanobind::ndarray
+template <class Tensor>
+inline constexpr bool is_nanobind<Tensor, std::void_t<decltype(std::declval<const Tensor&>().shape_ptr()),
+                                                      decltype(std::declval<const Tensor&>().stride_ptr()),
+                                                      decltype(std::declval<const Tensor&>().device_id()),
+                                                      decltype(std::declval<const Tensor&>().dtype().lanes)>> =
+  true;
+
+template <class Tensor>
+TensorView view_of_torch(const Tensor& tensor)
+{
+  if constexpr (has_lazy_bits<Tensor>)
+    if (tensor.is_neg() || tensor.is_conj())
+      throw refused("tma_dlpack: refused: the tensor is lazily negated or conjugated; pass "
+                    "x.resolve_neg().resolve_conj()");
+  const bool on_gpu = tensor.is_cuda();
+  const TmaDlpackDevice device = {on_gpu ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU,
+                                  on_gpu ? static_cast<std::int32_t>(tensor.get_device()) : 0};
+  return viewed(tensor.data_ptr(), device, tensor.dim(),
+                dtype_of_torch(static_cast<int>(tensor.scalar_type())), extents(tensor.sizes().data()),
+                extents(tensor.strides().data()), 0);
+}
+
+template <class>
+inline constexpr bool is_none = false;
+
+}  // namespace detail
+
+// Look at a tensor of any of these types. torch's lazily negated and conjugated tensors are refused: their
+// memory holds other values.
+template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {
-  if (tensor.is_neg() || tensor.is_conj())
-    throw refused("tma_dlpack: refused: the tensor is lazily negated or conjugated; pass "
-                  "x.resolve_neg().resolve_conj()");
-  TensorView view;
-  view.tensor.data = tensor.data_ptr();
-  view.tensor.device = {tensor.is_cuda() ? TMA_DLPACK_CUDA : TMA_DLPACK_CPU,
-                        tensor.is_cuda() ? static_cast<std::int32_t>(tensor.get_device()) : 0};
-  view.tensor.ndim = static_cast<std::int32_t>(tensor.dim());
-  view.tensor.dtype = detail::dtype_of_torch(static_cast<int>(tensor.scalar_type()));
-  view.tensor.shape = const_cast<std::int64_t*>(tensor.sizes().data());
-  view.tensor.strides = const_cast<std::int64_t*>(tensor.strides().data());
-  view.tensor.byte_offset = 0;
-  return view;
+  if constexpr (detail::is_dltensor<Tensor>)
+    return detail::viewed(tensor.data, tensor.device, tensor.ndim, tensor.dtype,
+                          detail::extents(tensor.shape), detail::extents(tensor.strides), tensor.byte_offset);
+  else if constexpr (detail::is_torch<Tensor>)
+    return detail::view_of_torch(tensor);
+  else if constexpr (detail::is_tvm<Tensor>)
+    return detail::viewed(tensor.data_ptr(), tensor.device(), tensor.ndim(), tensor.dtype(),
+                          detail::extents(tensor.shape().data()), detail::extents(tensor.strides().data()),
+                          tensor.byte_offset());
+  else if constexpr (detail::is_nanobind<Tensor>)  // data() has the offset in it
+    return detail::viewed(tensor.data(), TmaDlpackDevice{tensor.device_type(), tensor.device_id()},
+                          static_cast<std::int64_t>(tensor.ndim()), tensor.dtype(),
+                          detail::extents(tensor.shape_ptr()), detail::extents(tensor.stride_ptr()), 0);
+  else
+    static_assert(detail::is_none<Tensor>,
+                  "tma_dlpack takes an at::Tensor, a torch::stable::Tensor, a DLTensor, a tvm::ffi::TensorView "
+                  "or Tensor, a nanobind::ndarray, or a TmaDlpackTensor that you fill in");
 }
 
 namespace detail
@@ -429,6 +518,7 @@ TriedMap try_make_im2col_descriptor(const Tensor& tensor, const std::vector<std:
   });
 }
 
+}  // namespace v0_4
 }  // namespace tma_dlpack
 
 #endif  // TMA_DLPACK_MAKE_HPP

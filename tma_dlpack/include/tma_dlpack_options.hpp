@@ -10,6 +10,8 @@
 
 namespace tma_dlpack
 {
+inline namespace v0_4
+{
 
 // The names and values of libcu++ and cuda.h.
 enum class Interleave : int { none, bytes16, bytes32 };
@@ -37,6 +39,7 @@ struct MakeOptions
   std::optional<int> ragged = std::nullopt; // the dimension of slices of any length; -1 is the last
 };
 
+} // namespace v0_4
 } // namespace tma_dlpack
 
 #endif // TMA_DLPACK_OPTIONS_HPP

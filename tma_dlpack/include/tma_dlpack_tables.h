@@ -7,6 +7,22 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Of this release: major * 10000 + minor * 100 + patch. */
+#ifndef TMA_DLPACK_VERSION
+#define TMA_DLPACK_VERSION 400
+#elif TMA_DLPACK_VERSION != 400
+#error "two releases of tma_dlpack in one file: pass one include path"
+#endif
+
+/* In C++ names belong to the minor release, so that one program may hold several. */
+#ifdef __cplusplus
+#define TMA_DLPACK_BEGIN inline namespace tma_dlpack_v0_4 {
+#define TMA_DLPACK_END }
+#else
+#define TMA_DLPACK_BEGIN
+#define TMA_DLPACK_END
+#endif
+
 /* Changes with the struct, the rows and the options. */
 #define TMA_DLPACK_TABLES_ABI 0x46324e0au
 
@@ -42,6 +58,8 @@
 enum { TMA_DLPACK_RULES_LIBCUDACXX, TMA_DLPACK_RULES_DRIVER, TMA_DLPACK_RULES_DOCUMENTED, TMA_DLPACK_RULES_MEASURED }; /* sets of rules */
 
 /* A request as plain numbers, index 0 innermost; tma_dlpack_describe fills it. */
+TMA_DLPACK_BEGIN
+
 typedef struct {
   int64_t kind; /* TILED, IM2COL or IM2COL_WIDE */
   int64_t rank; /* as it was given */
@@ -520,5 +538,7 @@ static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,
 static inline uint64_t tma_dlpack_judge(const TmaDlpackDescribed *c, uint64_t asked) {
   return tma_dlpack_judge_entries(c, asked, NULL);
 }
+
+TMA_DLPACK_END
 
 #endif /* TMA_DLPACK_TABLES_H */

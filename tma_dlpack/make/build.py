@@ -123,9 +123,9 @@ class CallInC:
     __slots__ = ("call", "names", "producer")
 
     def __init__(self, call: JudgedCall, producer: type, names: Names) -> None:
-        self.call = call
-        self.producer = producer
-        self.names = names
+        self.call: JudgedCall = call
+        self.producer: type = producer
+        self.names: Names = names
 
     def __call__(self, given: Mapping[str, Any]) -> Request:
         """Return the request of other arguments."""

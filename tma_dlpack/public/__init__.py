@@ -94,7 +94,7 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self.function = function
-        self.name = function.__name__
+        self.name: str = function.__name__
         self.__doc__ = function.__doc__
 
     def __get__(self, instance: Any, owner: type) -> T:

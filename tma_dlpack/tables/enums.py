@@ -187,20 +187,34 @@ class TensorMapDataType(IntEnum):
 
 #: What arguments take: a member, its name or its value, which may be a NumPy integer. Here are the
 #: names that type checkers know and editors offer; `meanings.parse` understands more.
-Interleave = TmaInterleaveLayout | Literal["none", "bytes16", "bytes32"] | SupportsIndex
+Interleave = (
+    TmaInterleaveLayout
+    | Literal["none", "bytes16", "bytes32", "INTERLEAVE_NONE", "INTERLEAVE_16B", "INTERLEAVE_32B"]
+    | SupportsIndex
+)
 Swizzle = (
     TmaSwizzle
     | Literal["none", "bytes32", "bytes64", "bytes128"]
     | Literal["bytes128_atom_32B", "bytes128_atom_32B_flip_8B", "bytes128_atom_64B"]
+    | Literal["SWIZZLE_NONE", "SWIZZLE_32B", "SWIZZLE_64B", "SWIZZLE_128B"]
+    | Literal["Swizzle<0,4,3>", "Swizzle<1,4,3>", "Swizzle<2,4,3>", "Swizzle<3,4,3>"]
     | SupportsIndex
 )
-L2FetchSize = TmaL2FetchSize | Literal["none", "bytes64", "bytes128", "bytes256"] | SupportsIndex
+L2FetchSize = (
+    TmaL2FetchSize
+    | Literal["none", "bytes64", "bytes128", "bytes256"]
+    | Literal["L2_64B", "L2_128B", "L2_256B"]
+    | SupportsIndex
+)
 OobFill = TmaOobFill | Literal["none", "nan"] | SupportsIndex
 WideMode = TensorMapIm2ColWideMode | Literal["w", "w128"] | SupportsIndex
 DataTypeName = (
     Literal["UINT8", "UINT16", "UINT32", "UINT64", "INT32", "INT64"]
     | Literal["FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ", "TFLOAT32"]
     | Literal["TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"]
+    | Literal["uint8", "uint16", "uint32", "uint64", "int32", "int64"]
+    | Literal["float16", "fp16", "half", "bfloat16", "bf16", "float32", "fp32", "float64", "tf32"]
+    | Literal["float8_e4m3fn", "float8_e5m2"]
 )
 #: Of data types also a dtype of a framework, which has no common type: it needs a cast.
 DataType = TensorMapDataType | DataTypeName | SupportsIndex

@@ -139,7 +139,21 @@ class MapAttributes(MapStorage):
         """What a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    interleave_layout, l2_fetch_size, oobfill = interleave, l2_promotion, oob_fill  # our names
+    # Our names of three of them.
+    @property
+    def interleave_layout(self) -> TmaInterleaveLayout:
+        """`interleave` under the name of the argument."""
+        return self.interleave
+
+    @property
+    def l2_fetch_size(self) -> TmaL2FetchSize:
+        """`l2_promotion` under the name of the argument."""
+        return self.l2_promotion
+
+    @property
+    def oobfill(self) -> TmaOobFill:
+        """`oob_fill` under the name of the argument."""
+        return self.oob_fill
 
     @property
     def pixel_box_lower_corner(self) -> tuple[int, ...]:

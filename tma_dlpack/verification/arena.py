@@ -37,15 +37,17 @@ class Arena(AbstractContextManager["Arena"]):
         self.device_id = device_id
         self.target: Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
-        self.initial = random.integers(0, 256, ARENA_BYTES, np.uint8)
+        self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
-        self.host = room[start : start + ARENA_BYTES]
+        self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
         self.host[:] = self.initial
         self._stack = ExitStack()
 
     def __enter__(self) -> Arena:
-        self.device = self._stack.enter_context(DeviceBytes(ARENA_BYTES, self.device_id))
+        self.device: DeviceBytes = self._stack.enter_context(
+            DeviceBytes(ARENA_BYTES, self.device_id)
+        )
         self.device.put(self.initial)
         return self
 

@@ -111,12 +111,12 @@ class TiledCopy:
                 f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
                 "memory and a copy has no bandwidth of its own; pass a tensor without overlap"
             )
-        self.source = tensor_map.global_address
+        self.source: int = tensor_map.global_address
         row_bytes = tensor_map.arguments.row_bytes
         counts = tensor_map.global_dim[1:]
-        self.tensor_bytes = math.prod(counts) * row_bytes
+        self.tensor_bytes: int = math.prod(counts) * row_bytes
         steps = zip(counts, tensor_map.global_strides, strict=True)
-        self.extent_bytes = sum((n - 1) * stride for n, stride in steps) + row_bytes
+        self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
         missing = 4 - len(counts)
         strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
         self._rows = launch.by_value(
@@ -126,8 +126,8 @@ class TiledCopy:
 
     def __enter__(self) -> TiledCopy:
         with ExitStack() as stack:
-            self.device_id = stack.enter_context(driver.in_context_of(self.source))
-            self.target = driver.device_target(self.device_id)
+            self.device_id: int = stack.enter_context(driver.in_context_of(self.source))
+            self.target: Target = driver.device_target(self.device_id)
             self._sms = multiprocessors(self.target)
             self._library = library(self.target)
             self._stream = launch.ordered_stream(self._tensor, self.device_id, None)

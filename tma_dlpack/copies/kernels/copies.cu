@@ -163,8 +163,8 @@ extern "C" __global__ void store_tile(const __grid_constant__ Map map, Coords at
   if (threadIdx.x == 0)
   {
     store_or_reduce(op, form, map, shared_memory + smem_offset, at);
-    commit();
-    wait_stores();
+    store_commit();
+    store_wait();
     *status = DONE;
   }
 }

@@ -52,7 +52,8 @@ class Elf:
     """
 
     def __init__(self, data: memoryview, name: str) -> None:
-        self.data, self.name = data, name
+        self.data: memoryview = data
+        self.name: str = name
         if not len(data):
             raise unreadable(f"{name} is empty")
         if bytes(data[:4]) != b"\x7fELF":
@@ -64,7 +65,7 @@ class Elf:
         kind, machine, _, _, _, table, _, _, _, _, entry_bytes, count, names = _HEADER.unpack_from(
             data
         )
-        self.is_core = kind == ET_CORE
+        self.is_core: bool = kind == ET_CORE
         if machine != EM_CUDA:
             of = _MACHINES.get(machine, f"machine {machine}")
             raise unreadable(f"{name} is {'a core dump' if self.is_core else 'a file'} of {of}")

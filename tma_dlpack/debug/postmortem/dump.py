@@ -222,7 +222,7 @@ class Dump:
     """
 
     def __init__(self, data: memoryview, name: str) -> None:
-        self.elf = Elf(data, name)
+        self.elf: Elf = Elf(data, name)
         self.notes: list[str] = []
         if not self.elf.is_core:
             raise unreadable(f"{name} is a cubin")
@@ -242,8 +242,8 @@ class Dump:
             raise unreadable(f"{name} has an empty table of devices")
         used = {d for d, _ in enumerate(self.devices) if self._child("sm", self._device_table, d)}
         first = self.devices[min(used, default=0)]
-        self.major = int(first["major"])
-        self.target = f"sm_{self.major}{int(first['minor'])}"
+        self.major: int = int(first["major"])
+        self.target: str = f"sm_{self.major}{int(first['minor'])}"
         if self.major < 9:
             raise TmaUnsupportedError(
                 f"{name} is a core dump of {self.target}: GPUs below compute capability 9.0 have "

@@ -36,8 +36,11 @@ class Flow:
     """The instructions of a function and where each can go; places count instructions."""
 
     def __init__(self, function: Function, major: int) -> None:
-        self.function, self.major = function, major
-        self.code = [Instruction(int(a), int(b), major) for a, b in function.code]
+        self.function: Function = function
+        self.major: int = major
+        self.code: list[Instruction] = [
+            Instruction(int(a), int(b), major) for a, b in function.code
+        ]
         self.between = cache(self._between)
         self.waits_of = cache(self._waits_of)
         self.writer = cache(self._writer)

@@ -10,7 +10,7 @@ Source: what nvdisasm 13.5 prints for ptxas 13.0's code (tests/postmortem/coding
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 INSTRUCTION_BYTES = 16
 ALWAYS = 7  # the guard PT
@@ -112,7 +112,8 @@ class _Bits:
     """Some of the 128 bits of an instruction."""
 
     def __init__(self, first: int, count: int) -> None:
-        self.first, self.count = first, count
+        self.first: int = first
+        self.count: int = count
 
     def __get__(self, of: Instruction, kind: type) -> int:
         word = of.high if self.first >= 64 else of.low
@@ -127,14 +128,18 @@ class Instruction:
     high: int
     major: int
 
-    opcode = _Bits(0, 12)
-    guard = _Bits(12, 4)  # the predicate that decides if it runs, `ALWAYS` for none
-    convergence = _Bits(16, 4)  # the convergence barrier of a BSSY or BSYNC
-    target = _Bits(16, 8)  # a register, or a uniform one, where it writes one
-    second = _Bits(24, 8)  # a uniform register, of SYNCS and others a register
-    first = _Bits(32, 8)  # the same
-    constant = _Bits(32, 32)  # in place of `first`; of a BSSY, how far on its threads meet again
-    operation = _Bits(87, 3)  # of a reduction
+    opcode: ClassVar[_Bits] = _Bits(0, 12)
+    guard: ClassVar[_Bits] = _Bits(
+        12, 4
+    )  # the predicate that decides if it runs, `ALWAYS` for none
+    convergence: ClassVar[_Bits] = _Bits(16, 4)  # the convergence barrier of a BSSY or BSYNC
+    target: ClassVar[_Bits] = _Bits(16, 8)  # a register, or a uniform one, where it writes one
+    second: ClassVar[_Bits] = _Bits(24, 8)  # a uniform register, of SYNCS and others a register
+    first: ClassVar[_Bits] = _Bits(32, 8)  # the same
+    constant: ClassVar[_Bits] = _Bits(
+        32, 32
+    )  # in place of `first`; of a BSSY, how far on its threads meet again
+    operation: ClassVar[_Bits] = _Bits(87, 3)  # of a reduction
 
     @property
     def third(self) -> int:

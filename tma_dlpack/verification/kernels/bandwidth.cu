@@ -75,11 +75,11 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
   {
-    case 1: wait_read<1>(); break;
-    case 2: wait_read<2>(); break;
-    case 3: wait_read<3>(); break;
-    case 4: wait_read<4>(); break;
-    default: wait_read(); break;
+    case 1: store_wait_read<1>(); break;
+    case 2: store_wait_read<2>(); break;
+    case 3: store_wait_read<3>(); break;
+    case 4: store_wait_read<4>(); break;
+    default: store_wait_read(); break;
   }
 }
 
@@ -128,7 +128,7 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     }
     store_tile<RANK>(target, shared_memory + stage * ring.stage_bytes,
                      coords_of<RANK>(tiling, tile));
-    commit();
+    store_commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
@@ -137,7 +137,7 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     to_load = tile_of(++loaded, ring.neighbours);
     if (++free_stage == ring.stages) free_stage = 0;
   }
-  wait_stores();
+  store_wait();
 }
 
 #define COPY_TILES(RANK)                                                                          \
