@@ -18,7 +18,7 @@ class Played {
     });
     this.slider = make("input", { type: "range", min: 0, oninput: () => this.seek() });
     this.seeking = make("div", { class: "tma-seek" }, this.slider);
-    const group = make("div", { class: "tma-switches", role: "radiogroup" }, ...switches);
+    const group = make("div", { class: "tma-switches", role: "radiogroup", "aria-label": "variants" }, ...switches);
     this.controls = root.querySelector(".tma-controls");
     this.controls.append(group, this.seeking);
     this.controls.hidden = false;
