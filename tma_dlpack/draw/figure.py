@@ -134,8 +134,8 @@ class Figure(ABC):
     _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Return what notebooks show: pictures in HTML, and the text."""
-        return {"text/html": self.html(), "text/plain": self.text()}
+        """Return what notebooks show: pictures in HTML, one for viewers without HTML, the text."""
+        return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
 
 
 def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:

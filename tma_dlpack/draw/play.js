@@ -55,7 +55,8 @@ class Barrier extends Played {
     this.svg.setAttribute("tabindex", "-1");
     this.svg.addEventListener("keydown", (event) => this.step(event));
     this.root.querySelector(".tma-code").innerHTML = this.choice.code;
-    this.slider.value = this.slider.max = this.choice.frames.length;
+    this.slider.max = this.choice.frames.length;
+    this.slider.value = 0;
     this.play(false);
     this.seek();
   }

@@ -173,7 +173,7 @@ class Host {
       .map(([name, value]) => `${name}=${Array.isArray(value) ? `(${value.join(", ")})` : name === "address" ? hex(value, 1) : value || "the default"}`);
     return parts.length ? `apply ${parts.join(", ")}` : "";
   }
-  get half() { return this.looks.width >= 720 ? (this.looks.width - 10) / 2 : this.looks.width; }
+  get half() { return this.looks.width >= 560 ? (this.looks.width - 10) / 2 : this.looks.width; }
   panels({ state, tile, request }) {
     const { tab } = this.state, { half } = this;
     const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
