@@ -217,13 +217,14 @@ def played(
     Without scripts it is the `still` (the figure's first panel), and the HTML `beside` it.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return (
         f'<div class="tma-play" data-{kind}="{packed}">'
         f"<style>{script_source('play.css')}</style>"
         f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
         '<div class="tma-controls" hidden></div>'
-        f'<div style="{_ROW}">{_still(still or figure.scenes()[0])}{beside}</div>'
+        f'<div style="{_ROW}">{image}{beside}</div>'
         f"{prose(figure.sentence)}</div>"
     )
 

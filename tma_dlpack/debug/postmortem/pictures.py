@@ -17,10 +17,10 @@ from tma_dlpack.debug.postmortem.results import (
     fault_lines,
     kernel_lines,
 )
-from tma_dlpack.draw.boxes import TensorBox, tensor
+from tma_dlpack.draw.boxes import LEGEND, PLOT_WIDTH, TensorBox, tensor
 from tma_dlpack.draw.cards import bold, plain
 from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, rectangle, words
+from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, rectangle, words
 from tma_dlpack.draw.timeline import chain
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError
@@ -159,9 +159,9 @@ class WrongBox(TensorBox):
     why: str = ""
     off: int = 0  # elements from the last multiple of 16 bytes to where the box begins
 
-    def _plot(self) -> Grid:
+    def _plot(self, most: float = PLOT_WIDTH) -> Grid:
         """Draw the plot, and what lies between the box and where a copy could begin."""
-        grid = TensorBox._plot(self)
+        grid = TensorBox._plot(self, most)
         if not self.off:
             return grid
         start, unit = self.columns.start, grid.unit[0]
@@ -175,17 +175,11 @@ class WrongBox(TensorBox):
         """What to see."""
         return f"Nothing was copied: {self.why}."
 
-    def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel, whose legend claims no copy."""
-        (scene,) = TensorBox.scenes(self)
-        words_of = {
-            "copied": "wanted",
-            "tiles of the grid": "tiles; red: before a multiple of 16 bytes",
-        }
-        if not self.off:
-            words_of.pop("tiles of the grid")
-        cells = (replace(cell, text=words_of.get(cell.text, cell.text)) for cell in scene.items)
-        return (replace(scene, items=tuple(cells)),)
+    def legend(self) -> Legend:
+        """Return the meanings of the styles, which claim no copy."""
+        own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in LEGEND]
+        mark = Cell(0, 0, "conflict", hatched=True)
+        return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
 
 
 def _tile(fault: Fault) -> Iterator[Figure]:
