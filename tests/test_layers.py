@@ -23,7 +23,7 @@ ROOMS = (
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
-    "draw", "suggestions", "explorer", "verification",  # 6
+    "draw", "report", "suggestions", "explorer", "verification",  # 6
     "ptx", "kernel",  # what reads and runs PTX
     "debug",  # 7
     "__init__",

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from tma_dlpack.debug.trace import Trace, TracedMap, trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
+    from tma_dlpack.kernel import run_kernel
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
     from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport, bandwidth
     from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
@@ -148,6 +149,7 @@ __all__ = [
     "ragged_coords",
     "reduce_tile",
     "rules",
+    "run_kernel",
     "split_inner",
     "split_inner_coords",
     "store_tile",
@@ -185,6 +187,7 @@ _LATER = {
     ),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
+    "tma_dlpack.kernel": ("run_kernel",),
     "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.verification": ("VerifyReport", "verify"),

@@ -121,7 +121,7 @@ def test_a_binary_goes_through_cuobjdump(has_ptx, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "content"), [("nvcc", b""), ("cuobjdump", b"\x7fELF")])
 def test_a_tool_that_is_not_there_is_named(name, content, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "_TOOLKIT", ())
+    monkeypatch.setenv("CUDA_HOME", "")
     path = tmp_path / ("kernel.cu" if name == "nvcc" else "kernel.o")
     path.write_bytes(content)
     with pytest.raises(tma.TmaUnsupportedError, match=f"{name} was not found: install the CUDA"):

@@ -8,10 +8,10 @@ import pytest
 from test_faults import line_of
 
 import tma_dlpack as tma
-from tma_dlpack.debug.postmortem import hangs
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
 from tma_dlpack.debug.postmortem.pictures import frozen
+from tma_dlpack.report import stuck
 
 #: Case -> of each barrier that is waited at: address, warps, parity, rule, what is said.
 HANGS = {
@@ -164,7 +164,7 @@ def test_what_is_no_hang_at_an_mbarrier_is_called_none(dumps, case, said):
 
 def test_every_meaning_of_a_hang_is_in_the_table():
     seen = {row[3] for rows in HANGS.values() for row in rows}
-    assert {row.rule for row in hangs.ROWS} - seen == {
+    assert {row.rule for row in stuck.ROWS} - seen == {
         "BARRIER_INIT", "HANG_NOBODY_ARRIVED", "HANG_MISSED", "HANG_ENDED",
     }  # fmt: skip
 
@@ -222,11 +222,11 @@ def test_what_looks_like_a_barrier(word, looks):
 def test_copies_that_make_up_bytes_are_found_with_the_fewest(dumps):
     maps = tma.postmortem(dumps / "hang_bytes.core").maps
     assert [found.map.tx_bytes for found in maps] == [8192, 4096]
-    assert hangs.copies(12288, maps) == "1 x 8,192 + 1 x 4,096"
-    assert hangs.copies(8192, maps) == "1 x 8,192"
-    assert hangs.copies(2048, maps) == ""
-    assert hangs.copies(0, maps) == ""
-    assert hangs.copies(8192, ()) == ""
+    assert stuck.copies(12288, maps) == "1 x 8,192 + 1 x 4,096"
+    assert stuck.copies(8192, maps) == "1 x 8,192"
+    assert stuck.copies(2048, maps) == ""
+    assert stuck.copies(0, maps) == ""
+    assert stuck.copies(8192, ()) == ""
 
 
 def test_a_whole_card_is_read_in_time_and_said_once(whole_card):

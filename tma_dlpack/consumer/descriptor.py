@@ -18,6 +18,7 @@ Source: PTX ISA, wgmma and tcgen05, "strides" and "canonical layouts".
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -272,7 +273,25 @@ def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
 def _operand(
     of: MatrixDescriptor, value: int, memory: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Read one step's operand by its descriptor: bytes (mn, k, element_bytes).
+    """Read one step's operand by its descriptor: bytes (mn, k, element_bytes)."""
+    size = of.element_bytes
+    address = operand_addresses(
+        of.instruction, value, of.major, of.mn_elements, of.k_elements, size
+    )
+    end = int(address.max()) + size
+    if end > len(memory):
+        must = f"hold the operand, which ends at {end:#x}"
+        found, fix = f"smem has {len(memory):#x} bytes", "pass the whole tile, from address 0 on"
+        raise argument_error("smem", found, must, fix)
+    seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
+    return seen
+
+
+@functools.lru_cache(maxsize=512)  # a kernel's ring has few descriptors
+def operand_addresses(
+    instruction: str, value: int, major: Major, mn: int, k: int, element_bytes: int
+) -> IntArray:
+    """Return the shared-memory address of each element (mn, k) that a descriptor describes.
 
     m, k count elements; T of them make 16 bytes; LBO, SBO are the descriptor's. PTX ISA, canonical
     layouts, in bytes, before the swizzle:
@@ -282,36 +301,38 @@ def _operand(
     MN        (k % 8) span + (k / 8) SBO + (m / T % W) 16 + (m / T / W) LBO + m % T
     MN none   (k % 8) 16 + (k / 8) LBO + (m / T) SBO + m % T
     ========  =====================================================================
+
+    Raises
+    ------
+    KeyError
+        If the layout type is none that the instruction has.
     """
-    instruction, size = of._row, of.element_bytes
-    fields = {field.name: field.of(value) for field in instruction.fields}
+    row, size = INSTRUCTIONS[instruction], element_bytes
+    fields = {field.name: field.of(value) for field in row.fields}
     start, lbo, sbo = (
         fields[name] * UNITS
         for name in ("start address", "leading byte offset", "stride byte offset")
     )
-    swizzles = {number: swizzle for swizzle, number in instruction.layout_types.items()}
-    swizzle = swizzles[fields["layout type"]]
+    swizzle = {number: swizzle for swizzle, number in row.layout_types.items()}[
+        fields["layout type"]
+    ]
     span, rows = SPAN_BYTES[swizzle], atom_rows(swizzle)
     per_unit, wide = UNITS // size, span // UNITS
 
-    m: IntArray = np.arange(of.mn_elements, dtype=np.int64)[:, None]
-    k: IntArray = np.arange(of.k_elements, dtype=np.int64)[None, :]
-    if of.major == "K":
+    at_m: IntArray = np.arange(mn, dtype=np.int64)[:, None]
+    at_k: IntArray = np.arange(k, dtype=np.int64)[None, :]
+    if major == "K":
         to_next = lbo if swizzle is TmaSwizzle.none else UNITS
-        offset = m % 8 * span + m // 8 * sbo + k // per_unit * to_next + k % per_unit * size
-    elif swizzle is TmaSwizzle.none:
-        offset = k % 8 * span + k // 8 * lbo + m // per_unit * sbo + m % per_unit * size
+        offset = at_m % 8 * span + at_m // 8 * sbo
+        offset = offset + at_k // per_unit * to_next + at_k % per_unit * size
     else:
-        unit, inside = m // per_unit, m % per_unit * size
-        offset = k % rows * span + k // rows * sbo + unit % wide * UNITS + unit // wide * lbo
-        offset = offset + inside
-
+        unit, inside = at_m // per_unit, at_m % per_unit * size
+        if swizzle is TmaSwizzle.none:
+            offset = at_k % 8 * span + at_k // 8 * lbo + unit * sbo + inside
+        else:
+            offset = at_k % rows * span + at_k // rows * sbo
+            offset = offset + unit % wide * UNITS + unit // wide * lbo + inside
     # by the absolute address, whatever the descriptor's start
-    address = swizzle_offset(swizzle, start + offset)
-    end = int(address.max()) + size
-    if end > len(memory):
-        must = f"hold the operand, which ends at {end:#x}"
-        found, fix = f"smem has {len(memory):#x} bytes", "pass the whole tile, from address 0 on"
-        raise argument_error("smem", found, must, fix)
-    seen: npt.NDArray[np.uint8] = memory[address[..., None] + np.arange(size)]
-    return seen
+    addresses: IntArray = np.asarray(swizzle_offset(swizzle, start + offset))
+    addresses.flags.writeable = False
+    return addresses

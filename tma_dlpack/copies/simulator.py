@@ -60,7 +60,7 @@ class SimulatorBackend(Backend):
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
         """Load tiles, with at most about 1 MiB (or one tile) of temporary memory."""
         _refuse_stream(stream)
-        smem = _load(request, host_extent_of(request.tensor_map, memory, write=False))
+        smem = load_smem(request, host_extent_of(request.tensor_map, memory, write=False))
         return Tile(request, smem if request.many else smem[0])
 
     def store(
@@ -68,12 +68,7 @@ class SimulatorBackend(Backend):
     ) -> None:
         """Store or reduce one tile, in whole 16-byte chunks, as the hardware does."""
         _refuse_stream(stream)
-        lines = lines_of_data(request, data)
-        extent = host_extent_of(request.tensor_map, memory, write=True)
-        if op == "store":
-            _store(request, lines, extent)
-        else:
-            _reduce(request, lines, extent, op)
+        store_smem(request, data, op, host_extent_of(request.tensor_map, memory, write=True))
 
 
 def _refuse_stream(stream: object) -> None:
@@ -85,7 +80,7 @@ def _refuse_stream(stream: object) -> None:
 # --- Loads --------------------------------------------------------------------------------------
 
 
-def _load(request: CopyRequest, extent: HostExtent) -> Bytes:
+def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
     """Return shared memory (tiles, smem_offset + smem_bytes) after the loads."""
     plan, offset, tiles = request.plan, request.smem_offset, request.tiles
     block = _tiles_at_a_time(request)
@@ -218,6 +213,15 @@ def _bytes_of(items: Items) -> Bytes:
 
 
 # --- Stores and reductions ----------------------------------------------------------------------
+
+
+def store_smem(request: CopyRequest, data: object, op: str, extent: HostExtent) -> None:
+    """Store or reduce one tile in memory that is given."""
+    lines = lines_of_data(request, data)
+    if op == "store":
+        _store(request, lines, extent)
+    else:
+        _reduce(request, lines, extent, op)
 
 
 def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:

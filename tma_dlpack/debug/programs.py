@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 
+from tma_dlpack.driver import tool as tool  # of the CUDA toolkit
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 INJECTION = "CUDA_INJECTION64_PATH"
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
-_TOOLKIT = (f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/bin", "/usr/local/cuda/bin")
 
 
 def refuse_another_tool(why: str) -> None:
@@ -20,11 +19,6 @@ def refuse_another_tool(why: str) -> None:
         raise TmaUnsupportedError(
             f"{INJECTION} is {other}: {why}; unset it, or run without that tool"
         )
-
-
-def tool(name: str) -> str | None:
-    """Return the path of a tool of CUDA: of the path, or of the toolkit."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *_TOOLKIT]))
 
 
 def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:

@@ -29,4 +29,5 @@ from tma_dlpack.driver.library import (
     pointer_device,
     pointer_range,
     status,
+    tool,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,6 +85,7 @@ _SIGNATURES = {
     "cuKernelGetAttribute": "Iipi",
     "cuKernelSetAttribute": "iipi",
     "cuLaunchKernel": "puuuuuuuppp",
+    "cuLaunchKernelEx": "pppp",
     "cuGetErrorName": "iS",
     "cuGetErrorString": "iS",
 }
@@ -122,6 +124,13 @@ class DriverStatus:
     version: int | None
     devices: tuple[DeviceFacts, ...]
     reason: str | None
+
+
+def tool(name: str) -> str | None:
+    """Return the path of a program of the CUDA toolkit, such as nvcc; None if there is none."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    folders = [os.environ.get("PATH", ""), f"{home}/bin"]
+    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def is_available() -> bool:

@@ -73,6 +73,8 @@ class Function:
     labels: dict[str, int]
     symbols: dict[str, str]
     parameters: tuple[str, ...]
+    #: Type of each declared register, such as "b32"; "%r<" is the prefix of a numbered family.
+    registers: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -211,6 +213,7 @@ class _Reader:
         self.code: list[Instruction] = []
         self.labels: dict[str, int] = {}
         self.symbols: dict[str, str] = {}
+        self.registers: dict[str, str] = {}
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
@@ -247,9 +250,10 @@ class _Reader:
             if space == "branchtargets":
                 self.symbols[next(reversed(self.labels), "")] = " ".join(_NAME.findall(rest))
             elif space == "reg":
-                if len(self.scopes) > 1:
-                    for name in re.findall(r"[\s,]([A-Za-z_$%][\w$]*)", rest):
-                        self.declare(name)
+                kind = rest.split(None, 1)[0].lstrip(".") if rest.split() else ""
+                for name, family in re.findall(r"[\s,]([A-Za-z_$%][\w$]*)(<)?", rest):
+                    own = name if family else self.declare(name)
+                    self.registers[own + family] = kind
             elif name := re.search(
                 r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?:=.*)?$", rest, re.DOTALL
             ):
@@ -312,6 +316,7 @@ def _function(
             made = Function(
                 _name(header[1]), ".entry" in header[1], header[1], line, reader.code,
                 reader.labels, reader.symbols, tuple(_PARAMETER.findall(header[1])),
+                reader.registers,
             )  # fmt: skip
             return made, match.end()
         line += text.count("\n", start, match.end())

@@ -240,6 +240,12 @@ def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
     return data
 
 
+def replace_field(data: bytes, field: str, ordinal: int | None, operand: int) -> bytes:
+    """Return 128 bytes after one ``tensormap.replace`` with an operand as PTX has it."""
+    value = operand + 1 if field == "rank" else operand
+    return apply(data, (Replacement(field, ordinal, value),))
+
+
 # -- as a kernel -----------------------------------------------------------------------------------
 
 

@@ -3,12 +3,12 @@
 A dump is an ELF file. `container` reads its sections, and of the cubins in it which source line an
 instruction is; `dump` reads its tables, by `TABLES`. `sass` takes the few instructions of TMA and
 mbarriers apart, by rows; `flow` says what registers held when they ran. `faults` and `hangs`
-conclude by rows (`causes.CAUSES`, `hangs.ROWS`) from the barriers and maps of `memory`, and from
-where warps stand (`survey`); `results` is what they return, `pictures` its HTML. `program` runs a
+conclude by rows (`causes.CAUSES`, `report.stuck.ROWS`) from the barriers and maps of `memory`, and
+from where warps stand (`survey`); `results` is what they return, `pictures` its HTML. `program` runs a
 program with dumps switched on.
 
-A new cause: a row of `causes.CAUSES` or `hangs.ROWS`, and a dump of it in tests/postmortem/golden.
-An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu was compiled for it.
+A new cause: a row of `causes.CAUSES` or `report.stuck.ROWS`, and a dump of it in
+tests/postmortem/golden. An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu was compiled for it.
 """
 
 from __future__ import annotations

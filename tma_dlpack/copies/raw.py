@@ -1,0 +1,173 @@
+"""Copies as a kernel issues them: coordinates innermost first, memory as bytes.
+
+What the simulator of kernels calls, where a copy is checked when it is issued and happens later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack import geometry
+from tma_dlpack.copies.memory import HostExtent, read_windows, written_windows
+from tma_dlpack.copies.reductions import combine, reduction_of
+from tma_dlpack.copies.request import (
+    CopyRequest,
+    gather4_request,
+    load_request,
+    scatter4_request,
+    store_request,
+)
+from tma_dlpack.copies.simulator import load_smem, store_smem
+from tma_dlpack.copies.tile import Bytes, Tile
+from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
+from tma_dlpack.tables.enums import TensorMapDataType
+from tma_dlpack.tensor_map.map import TensorMap
+
+#: A memory by an address in it: (address of its first byte, its bytes, its name).
+FindMemory = Callable[[int], tuple[int, Bytes, str] | None]
+_ADDRESS_SPACE = 1 << 64
+_PATTERN_BYTES = 1024  # after which every swizzle repeats
+_T = TensorMapDataType
+_TYPES = {
+    "u32": _T.UINT32, "s32": _T.INT32, "u64": _T.UINT64, "s64": _T.INT64, "f16": _T.FLOAT16,
+    "bf16": _T.BFLOAT16, "f32": _T.FLOAT32, "f64": _T.FLOAT64, "b32": _T.UINT32, "b64": _T.UINT64,
+}  # fmt: skip
+
+
+class RawCopy:
+    """One checked copy of a tile.
+
+    Parameters
+    ----------
+    mode : {"load", "store", "gather4", "scatter4", "add", "min", ...}
+        A reduction is named by its operation.
+    coords : sequence of int
+        Innermost first; of gather4 and scatter4 the column and four rows.
+    offsets : sequence of int, optional
+        Of im2col loads, W first.
+
+    Raises
+    ------
+    TmaPreconditionError
+        With the first row of `REFUSALS` that applies.
+
+    Attributes
+    ----------
+    chunks : int array
+        The 16-byte chunks that a load writes, from the start of shared memory on.
+    first, raw, name
+        The memory that it touches; `raw` is None if it touches none.
+    """
+
+    def __init__(
+        self, tensor_map: TensorMap, mode: str, coords: Sequence[int], smem_offset: int,
+        find: FindMemory, offsets: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        self.mode = mode
+        self._request = _request(tensor_map, mode, coords, smem_offset, offsets)
+        plan = self._request.plan
+        self.tx_bytes, self.smem_bytes = plan.tx_bytes, plan.smem_bytes
+        self.chunks = _chunks(plan, smem_offset % _PATTERN_BYTES) + smem_offset // CHUNK_BYTES
+        self.first, self.name = 0, ""
+        self.raw: Bytes | None = None
+        self._extent = self._find(find)
+
+    def _find(self, find: FindMemory) -> HostExtent | None:
+        base, lines = self._request.tensor_map.global_address, self._request.lines()
+        touched = lines.inside & (lines.first < lines.last)[:, None]
+        if not touched.any():
+            return None
+        starts = (lines.origins + lines.start[:, None])[touched] + int(lines.first.max())
+        begin = (int(starts.min()) + base) % _ADDRESS_SPACE
+        found = find(begin) or find(base)
+        if found is None:
+            found = base, np.empty(0, np.uint8), "the memory of the kernel's arguments"
+        self.first, self.raw, self.name = found
+        half = _ADDRESS_SPACE // 2
+        origin = (base - self.first + half) % _ADDRESS_SPACE - half
+        return HostExtent(origin, len(self.raw), self.name, self.raw)
+
+    def windows(self) -> list[tuple[IntArray, int]]:
+        """Return (first bytes in `raw`, bytes of each) of what it reads or writes there.
+
+        Raises `TmaPreconditionError` for a copy that touches bytes outside.
+        """
+        extent, request = self._extent, self._request
+        if extent is None:
+            return []
+        is_load = self.mode in ("load", "gather4")
+        found = (
+            read_windows(request.plan, request.lines(), extent)
+            if is_load
+            else written_windows(request, extent)
+        )
+        return [(w.source + extent.origin + w.first, w.last - w.first) for w in found]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every line of the tile is in bounds."""
+        lines = self._request.lines()
+        plan = self._request.plan
+        is_wide = (lines.first == 0) & (lines.last == plan.line_bytes)
+        return bool(lines.inside.all() and is_wide.all())
+
+    def load(self) -> Bytes:
+        """Return what a load brings, (chunks, 16)."""
+        offset = self._request.smem_offset
+        extent = self._extent or HostExtent(0, 0, "", np.empty(0, np.uint8))
+        smem = load_smem(self._request, extent)[0, offset:]
+        loaded: Bytes = smem.reshape(-1, CHUNK_BYTES)[self.chunks - offset // CHUNK_BYTES]
+        return loaded
+
+    def store(self, smem: Bytes) -> None:
+        """Write or combine a tile, given as the bytes of shared memory from its start on."""
+        if self._extent is not None:
+            op = "store" if self.mode in ("store", "scatter4") else self.mode
+            store_smem(self._request, smem, op, self._extent)
+
+
+def _request(
+    tensor_map: TensorMap, mode: str, coords: Sequence[int], smem_offset: int, offsets: Any
+) -> CopyRequest:
+    if mode == "gather4":
+        return gather4_request(tensor_map, coords[0], coords[1:], smem_offset)
+    if mode == "scatter4":
+        return scatter4_request(tensor_map, coords[0], coords[1:], smem_offset)
+    row_major = tuple(coords[::-1])
+    if mode == "load":
+        given = None if offsets is None else tuple(offsets[::-1])
+        return load_request(tensor_map, row_major, given, smem_offset, many=False)
+    if mode != "store":
+        reduction_of(tensor_map.data_type, mode)
+    return store_request(tensor_map, row_major, smem_offset)
+
+
+@lru_cache(maxsize=256)
+def _chunks(plan: TilePlan, phase: int) -> IntArray:
+    """Return the chunks that lines fill, from the start of a tile at an address of that phase."""
+    if plan.smem_bytes == plan.lines * plan.smem_line_bytes:
+        return np.arange(plan.smem_bytes // CHUNK_BYTES)
+    coords = np.zeros((1, len(plan.arguments.global_dim)), np.int64)
+    offset = phase // geometry.SMEM_ALIGNMENT * geometry.SMEM_ALIGNMENT
+    map_of_plan: Any = None
+    request = CopyRequest(map_of_plan, plan, coords, (), offset)
+    written = Tile(request, np.zeros(offset + plan.smem_bytes, np.uint8)).written[offset:]
+    found: IntArray = written.reshape(-1, CHUNK_BYTES).any(axis=1).nonzero()[0]
+    return found
+
+
+def reduce_bytes(type_name: str, op: str, old: Bytes, new: Bytes) -> Bytes:
+    """Return ``op(old, new)`` of a PTX type, as ``cp.reduce.async.bulk`` computes it."""
+    data_type = _TYPES[type_name]
+    numpy_type = {_T.BFLOAT16: "u2", _T.FLOAT16: "f2", _T.FLOAT32: "f4", _T.FLOAT64: "f8"}.get(
+        data_type, type_name.replace("s", "i").replace("b", "u")
+    )
+    if numpy_type[1:] in ("32", "64"):
+        numpy_type = f"{numpy_type[0]}{int(numpy_type[1:]) // 8}"
+    result: npt.NDArray[Any] = combine(data_type, op, old.view(numpy_type), new.view(numpy_type))
+    return np.ascontiguousarray(result).view(np.uint8)

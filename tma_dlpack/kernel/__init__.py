@@ -1,0 +1,222 @@
+"""`run_kernel`: a whole kernel, on the simulator or on the GPU.
+
+A CUDA kernel becomes PTX (`compile`), its arguments bytes and memory (`arguments`). On the GPU the
+driver runs it (`on_gpu`). The simulator translates each basic block of the PTX into a Python
+function (`program`, `emit`) and runs all threads that share a program counter at once (`machine`,
+`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`,
+copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
+`findings`, `timeline` and `result` are what is returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tma_dlpack.kernel.arguments import bind, is_number, parameters_of
+from tma_dlpack.kernel.compile import Compiled, compile_kernel
+from tma_dlpack.kernel.core import (
+    Target,
+    TensorMap,
+    argument_error,
+    as_tensor_view,
+    at_least,
+    bad_value,
+    driver,
+    integer_of,
+    integers_of,
+    text_of,
+)
+from tma_dlpack.kernel.result import KernelRun
+from tma_dlpack.kernel.schedules import run_schedules
+
+MAX_THREADS = 1024  # of a block
+MAX_CLUSTER = 16  # blocks, non-portable size
+
+
+def run_kernel(
+    source: Any,
+    name: str | None = None,
+    *,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any] = (),
+    cluster: int | Sequence[int] | None = None,
+    smem_bytes: int = 0,
+    backend: Literal["simulator", "cuda"] | None = None,
+    target: Target | str | None = None,
+    options: Sequence[str] = (),
+    seed: int = 0,
+    schedules: int = 2,
+    max_steps: int | None = None,
+) -> KernelRun:
+    """Run a CUDA kernel, on the simulator without a GPU or on the GPU; return what was found.
+
+    Tensors are changed in place, as a launch changes them. The simulator runs the kernel several
+    times, each time with another order of what is asynchronous: copies, products and arrivals that
+    finish as late as possible, as early as possible, then at random. It reports hangs, races and
+    missing fences even when the values happen to be right.
+
+    Parameters
+    ----------
+    source : str or path
+        PTX, CUDA C++, or the path of a .ptx or .cu file. CUDA C++ is compiled by NVRTC or nvcc.
+    name : str, optional
+        The kernel, as the source writes it (``"gemm<128, 64>"``) or mangled. It may be omitted if
+        the source has one kernel.
+    grid, block : int or sequence of int
+        Blocks and threads of a block, (x, y, z); missing ones are 1.
+    args : sequence
+        The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
+        its bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
+        structures.
+    cluster : int or sequence of int, optional
+        Blocks of a cluster; by default as the kernel declares it.
+    smem_bytes : int
+        Dynamic shared memory of a block, bytes.
+    backend : {"simulator", "cuda"}, optional
+        By default where the tensors are.
+    target : Target or str, optional
+        What to compile for; by default the GPU of the tensors and maps, else ``"sm_90"``.
+    options : sequence of str
+        Of the compiler, such as ``"-DSTAGES=3"``.
+    seed : int
+        Of the random schedules. The same seed gives the same run.
+    schedules : int
+        How many schedules the simulator runs: late, early, then random ones.
+    max_steps : int, optional
+        Basic blocks that a run may execute; it ends an endless loop.
+
+    Returns
+    -------
+    KernelRun
+        ``run.ok``, ``run.findings``, ``print(run)``; `raise_if_wrong()` for tests.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the source has no such kernel or does not compile, or the arguments do not fit.
+    TmaUnsupportedError
+        If there is no compiler, or an instruction is not supported; the message names it.
+    TmaDriverError
+        With ``backend="cuda"``, if the kernel fails on the GPU.
+
+    Examples
+    --------
+    >>> import numpy as np, tma_dlpack as tma
+    >>> ptx = '''
+    ... .version 8.0
+    ... .target sm_90
+    ... .address_size 64
+    ... .visible .entry twice(.param .u64 x) {
+    ...   .reg .b32 %r<3>;
+    ...   .reg .b64 %rd<4>;
+    ...   ld.param.u64 %rd1, [x];
+    ...   mov.u32 %r1, %tid.x;
+    ...   mul.wide.u32 %rd2, %r1, 4;
+    ...   add.s64 %rd3, %rd1, %rd2;
+    ...   ld.global.u32 %r2, [%rd3];
+    ...   add.u32 %r2, %r2, %r2;
+    ...   st.global.u32 [%rd3], %r2;
+    ...   ret;
+    ... }'''
+    >>> x = np.arange(4, dtype=np.int32)
+    >>> tma.run_kernel(ptx, grid=1, block=4, args=(x,)).ok
+    True
+    >>> x
+    array([0, 2, 4, 6], dtype=int32)
+    """
+    where = _backend(backend, args)
+    grid3, block3 = _three("grid", grid), _three("block", block)
+    threads = block3[0] * block3[1] * block3[2]
+    if threads > MAX_THREADS:
+        found, must = f"block has {threads} threads", f"have at most {MAX_THREADS} threads"
+        raise argument_error("block", found, must, "pass a smaller block and more blocks")
+    at_least("smem_bytes", smem_bytes, 0)
+    at_least("schedules", schedules)
+    if isinstance(options, str):
+        raise bad_value("options", options, "be a sequence of str", f"pass options=({options!r},)")
+    compiled = compile_kernel(source, name, options, _architecture(target, args, where))
+    header = _header(compiled)
+    parameters = parameters_of(header)
+    cluster3 = _cluster(cluster, header, grid3)
+    bound = bind(parameters, args, on_gpu=where == "cuda")
+    if where == "cuda":
+        from tma_dlpack.kernel import on_gpu
+
+        on_gpu.launch(compiled, parameters, args, grid3, block3, cluster3, smem_bytes)
+        return KernelRun(compiled.kernel, backend="cuda")
+    return run_schedules(
+        compiled, bound, grid3, block3, cluster3, smem_bytes, seed, schedules, max_steps
+    )
+
+
+def _backend(backend: object, args: Sequence[Any]) -> str:
+    """Return the backend's name: as given, or where the arguments are."""
+    name = text_of(backend if backend is None else getattr(backend, "name", backend))
+    if name in ("simulator", "cuda"):
+        return name
+    if backend is not None:
+        must, fix = "be 'simulator', 'cuda' or None", 'pass backend="simulator"'
+        raise bad_value("backend", backend, must, fix)
+    devices = [_device(value) for value in args] if isinstance(args, Sequence) else []
+    return (
+        "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
+    )
+
+
+def _device(value: object) -> Any:
+    """Return the device of a tensor or map; None of other arguments."""
+    if isinstance(value, TensorMap):
+        return value.device
+    return None if is_number(value) else as_tensor_view(value).device
+
+
+def _three(argument: str, value: object) -> tuple[int, int, int]:
+    """Return a size as (x, y, z), missing ones 1."""
+    one = integer_of(value)
+    sizes = (one,) if one is not None else integers_of(value)
+    if sizes is None or not 1 <= len(sizes) <= 3 or min(sizes) < 1:
+        must = "be 1 to 3 positive integers, (x, y, z)"
+        raise bad_value(argument, value, must, f"pass {argument}=1, or {argument}=(2, 2)")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
+    """Return the name of the target to compile for."""
+    if target is not None:
+        return Target.of(target).name
+    if where == "cuda":
+        ids = [d.device_id for d in map(_device, args) if d is not None and d.is_cuda]
+        return driver.device_target(ids[0] if ids else 0).name
+    return next((value.target.name for value in args if isinstance(value, TensorMap)), "sm_90")
+
+
+def _header(compiled: Compiled) -> str:
+    """Return what stands before the body of the kernel: its parameters and directives."""
+    found = re.search(
+        rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
+    )
+    assert found is not None
+    return found[0]
+
+
+def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the size of a cluster: as given, or as the kernel declares it."""
+    declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
+    own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None
+    sizes = own or (1, 1, 1) if cluster is None else _three("cluster", cluster)
+    if own is not None and sizes != own:
+        found = f"cluster is {sizes}, and the kernel declares {own}"
+        raise argument_error("cluster", found, "be as declared", f"pass cluster={own}, or omit it")
+    blocks = sizes[0] * sizes[1] * sizes[2]
+    if blocks > MAX_CLUSTER:
+        found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
+        raise argument_error("cluster", found, must, "pass a smaller cluster")
+    if any(g % c for g, c in zip(grid, sizes, strict=True)):
+        whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
+        found = f"grid is {grid} and a cluster has {sizes} blocks"
+        raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")
+    return sizes

@@ -1,0 +1,218 @@
+"""The arguments of a kernel: bytes of its parameters, and the memory that they point to.
+
+A tensor is passed as its address, and the memory that the kernel may touch is its whole storage. A
+tensor map is passed as its 128 bytes by value, or as the address of a copy of them. The memory of
+the tensor that a map describes may be touched too, by copies and by pointers.
+
+Source: PTX ISA 9.0, section 7.1 (parameters); the CUDA C++ ABI passes structures by value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tma_dlpack.kernel.core import (
+    TensorMap,
+    TensorView,
+    TmaUnsupportedError,
+    argument_error,
+    as_tensor_view,
+    counted,
+    host_bytes,
+    shown,
+    storage_of,
+)
+from tma_dlpack.kernel.memory import Region
+
+MAP_BYTES, MAP_ALIGNMENT = 128, 128
+_FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+)\s*"
+    r"(?P<pointer>\.ptr(?:\s*\.\w+(?:\s+\d+)?)*)?\s*"
+    r"(?P<name>[A-Za-z_$%][\w$]*)\s*(?:\[(?P<count>\d+)\])?"
+)
+
+
+class Parameter(NamedTuple):
+    """A parameter of a kernel, as its PTX declares it; sizes are in bytes."""
+
+    name: str
+    type: str  # such as "u64"; "b8" of a structure
+    size: int
+    align: int
+    is_struct: bool
+
+    def __str__(self) -> str:
+        if self.is_struct:
+            return f"{self.size} bytes, aligned to {self.align}"
+        return f"{self.type}, {counted(self.size, 'byte')}"
+
+
+def parameters_of(header: str) -> tuple[Parameter, ...]:
+    """Return the parameters that the header of an entry declares.
+
+    >>> parameters_of(".entry k(.param .align 64 .b8 k_param_0[128], .param .u64 k_param_1)")[1]
+    Parameter(name='k_param_1', type='u64', size=8, align=8, is_struct=False)
+    """
+    found = []
+    for match in _PARAMETER.finditer(header):
+        size = int(match["type"].lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
+        count = match["count"]
+        align = int(match["align"] or size)
+        total = size * int(count or 1)
+        found.append(Parameter(match["name"], match["type"], total, align, count is not None))
+    return tuple(found)
+
+
+class Bound(NamedTuple):
+    """Arguments that fit: what the kernel finds in its parameter space and in memory."""
+
+    parameters: bytes
+    regions: list[Region]
+    maps: dict[bytes, TensorMap]  #: by their bytes, or by the handle that takes their place
+    tensors: list[TensorView]
+
+
+class _Binder:
+    """The memory that the arguments refer to, each storage once."""
+
+    def __init__(self, on_gpu: bool) -> None:
+        self.on_gpu = on_gpu
+        self.regions: dict[int, Region] = {}
+        self.maps: dict[bytes, TensorMap] = {}
+        self.tensors: list[TensorView] = []
+
+    def tensor(self, view: TensorView, what: str) -> int:
+        """Add the storage of a host tensor; return the tensor's address."""
+        if self.on_gpu:
+            return view.address
+        if not view.device.is_host:
+            fix = 'pass backend="cuda", or copies in host memory: x.cpu()'
+            found = f"{what} is on {view.device}"
+            raise argument_error("args", found, "be in host memory for the simulator", fix)
+        storage = storage_of(view)
+        if storage.size_bytes:
+            raw = host_bytes(view, storage)
+            known = self.regions.get(storage.address)
+            if known is None or known.size < storage.size_bytes:
+                writable = bool(raw.flags.writeable) and not view.read_only
+                self.regions[storage.address] = Region(storage.address, raw, what, writable)
+        self.tensors.append(view)
+        return view.address
+
+    def map(self, tensor_map: TensorMap, what: str) -> bytes:
+        """Return the bytes of a map, or the handle of one whose layout is not known here."""
+        if self.on_gpu:
+            return bytes(MAP_BYTES)
+        if tensor_map.view is not None and tensor_map.view.device.is_host:
+            self.tensor(tensor_map.view.own or tensor_map.view, f"the tensor of {what}")
+        try:
+            data = bytes(tensor_map)
+        except TmaUnsupportedError:
+            data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
+        self.maps[data] = tensor_map
+        return data
+
+    def buffer(self, data: bytes, what: str) -> int:
+        """Copy bytes to aligned memory of their own; return its address."""
+        raw = np.zeros(len(data) + MAP_ALIGNMENT, np.uint8)
+        skip = -raw.ctypes.data % MAP_ALIGNMENT
+        own = raw[skip : skip + len(data)]
+        own[:] = np.frombuffer(data, np.uint8)
+        self.regions[own.ctypes.data] = Region(own.ctypes.data, own, what, True)
+        return int(own.ctypes.data)
+
+
+def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False) -> Bound:
+    """Return the parameter bytes of a kernel; for a GPU only check that the arguments fit.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the number of arguments, or the type or size of one, does not fit; the message lists the
+        parameters.
+    """
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        found = f"args is a {type(args).__name__}"
+        raise argument_error("args", found, "be a tuple", "pass args=(x,) for one argument")
+    if len(args) != len(parameters):
+        found = f"args has {counted(len(args), 'entry')}, and the kernel has {_listed(parameters)}"
+        raise argument_error("args", found, "fit the parameters", "pass one argument for each")
+    binder, data = _Binder(on_gpu), bytearray()
+    for number, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
+        data += bytes(-len(data) % parameter.align)
+        data += _bytes_of(binder, parameter, value, f"args[{number}]", parameters)
+    return Bound(bytes(data), list(binder.regions.values()), binder.maps, binder.tensors)
+
+
+def _listed(parameters: Sequence[Parameter]) -> str:
+    lines = [f"\n  {number}: {parameter}" for number, parameter in enumerate(parameters)]
+    return f"{counted(len(parameters), 'parameter')}{':' * bool(lines)}{''.join(lines)}"
+
+
+def _bytes_of(
+    binder: _Binder, parameter: Parameter, value: Any, what: str, all_: Sequence[Parameter]
+) -> bytes:
+    """Return the bytes of one argument, or refuse it with the parameter list."""
+    is_pointer = parameter.size == 8 and not parameter.is_struct
+    if isinstance(value, TensorMap):
+        if parameter.is_struct and parameter.size == MAP_BYTES:
+            return binder.map(value, what)
+        if is_pointer:
+            address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
+            return struct.pack("<Q", address)
+        raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
+    data = number_bytes(parameter, value)
+    if data is not None:
+        if len(data) != parameter.size:
+            raise _misfit(what, f"{_named(value)} of {len(data)} bytes", parameter, all_)
+        return data
+    if is_number(value) or not is_pointer:
+        raise _misfit(what, _named(value), parameter, all_)
+    return struct.pack("<Q", binder.tensor(as_tensor_view(value), what))
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is passed by value, and no tensor."""
+    kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
+    return value is None or isinstance(value, kinds)
+
+
+_C_TYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)
+
+
+def number_bytes(parameter: Parameter, value: Any) -> bytes | None:
+    """Return the bytes of what is passed by value; None of tensors, and where it cannot fit."""
+    is_integer = value is None or isinstance(value, bool | int | np.integer | np.bool_)
+    letter = _FLOATS.get(parameter.type)
+    if letter and (is_integer or isinstance(value, float | np.floating)):
+        return struct.pack(f"<{letter}", float(value or 0))
+    if is_integer:
+        number, bits = int(value or 0), 8 * parameter.size
+        if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
+            return None
+        return (number % (1 << bits)).to_bytes(parameter.size, "little")
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    if isinstance(value, (bytes, bytearray, *_C_TYPES)):
+        return bytes(value)
+    return None
+
+
+def _named(value: object) -> str:
+    if is_number(value) and not isinstance(value, (bytes, bytearray, *_C_TYPES)):
+        return f"{shown(value)}, a {type(value).__name__},"
+    return f"a {type(value).__name__}"
+
+
+def _misfit(what: str, found: str, parameter: Parameter, all_: Sequence[Parameter]) -> Exception:
+    number = all_.index(parameter)
+    found = f"{what} is {found}; parameter {number} has {parameter}. The kernel has {_listed(all_)}"
+    fix = "pass an argument of that size: a TensorMap, a tensor, a number or a ctypes structure"
+    return argument_error("args", found, "fit its parameter", fix)

@@ -1,0 +1,332 @@
+"""From what a user has to PTX: text or a file, compiled by NVRTC or nvcc; and the kernel's name.
+
+Source: NVRTC's guide (name expressions, `nvrtcGetLoweredName`), nvcc's manual (``-ptx``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tma_dlpack.kernel.core import (
+    TmaUnsupportedError,
+    argument_error,
+    driver,
+    get_include,
+    nvrtc_bindings,
+    shown,
+)
+
+_NVCC_SECONDS = 600
+_CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
+_MAX_SOURCE_BYTES = 96 << 20
+_LOG_LINES = 20
+_ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
+_GLOBAL = re.compile(r"\b__global__\b")
+
+
+class Compiled(NamedTuple):
+    """PTX, and the mangled name of the kernel that was asked for."""
+
+    ptx: str
+    kernel: str
+    target: str  # such as "sm_90a"
+    name: str  # of the file, or "the source"
+
+
+def compile_kernel(
+    source: object, name: str | None, options: Sequence[str], target: str
+) -> Compiled:
+    """Return the PTX of a source, and its kernel.
+
+    Parameters
+    ----------
+    source : str or path
+        PTX, CUDA C++, or the path of a file of either.
+    name : str or None
+        The kernel: as the source writes it, or mangled. None where there is one.
+    options : sequence of str
+        Of the compiler.
+    target : str
+        Such as ``"sm_90"``; the compiler is asked for its architecture-specific features.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the source is neither, does not compile, or has no such kernel.
+    TmaUnsupportedError
+        If it must be compiled and there is no compiler.
+    """
+    text, label, path = _read(source)
+    if _is_ptx(text):
+        return _with_kernel(text, name, label, {})
+    if not _GLOBAL.search(text):
+        found = f"{label} has neither .entry of PTX nor __global__ of CUDA C++"
+        fix = "pass the text of a kernel, or the path of a .ptx or .cu file"
+        raise argument_error("source", found, "be PTX or CUDA C++ with a kernel", fix)
+    is_file = path is not None and path.suffix in _CUDA_FILES
+    folder = str(path.resolve().parent) if path is not None else ""
+    ptx, lowered = _compiled(text, label, folder, name, tuple(options), target, is_file)
+    return _with_kernel(ptx, name, label, lowered)
+
+
+def _is_ptx(text: str) -> bool:
+    return bool(_ENTRY.search(text)) and ".version" in text
+
+
+def _read(source: object) -> tuple[str, str, Path | None]:
+    """Return the text, what messages call it, and the path if it is a file."""
+    if isinstance(source, str) and ("\n" in source or "{" in source):
+        return source, "the source", None
+    if not isinstance(source, str | os.PathLike):
+        fix = "pass PTX or CUDA C++ as text, or a path"
+        found = f"source is a {type(source).__name__}"
+        raise argument_error("source", found, "be text or a path", fix)
+    path = Path(source)
+    try:
+        size_bytes = path.stat().st_size
+        data = path.read_bytes() if size_bytes <= _MAX_SOURCE_BYTES else b""
+    except (OSError, ValueError) as error:
+        found = f"source is {shown(source)}, which cannot be read: {error}"
+        fix = "pass the path of a .ptx or .cu file, or the text itself"
+        raise argument_error("source", found, "be text or a readable file", fix) from error
+    if size_bytes > _MAX_SOURCE_BYTES:
+        found = f"{path} has {size_bytes >> 20} MiB"
+        must = f"have at most {_MAX_SOURCE_BYTES >> 20} MiB"
+        raise argument_error("source", found, must, "pass the PTX of one source file")
+    if b"\0" in data.rstrip(b"\0"):
+        found, fix = f"{path} is a binary file", "pass its PTX: cuobjdump --dump-ptx, nvcc -ptx"
+        raise argument_error("source", found, "be PTX or CUDA C++", fix)
+    return data.decode("utf-8", "replace"), str(path), path
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def _with_kernel(ptx: str, name: str | None, label: str, lowered: dict[str, str]) -> Compiled:
+    kernels = list(dict.fromkeys(_ENTRY.findall(ptx)))
+    found = _TARGET.search(ptx)
+    target = found[1] if found else "sm_90"
+    return Compiled(ptx, _choose(kernels, name, label, lowered), target, label)
+
+
+def _choose(kernels: list[str], name: Any, label: str, lowered: dict[str, str]) -> str:
+    if name is not None and not isinstance(name, str):
+        found = f"name is a {type(name).__name__}"
+        raise argument_error("name", found, "be a kernel's name", f"pass {_several(kernels)}")
+    if not kernels:
+        fix = 'name a template instance as the source writes it: name="gemm<128, 64>"'
+        raise argument_error("source", f"{label} has no kernel", "have a kernel", fix)
+    if name is None:
+        if len(kernels) == 1:
+            return kernels[0]
+        found = f"{label} has {len(kernels)} kernels: {_several(kernels)}"
+        fix = f"pass name={base_name(kernels[0])!r}, or another of them"
+        raise argument_error("name", found, "be named where there are several kernels", fix)
+    known = lowered.get(name)
+    fitting = [k for k in kernels if k in (name, known)] or [k for k in kernels if _fits(k, name)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        found = f"{label} has no kernel {name!r}; it has {_several(kernels)}"
+        raise argument_error("name", found, "be one of them", f"pass name={kernels[0]!r}")
+    found = f"{name!r} is the name of {len(fitting)} kernels: {', '.join(fitting)}"
+    fix = f"pass the mangled name: name={fitting[0]!r}"
+    raise argument_error("name", found, "be the name of one kernel", fix)
+
+
+def _several(kernels: Sequence[str]) -> str:
+    more = f" and {len(kernels) - 6} more" if len(kernels) > 6 else ""
+    return ", ".join(kernels[:6]) + more
+
+
+def base_name(kernel: str) -> str:
+    """Return a kernel's name without namespaces, template arguments and parameters.
+
+    >>> base_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), base_name("corner")
+    ('kernel', 'corner')
+    """
+    parts = _parts(kernel)[0]
+    return parts[-1] if parts else kernel
+
+
+def _parts(kernel: str) -> tuple[list[str], str]:
+    """Return the names of a mangled name, outermost first, and what follows them."""
+    rest = kernel[2:] if kernel.startswith("_Z") else ""
+    rest = rest.removeprefix("N")
+    parts = []
+    while found := re.match(r"\d+", rest):
+        end = found.end() + int(found[0])
+        parts.append(rest[found.end() : end])
+        rest = rest[end:]
+    return [part for part in parts if not part.startswith("_GLOBAL__N")], rest
+
+
+def _fits(kernel: str, name: str) -> bool:
+    """Whether a mangled name can be that of a name in C++, as far as names and numbers show."""
+    head, _, arguments = name.partition("<")
+    parts, rest = _parts(kernel)
+    wanted = [part.strip() for part in head.split("::") if part.strip()]
+    if not parts:
+        return kernel == head.strip()
+    if parts[-len(wanted) :] != wanted:
+        return False
+    numbers = re.findall(r"(?<![\w.])(?:true|false|-?\d+)\b", arguments)
+    if not numbers:
+        return not arguments or rest.startswith("I")
+    codes = {"true": "1", "false": "0"}
+    mangled = ["n" + n[1:] if n.startswith("-") else codes.get(n, n) for n in numbers]
+    found = re.findall(r"L(?:[a-z]|N?[\w]+?E)(n?\d+)E", rest) or re.findall(r"(n?\d+)E", rest)
+    return found[: len(mangled)] == mangled
+
+
+# -- compilers -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def _compiled(
+    text: str,
+    label: str,
+    folder: str,
+    name: str | None,
+    options: tuple[str, ...],
+    target: str,
+    is_file: bool,
+) -> tuple[str, dict[str, str]]:
+    """Compile with NVRTC, and with nvcc where there is no NVRTC or the source has host code."""
+    arch = next(
+        (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
+    )
+    arch = (arch or f"{target.rstrip('af')}a").replace("sm_", "compute_")
+    rest = tuple(o for o in options if not o.startswith(("-arch=", "--gpu-arch")))
+    nvcc = driver.tool("nvcc")
+    try:
+        nvrtc = nvrtc_bindings()
+    except TmaUnsupportedError as missing:
+        if nvcc is None:
+            fix = "pip install cuda-bindings nvidia-cuda-nvrtc, or pass PTX"
+            raise TmaUnsupportedError(
+                f"{label} is CUDA C++, and there is neither NVRTC nor nvcc to compile it: {fix}"
+            ) from missing
+        return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
+    ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, name, rest, arch)
+    if "__nv_name_map" in log:  # the name is of no kernel: the kernels that there are, are named
+        ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, None, rest, arch)
+    if ptx:
+        return ptx, lowered
+    if nvcc is not None and is_file:
+        return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
+    raise _not_compiled(label, "NVRTC", log)
+
+
+def _not_compiled(label: str, compiler: str, log: str) -> Exception:
+    lines = [line for line in log.strip().splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()] or lines
+    found = f"{label} does not compile with {compiler}:\n" + "\n".join(lines[:_LOG_LINES])
+    fix = f"correct it ({errors[0].strip()[:200]})" if errors else "read the compiler's message"
+    return argument_error("source", found, "compile", fix)
+
+
+def _include_folders() -> list[str]:
+    """Return where CUDA's headers are: of a toolkit, and of NVIDIA's packages on PyPI."""
+    folders = [get_include()]
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    folders += [str(path) for path in (Path(home) / "include",) if path.is_dir()]
+    folders += [str(path) for path in (Path(home) / "include" / "cccl",) if path.is_dir()]
+    for packages in [p for p in sys.path if p.endswith("site-packages")]:
+        found = sorted(Path(packages, "nvidia").glob("*/include"))
+        folders += [str(path) for path in found]
+        folders += [str(path / "cccl") for path in found if (path / "cccl").is_dir()]
+    return folders
+
+
+def _by_nvrtc(
+    nvrtc: Any,
+    text: str,
+    label: str,
+    folder: str,
+    name: str | None,
+    options: tuple[str, ...],
+    arch: str,
+) -> tuple[str, dict[str, str], str]:
+    """Return (PTX, mangled names of name expressions, log); no PTX where it does not compile."""
+    success = nvrtc.nvrtcResult.NVRTC_SUCCESS
+    file_name = Path(label).name if folder else "kernel.cu"
+    result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
+    if result != success:
+        raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
+    expressions = [name] if name and not name.startswith("_Z") else []
+    for expression in expressions:
+        nvrtc.nvrtcAddNameExpression(program, expression.encode())
+    own = [f"--gpu-architecture={arch}", "-default-device", "-lineinfo"]
+    if not any("std=" in option for option in options):
+        own.append("--std=c++17")
+    own += [f"-I{f}" for f in ([folder] if folder else []) + _include_folders()]
+    words = [option.encode() for option in (*own, *options)]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(words), words)
+    log = _output(nvrtc, program, "ProgramLog")
+    if result != success:
+        nvrtc.nvrtcDestroyProgram(program)
+        return "", {}, log or str(result)
+    lowered = {}
+    for expression in expressions:
+        result, mangled = nvrtc.nvrtcGetLoweredName(program, expression.encode())
+        if result == success:
+            lowered[expression] = mangled.decode()
+    ptx = _output(nvrtc, program, "PTX")
+    nvrtc.nvrtcDestroyProgram(program)
+    return ptx, lowered, log
+
+
+def _output(nvrtc: Any, program: Any, what: str) -> str:
+    _, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
+    buffer = bytearray(size)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, buffer)
+    return bytes(buffer).rstrip(b"\0").decode(errors="replace")
+
+
+def _by_nvcc(
+    nvcc: str,
+    text: str,
+    label: str,
+    folder: str,
+    name: str | None,
+    options: tuple[str, ...],
+    arch: str,
+) -> tuple[str, dict[str, str]]:
+    """Compile with nvcc; a template instance is asked for by taking its address."""
+    if name and "<" in name:
+        text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
+    with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
+        source, out = Path(scratch) / Path(label or "kernel.cu").name, Path(scratch) / "kernel.ptx"
+        source = source.with_suffix(".cu")
+        source.write_text(text)
+        words = [nvcc, "-ptx", "-lineinfo", f"-arch={arch.replace('compute_', 'sm_')}"]
+        if not any("std=" in option for option in options):
+            words.append("-std=c++17")
+        words += [f"-I{f}" for f in ([folder] if folder else []) + [get_include()]]
+        words += [*options, "-o", str(out), str(source)]
+        try:
+            done = subprocess.run(
+                words,
+                capture_output=True,
+                timeout=_NVCC_SECONDS,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except subprocess.TimeoutExpired as late:
+            raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
+        if done.returncode or not out.is_file():
+            raise _not_compiled(
+                label, "nvcc", (done.stderr or done.stdout).replace(str(source), label)
+            )
+        ptx = out.read_text(errors="replace")
+        return ptx.replace(str(source), label), {}

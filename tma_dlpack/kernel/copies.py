@@ -1,0 +1,733 @@
+"""Bulk copies: tiles by tensor maps, lines of bytes, reductions, multicast; changes of maps.
+
+A load lands in pieces of 16 bytes, and each counts at its barrier; pieces that cannot end a phase
+between them land together. A bulk store has two events: its source is read, then global memory is
+written. Tiles are copied by the simulator of `tma_dlpack.copies`, which refuses what the hardware
+refuses.
+
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27; what ends in which error: measured (H200, driver
+580.159.04, 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel.core import (
+    Instruction,
+    RawCopy,
+    TensorMap,
+    TmaError,
+    reduce_bytes,
+    replace_field,
+    rows,
+)
+from tma_dlpack.kernel.mbarrier import (
+    OFFSET_MASK,
+    RANK_SHIFT,
+    Barrier,
+    barrier_at,
+    check_async_use,
+    each,
+    of_lane,
+    place_of,
+    report_exit,
+)
+from tma_dlpack.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
+from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.kernel.order import MAP_BYTES, BoolArray, Clocks, IntArray
+from tma_dlpack.kernel.pending import Pending
+
+Bytes = npt.NDArray[np.uint8]
+CHUNK, _WARP = 16, 32
+_MAP_ALIGNMENT = 64
+
+#: What the copies' simulator refuses: the rule of a fault, the fix.
+_FAULTS: Final = {
+    copy: (rule, fix)
+    for copy, rule, fix in rows("""
+COPY_COORDS_COUNT | MAP_RANK | use the instruction of the map's rank, or encode the map with the
+    instruction's
+COPY_INNER_16B | COORDINATE_16B | step the innermost coordinate by whole 16 bytes, or move the map's
+    address
+COPY_INNER_128_VALUES | COORDINATE_16B | step the innermost coordinate by 128 values
+COPY_SMEM_OFFSET | SMEM_ALIGNED | align the tile: extern __shared__ __align__(1024), and stages by
+    whole multiples
+COPY_SMEM_SIZE | SMEM_RANGE | launch with as much dynamic shared memory as the tiles take, or place
+    it lower
+COPY_IM2COL_START | IM2COL_START | start within the corners; the offsets move the filter's tap, not
+    the start
+COPY_STORE_NEGATIVE | STORE_NEGATIVE | skip such tiles, or store what is inside by a map that begins
+    there
+COPY_IM2COL_STORE_CORNERS | IM2COL_STORE_CORNERS | store by a map with corners of 0
+COPY_REDUCTION | REDUCTION_TYPE | reduce in another type, or with atomics
+COPY_GATHER4 | MAP_KIND | encode the map with one row in its box
+COPY_OFFSETS_WITHOUT_IM2COL | MAP_KIND | encode the map as the instruction needs it, or use the
+    other form of the instruction
+COPY_OUTSIDE_MEMORY | TENSOR_ADDRESS | encode with the address and the size of memory that the
+    kernel may use, and keep the tensor alive until it ends
+COPY_STORE_OVERRUN | TENSOR_ADDRESS | pad the rows to 16 bytes: a store writes whole chunks of 16
+    bytes
+COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
+""")
+}
+
+
+class Form(NamedTuple):
+    """What a tensor copy is, by its opcode."""
+
+    rank: int
+    mode: str  # "tile", "im2col", "im2col_w", "gather4", "scatter4"
+    multicast: bool
+    reduction: str
+
+    @classmethod
+    def of(cls, opcode: str) -> Form:
+        """Read the opcode."""
+        words = opcode.split(".")
+        rank = next(int(w[0]) for w in words if re.fullmatch(r"[1-5]d", w))
+        mode = "tile"
+        for word in words:
+            if word.startswith("im2col"):
+                mode = "im2col_w" if "::w" in word else "im2col"
+            elif word.startswith("tile::"):
+                mode = word[6:]
+        reduction = next((w for w in words if w in _REDUCTIONS), "")
+        return cls(rank, mode, "multicast::cluster" in words, reduction)
+
+
+_REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+
+
+class _One:
+    """An operation of one thread: what its `Group` looks like to the order and to findings."""
+
+    def __init__(self, g: Any, lane: int) -> None:
+        self.g, self.at, self.lanes = g, lane, g.lanes[lane : lane + 1]
+        self.block, self.machine, self.order = g.block, g.machine, g.machine.order
+
+    def find(self, address: int) -> tuple[int, Bytes, str] | None:
+        """Return the memory at an address, for `RawCopy`."""
+        region = self.machine.memory.region_of(address)
+        return None if region is None else (region.first, region.raw, region.name)
+
+    def fail(self, rule: str, message: str, fix: str) -> NoReturn:
+        """End the run as the hardware ends the kernel."""
+        self.machine.fault(self.g, rule, message, fix, lanes=self.lanes)
+        raise AssertionError
+
+
+def _each_thread(g: Any, mask: BoolArray | None) -> Iterator[_One]:
+    for lane in range(g.n) if mask is None else mask.nonzero()[0].tolist():
+        yield _One(g, lane)
+
+
+# -- maps ------------------------------------------------------------------------------------------
+
+
+def _space_of(address: int) -> str:
+    if address >= SHARED_WINDOW:
+        return "shared"
+    return "local" if address >= LOCAL_WINDOW else "global"
+
+
+def _map_at(one: _One, address: int) -> TensorMap:
+    """Return the map at a generic address, or end the run as the hardware does."""
+    memory, space = one.machine.memory, _space_of(address)
+    if space in ("local", "shared"):
+        where = "the thread's own local memory" if space == "local" else "shared memory"
+        fix = {
+            "local": "declare the parameter `const __grid_constant__ CUtensorMap map`: without "
+            "__grid_constant__ the kernel works with a copy of its own",
+            "shared": "pass the map as a __grid_constant__ parameter, or copy it to global memory",
+        }[space]
+        one.fail(
+            f"MAP_IN_{space.upper()}_MEMORY",
+            f"the map is at {address:#x}, which is {where}: TMA reads maps from parameters, "
+            "constant and global memory alone", fix,
+        )  # fmt: skip
+    if address % _MAP_ALIGNMENT:
+        one.fail(
+            "MAP_ALIGNED",
+            f"the map is at {address:#x}, not at a multiple of {_MAP_ALIGNMENT} bytes",
+            "align it: alignas(64), in CUDA 13 alignas(128); CUtensorMap is, a byte array is not",
+        )
+    data = memory.read(address, MAP_BYTES)
+    if len(data) < MAP_BYTES:
+        one.fail(
+            "ILLEGAL_ADDRESS", f"the map is at {address:#x}, where the kernel has no memory",
+            "pass the map by value, or the address of its bytes",
+        )  # fmt: skip
+    if one.order is not None and space == "global":
+        region = memory.region_of(address)
+        one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
+    found: TensorMap | None = one.machine.maps.get(data)
+    if found is None:
+        if not any(data):
+            one.fail(
+                "MAP_OF_ZEROS",
+                "the map's 128 bytes are zero: it was never encoded, or its encode failed",
+                "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads "
+                "its output",
+            )
+        try:
+            found = TensorMap.from_bytes(data, one.machine.target)
+        except TmaError as error:
+            why = " ".join(str(error).split("\n")[0].split())
+            one.fail(
+                "MAP_BYTES", f"the 128 bytes at {address:#x} are no tensor map: {why}",
+                "pass the map itself, by value, not what points to it",
+            )  # fmt: skip
+        one.machine.maps[data] = found
+    return found
+
+
+def _check_form(one: _One, tensor_map: TensorMap, form: Form) -> None:
+    is_tile = form.mode in ("tile", "gather4", "scatter4")
+    if (tensor_map.kind == "tiled") != is_tile:
+        asked, is_map = ("tiled", f"an {tensor_map.kind}") if is_tile else ("im2col", "a tiled")
+        one.fail(
+            "MAP_KIND", f"the instruction copies by {asked} maps, and this is {is_map} map",
+            "encode the map as the instruction needs it, or use the other form of the instruction",
+        )  # fmt: skip
+    if form.mode not in ("gather4", "scatter4") and form.rank != tensor_map.rank:
+        one.fail(
+            "MAP_RANK",
+            f"the instruction has {form.rank} coordinates, and the map's rank is {tensor_map.rank}",
+            "use the instruction of the map's rank, or encode the map with the instruction's",
+        )
+
+
+def _refused(one: _One, error: TmaError) -> NoReturn:
+    for violation in getattr(error, "violations", ()):
+        rule, fix = _FAULTS.get(violation.rule, ("MAP_BYTES", violation.fix or ""))
+        one.fail(rule, f"{violation.found}; {violation.limit}", fix)
+    raise error
+
+
+def _copy(
+    one: _One, address: int, mode: str, coords: tuple[int, ...], form: Form, smem: int,
+    info: Any = None,
+) -> RawCopy:  # fmt: skip
+    """Return the checked copy; coordinates are innermost first."""
+    tensor_map = _map_at(one, address)
+    _check_form(one, tensor_map, form)
+    offsets = None
+    if info is not None and form.mode == "im2col":
+        offsets = tuple(of_lane(n, one.at) & 0xFFFF for n in info)
+    try:
+        return RawCopy(tensor_map, mode, coords, smem, one.find, offsets)
+    except TmaError as error:
+        _refused(one, error)
+
+
+def _note_windows(
+    one: _One, copy: RawCopy, agent: int, clock: int, known: Clocks | None, write: bool,
+    **more: Any,
+) -> None:  # fmt: skip
+    """Check what a tile touches in global memory, and note it."""
+    try:
+        windows = copy.windows()
+    except TmaError as error:
+        _refused(one, error)
+    if one.order is None or not windows:
+        return
+    note = one.order.async_write if write else one.order.async_read
+    region = one.machine.memory.region_of(copy.first)
+    for begins, width in windows:
+        units = one.order.units(region, begins, width)
+        note(one.g, one.lanes, region, units, agent, clock, known=known, **more)
+
+
+# -- loads -----------------------------------------------------------------------------------------
+
+
+class _Load(Pending):
+    """A load into one block: `fetch` returns its bytes, `chunks` are where its 16 bytes go."""
+
+    def __init__(
+        self, one: _One, what: str, block: Any, chunks: IntArray, barrier: Barrier,
+        fetch: Callable[[], Bytes], known: Clocks | None,
+    ) -> None:  # fmt: skip
+        super().__init__(one.g, what)
+        self.block, self.chunks, self.barrier, self.known = block, chunks, barrier, known
+        self._fetch, self._issuer, self._lanes = fetch, one.block, one.lanes
+        self.clock = barrier.phase + 1
+        self.size_bytes = len(chunks) * CHUNK
+        self.machine.timeline.fills(one.g, self)
+
+    def happen(self) -> None:
+        if self.block.ended:
+            report_exit(self, self._issuer, self.block, "a load", self._lanes)
+            return
+        barrier, total = self.barrier, len(self.chunks) * CHUNK
+        now = total
+        if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
+            now = barrier.bytes  # the phase ends between two pieces
+        data = self._fetch()
+        here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
+        self._land(here, data[: len(here)])
+        order = self.machine.order
+        if order is not None and barrier.phase + 1 != self.clock:
+            order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
+        barrier.transact(now, self.known)
+        if now < total:
+            rest = data[len(here) :]
+            self._fetch = lambda: rest
+            self.machine.add(self)
+        else:
+            self.machine.timeline.filled(self)
+
+    def _land(self, chunks: IntArray, data: Bytes) -> None:
+        smem = self.block.smem
+        view = smem[: len(smem) // CHUNK * CHUNK].reshape(-1, CHUNK)
+        view[chunks] = data
+
+
+def _load(
+    one: _One, what: str, places: list[tuple[Any, Barrier]], chunks: IntArray,
+    fetch: Callable[[], Bytes], note_read: Callable[[int, int, Clocks | None], None],
+) -> None:  # fmt: skip
+    """Issue a load to each block; `chunks` count from the start of shared memory."""
+    order = one.order
+    known = order.issue(one.g, one.lanes) if order is not None else None
+    for number, (block, barrier) in enumerate(places):
+        check_async_use(one.g, barrier, one.lanes)
+        agent, clock = 0, barrier.phase + 1
+        if order is not None:
+            agent = barrier.load_agent()
+            units = order.units(block, chunks * CHUNK, CHUNK)
+            order.async_write(one.g, one.lanes, block, units, agent, clock, known=known)
+        if not number:
+            note_read(agent, clock, known)
+        one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
+
+
+def _places(
+    one: _One, destination: int, barrier: int, blocks: int | None
+) -> list[tuple[Any, Barrier]]:
+    """Return the blocks that a load goes to, and the barrier in each that it completes on."""
+    there = one.block.cluster.blocks
+    if blocks is None:
+        block, _ = place_of(one.g, destination, one.lanes)
+        return [(block, barrier_at(one.g, barrier, one.lanes))]
+    absent = [n for n in range(16) if blocks >> n & 1 and n >= len(there)]
+    if absent:
+        one.fail(
+            "MULTICAST_BLOCK",
+            f"multicast to the blocks {blocks:#b} (a bit each); the cluster has {len(there)}, so "
+            f"block {absent[0]} is not there",
+            "launch with a cluster that has the blocks, or clear their bits",
+        )
+    _, offset = place_of(one.g, barrier, one.lanes)
+    return [
+        (block, barrier_at(one.g, n << RANK_SHIFT | offset, one.lanes))
+        for n, block in enumerate(there)
+        if blocks >> n & 1
+    ]
+
+
+def _check_inside(one: _One, block: Any, offset: int, size_bytes: int, what: str) -> None:
+    if offset + size_bytes > len(block.smem):
+        one.fail(
+            "SMEM_RANGE",
+            f"the {what} takes shared memory {offset:#x}..{offset + size_bytes:#x} "
+            f"({size_bytes:,} bytes); the block has {len(block.smem):#x}",
+            "launch with as much dynamic shared memory as the tiles take "
+            "(cudaFuncAttributeMaxDynamicSharedMemorySize above 48 KB), or place it lower",
+        )
+
+
+def _coords(one: _One, coords: Any) -> tuple[int, ...]:
+    values = coords if isinstance(coords, tuple) else (coords,)
+    return tuple(_signed(of_lane(value, one.at)) for value in values)
+
+
+def _signed(value: int) -> int:
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+# -- tiles -----------------------------------------------------------------------------------------
+
+
+@operation("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")
+def _tensor(code: Instruction) -> Operation:
+    form = Form.of(code.opcode)
+
+    def load(
+        g: Any, mask: BoolArray | None, destination: Any, source: Any, barrier: Any, *rest: Any
+    ) -> None:
+        for one in _each_thread(g, mask):
+            operands = list(rest)
+            has_info = form.mode.startswith("im2col") and operands
+            info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
+            blocks = of_lane(operands[0], one.at) if form.multicast else None
+            to = of_lane(destination, one.at)
+            _, offset = place_of(g, to, one.lanes)
+            coords = _coords(one, source[1])
+            mode = "gather4" if form.mode == "gather4" else "load"
+            copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
+            places = _places(one, to, of_lane(barrier, one.at), blocks)
+            for block, _ in places:
+                _check_inside(one, block, offset, copy.smem_bytes, "tile")
+            what = f"load of {copy.tx_bytes:,} bytes at {coords}"
+
+            def note(
+                agent: int, clock: int, known: Clocks | None, one: _One = one, copy: RawCopy = copy
+            ) -> None:
+                _note_windows(one, copy, agent, clock, known, write=False)
+
+            _load(one, what, places, copy.chunks, copy.load, note)
+
+    def store(g: Any, mask: BoolArray | None, target: Any, source: Any, *rest: Any) -> None:
+        for one in _each_thread(g, mask):
+            block, offset = place_of(g, of_lane(source, one.at), one.lanes)
+            coords = _coords(one, target[1])
+            mode = form.reduction or ("scatter4" if form.mode == "scatter4" else "store")
+            copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
+            _check_inside(one, block, offset, copy.smem_bytes, "tile")
+            what = f"{mode} of {copy.tx_bytes:,} bytes at {coords}"
+
+            def note(
+                agent: int, clock: int, known: Clocks | None, one: _One = one, copy: RawCopy = copy
+            ) -> None:
+                _note_windows(
+                    one, copy, agent, clock, known, write=True, atomic=bool(form.reduction)
+                )
+
+            _store(one, what, offset, copy.smem_bytes, copy.store, note, quiet=not copy.is_whole)
+
+    return Operation(store if ".global.shared::cta" in code.opcode else load)
+
+
+# -- stores ----------------------------------------------------------------------------------------
+
+
+class _Store:
+    """A bulk store: its source is read, then global memory is written."""
+
+    def __init__(self, code: Any) -> None:
+        self.code = code
+        self.has_read = self.has_written = False
+        self.data: Bytes | None = None
+
+
+class _StoreRead(Pending):
+    def __init__(self, one: _One, what: str, store: _Store, offset: int, size_bytes: int) -> None:
+        super().__init__(one.g, f"the read of a {what}")
+        self._store, self._block = store, one.block
+        self._place = slice(offset, offset + size_bytes)
+
+    def happen(self) -> None:
+        self._store.data = self._block.smem[self._place].copy()
+        self._store.has_read = True
+        self.machine.progress += 1
+
+
+class _StoreWrite(Pending):
+    def __init__(
+        self, one: _One, what: str, store: _Store, write: Callable[[Bytes], None], read: Pending
+    ) -> None:
+        super().__init__(one.g, f"the write of a {what}", (read,))
+        self._store, self._write = store, write
+        self.machine.timeline.stores(one.g, what, self)
+
+    def happen(self) -> None:
+        assert self._store.data is not None
+        self._write(self._store.data)
+        self._store.has_written = True
+        self.machine.progress += 1
+        self.machine.timeline.stored(self)
+
+
+def _store(
+    one: _One, what: str, offset: int, size_bytes: int, write: Callable[[Bytes], None],
+    note_write: Callable[[int, int, Clocks | None], None], quiet: bool = False,
+) -> None:  # fmt: skip
+    """Issue a store of shared memory from `offset` on, into the open group of the thread."""
+    groups = one.block.sync.bulk[int(one.lanes[0])]
+    order, agent, known = one.order, 0, None
+    if order is not None:
+        known = order.issue(one.g, one.lanes)
+        name = f"bulk stores of thread {one.lanes[0]}"
+        reads = groups.agent(order, "store_read", one.block, name)
+        agent = groups.agent(order, "store_write", one.block, name)
+        where = offset, offset + size_bytes
+        order.async_read(
+            one.g, one.lanes, one.block, where, reads, groups.clock, known=known, quiet=quiet
+        )
+    note_write(agent, groups.clock, known)
+    store = _Store(one.g.code)
+    groups.open.append(store)
+    read = _StoreRead(one, what, store, offset, size_bytes)
+    one.machine.add(read)
+    one.machine.add(_StoreWrite(one, what, store, write, read))
+
+
+# -- lines of bytes --------------------------------------------------------------------------------
+
+
+def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
+    """End the run where a 1-D copy is not of whole 16 bytes."""
+    for what, value in (("shared address", smem), ("other address", other), ("size", size_bytes)):
+        if value % CHUNK:
+            one.fail(
+                "BULK_ALIGNED", f"the {what} {value:#x} of a bulk copy is not a multiple of 16",
+                "copy from and to whole 16 bytes",
+            )  # fmt: skip
+
+
+def _region(one: _One, address: int, size_bytes: int) -> Any:
+    """Return the global memory of a 1-D copy, or end the run."""
+    region = one.machine.memory.region_of(address)
+    if region is None or address - region.first + size_bytes > len(region.raw):
+        one.fail(
+            "ILLEGAL_ADDRESS",
+            f"the bulk copy touches {address:#x}..{address + size_bytes:#x}, outside of the memory "
+            "of the kernel's arguments",
+            "copy within the tensors that are passed to the kernel",
+        )
+    return region
+
+
+@operation("cp.async.bulk", "cp.reduce.async.bulk")
+def _bulk(code: Instruction) -> Operation | None:
+    words = code.opcode.split(".")
+    multicast, op = "multicast::cluster" in words, next((w for w in words if w in _REDUCTIONS), "")
+    if "global" in words and words.index("global") < words.index("bulk") + 2:
+        return Operation(_bulk_store(op, words[-1], "cp_mask" in words))
+    from_global = "global" in words
+
+    def load(
+        g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, barrier: Any,
+        *rest: Any,
+    ) -> None:  # fmt: skip
+        for one in _each_thread(g, mask):
+            to, at, size_bytes = (of_lane(v, one.at) for v in (destination, source, size))
+            _, offset = place_of(g, to, one.lanes)
+            _check_line(one, offset, at, size_bytes)
+            blocks = of_lane(rest[0], one.at) if multicast else None
+            places = _places(one, to, of_lane(barrier, one.at), blocks)
+            for block, _ in places:
+                _check_inside(one, block, offset, size_bytes, "copy")
+            chunks = offset // CHUNK + np.arange(size_bytes // CHUNK)
+            if from_global:
+                owner: Any = _region(one, at, size_bytes)
+                raw, first = owner.raw, at - owner.first
+            else:
+                owner, first = place_of(g, at, one.lanes)
+                raw = owner.smem
+
+            def fetch(
+                raw: Bytes = raw, first: int = first, size_bytes: int = size_bytes,
+                smem: Bytes = places[0][0].smem, offset: int = offset,
+            ) -> Bytes:  # fmt: skip
+                data = raw[first : first + size_bytes]
+                if op:
+                    data = reduce_bytes(words[-1], op, smem[offset : offset + size_bytes], data)
+                pieces: Bytes = data.reshape(-1, CHUNK).copy()
+                return pieces
+
+            def note(
+                agent: int, clock: int, known: Clocks | None, one: _One = one, owner: Any = owner,
+                where: tuple[int, int] = (first, first + size_bytes),
+            ) -> None:  # fmt: skip
+                if one.order is not None:
+                    one.order.async_read(one.g, one.lanes, owner, where, agent, clock, known=known)
+
+            _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note)
+
+    return Operation(load)
+
+
+def _bulk_store(op: str, type_name: str, has_mask: bool) -> Callable[..., None]:
+    def store(
+        g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, *rest: Any
+    ) -> None:
+        for one in _each_thread(g, mask):
+            to, at, size_bytes = (of_lane(v, one.at) for v in (destination, source, size))
+            block, offset = place_of(g, at, one.lanes)
+            _check_line(one, offset, to, size_bytes)
+            _check_inside(one, block, offset, size_bytes, "copy")
+            region = _region(one, to, size_bytes)
+            first = to - region.first
+            target = region.raw[first : first + size_bytes]
+            byte_mask = of_lane(rest[-1], one.at) if has_mask else 0xFFFF
+            taken = np.tile((byte_mask >> np.arange(CHUNK) & 1).astype(bool), size_bytes // CHUNK)
+
+            def write(data: Bytes, target: Bytes = target, taken: BoolArray = taken) -> None:
+                new = reduce_bytes(type_name, op, target, data) if op else data
+                target[taken] = new[taken]
+
+            def note(
+                agent: int, clock: int, known: Clocks | None, one: _One = one, region: Any = region,
+                where: tuple[int, int] = (first, first + size_bytes),
+            ) -> None:  # fmt: skip
+                if one.order is not None:
+                    one.order.async_write(
+                        one.g, one.lanes, region, where, agent, clock, known=known, atomic=bool(op)
+                    )
+
+            _store(one, f"store of {size_bytes:,} bytes", offset, size_bytes, write, note)
+
+    return store
+
+
+@operation(
+    "cp.async.bulk.prefetch", "prefetch.tensormap", "prefetch.param", "prefetch.const",
+)  # fmt: skip
+def _prefetch(code: Instruction) -> Operation:
+    """Check the map of a prefetch; the caches are not simulated."""
+    if ".tensor." not in code.opcode:
+        return Operation(lambda g, mask, *operands: None)
+    form = Form.of(code.opcode)
+
+    def run(g: Any, mask: BoolArray | None, source: Any, *rest: Any) -> None:
+        for one in _each_thread(g, mask):
+            _check_form(one, _map_at(one, of_lane(source[0], one.at)), form)
+
+    return Operation(run)
+
+
+# -- copies of threads -----------------------------------------------------------------------------
+
+
+class _ThreadCopies(Pending):
+    """cp.async of lanes of one warp; `parts` are memory and (n, bytes) places in it, -1 for 0."""
+
+    def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray, IntArray]]) -> None:
+        super().__init__(g, "cp.async")
+        self._parts, self._block = parts, g.block
+
+    def happen(self) -> None:
+        if not self._block.ended:
+            for raw, index, where in self._parts:
+                self._block.smem[where] = np.where(index >= 0, raw[index], 0)
+
+
+@operation("cp.async.ca", "cp.async.cg")
+def _cp_async(code: Instruction) -> Operation:
+    def run(
+        g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any, *rest: Any
+    ) -> None:
+        size_bytes = int(np.max(size))
+        taken = np.full(g.n, size_bytes)
+        if rest:
+            given = np.asarray(rest[0])
+            is_flag = given.dtype == np.bool_
+            is_size = given.dtype.itemsize <= 4 or given.ndim == 0
+            if is_flag or is_size:
+                left = np.where(given, 0, size_bytes) if is_flag else given.astype(np.int64)
+                taken = np.minimum(taken, left)
+        to = np.broadcast_to(destination, g.n).astype(np.int64) & OFFSET_MASK
+        every = np.ones(g.n, np.bool_) if mask is None else mask
+        for warp in np.unique(g.lanes[every] // _WARP).tolist():
+            _copy_lanes(g, warp, every & (g.lanes // _WARP == warp), to, source, taken, size_bytes)
+
+    return Operation(run)
+
+
+def _copy_lanes(
+    g: Any, warp: int, mine: BoolArray, to: IntArray, source: Any, taken: IntArray, size_bytes: int
+) -> None:
+    """Issue the cp.async of lanes of one warp."""
+    order, groups, span = g.machine.order, g.block.sync.cp_async[warp], np.arange(size_bytes)
+    parts = []
+    zero = mine & (taken == 0)
+    if zero.any():
+        where = to[zero][:, None] + span
+        parts.append((np.zeros(1, np.uint8), np.full(where.shape, -1), where))
+    reads = mine & (taken > 0)
+    found = g.machine.memory.places(g, reads, "global", source, 1) if reads.any() else ()
+    for region, which, offsets in found:
+        inside = span < taken[which][:, None]
+        index = np.where(inside, offsets[:, None] + span, -1)
+        if int(index.max()) >= len(region.raw):
+            g.machine.fault(
+                g, "ILLEGAL_ADDRESS", f"cp.async reads past the end of {region.name}",
+                "pass a smaller source size where the row ends", lanes=g.lanes[which],
+            )  # fmt: skip
+        parts.append((region.raw, index, to[which][:, None] + span))
+        if order is not None:
+            begins, chosen = np.zeros(g.n, np.int64), np.zeros(g.n, np.bool_)
+            begins[which], chosen[which] = offsets, True
+            for count in np.unique(taken[which]).tolist():
+                order.access(g, chosen & (taken == count), region, begins, count, write=False)
+    if order is not None:
+        agent = groups.agent(order, "cp_async", g.block, f"cp.async of warp {warp}")
+        units = order.units(g.block, to[mine], size_bytes)
+        order.async_write(g, g.lanes[mine], g.block, units, agent, groups.clock)
+    copies = _ThreadCopies(g, parts)
+    groups.open.append(copies)
+    g.machine.add(copies)
+
+
+# -- changes of maps -------------------------------------------------------------------------------
+
+
+_REPLACE = re.compile(
+    r"tensormap\.replace\.tile\.(\w+)(?:\.(global|shared::cta))?\.b1024\.b(32|64)"
+)
+
+
+@operation("tensormap.replace")
+def _replace(code: Instruction) -> Operation | None:
+    found = _REPLACE.match(code.opcode)
+    if found is None:
+        return None
+    field, space, bits = found.groups()
+
+    def run(g: Any, mask: BoolArray | None, address: Any, *rest: Any) -> None:
+        for one in _each_thread(g, mask):
+            ordinal = int(rest[0]) if len(rest) == 2 else None
+            operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
+            at = of_lane(address, one.at)
+            is_shared = _space_of(at) == "shared" or space == "shared::cta"
+            owner, first = place_of(g, at, one.lanes) if is_shared else (None, 0)
+            if owner is None:
+                owner = _region(one, at, MAP_BYTES)
+                first = at - owner.first
+            raw = owner.smem if is_shared else owner.raw
+            only = np.zeros(g.n, np.bool_)
+            only[one.at] = True
+            if one.order is not None:
+                for part in range(0, MAP_BYTES, CHUNK):
+                    offsets = np.full(g.n, first + part)
+                    one.order.access(g, only, owner, offsets, CHUNK, write=True)
+            data = bytes(raw[first : first + MAP_BYTES])
+            try:
+                changed = replace_field(data, field, ordinal, operand)
+            except (TmaError, KeyError, ValueError) as error:
+                one.fail(
+                    "MAP_BYTES", f"tensormap.replace of {field} with {operand:#x}: {error}",
+                    "pass a value of the field's range",
+                )  # fmt: skip
+            raw[first : first + MAP_BYTES] = np.frombuffer(changed, np.uint8)
+            one.machine.progress += 1
+
+    return Operation(run)
+
+
+@operation("tensormap.cp_fenceproxy")
+def _publish(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any) -> None:
+        for to, at in each(g, mask, destination):
+            one = _One(g, int(at[0]))
+            block, offset = place_of(g, of_lane(source, at[0]), one.lanes)
+            region = _region(one, to, MAP_BYTES)
+            first, only = to - region.first, np.zeros(g.n, np.bool_)
+            only[at[0]] = True
+            if one.order is not None:
+                for part in range(0, MAP_BYTES, CHUNK):
+                    offsets = np.full(g.n, offset + part)
+                    one.order.access(g, only, block, offsets, CHUNK, write=False)
+                one.order.publish_map(g, only, region, first)
+            region.raw[first : first + MAP_BYTES] = block.smem[offset : offset + MAP_BYTES]
+            one.machine.progress += 1
+
+    return Operation(run, needs_warp=True)

@@ -1,0 +1,71 @@
+"""What the simulator of kernels uses of the core, and nothing else (tests/test_layers.py)."""
+
+from tma_dlpack import driver
+from tma_dlpack.consumer.descriptor import operand_addresses
+from tma_dlpack.copies.launch import download, scratch, synchronize, upload
+from tma_dlpack.copies.nvrtc import Library
+from tma_dlpack.copies.nvrtc import require as nvrtc_bindings
+from tma_dlpack.copies.raw import RawCopy, reduce_bytes
+from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
+from tma_dlpack.include import get_include
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
+from tma_dlpack.report import Finding, as_html, as_json, as_text, total, worst_first
+from tma_dlpack.report import merged as merged_findings
+from tma_dlpack.report.stuck import ROWS as STUCK_ROWS
+from tma_dlpack.tables.coerce import counted, integer_of, integers_of, rows, shown, text_of
+from tma_dlpack.tables.errors import (
+    TmaError,
+    TmaUnsupportedError,
+    argument_error,
+    at_least,
+    bad_value,
+)
+from tma_dlpack.tables.targets import Target
+from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.tensor_map.ptx_replace import replace_field
+
+__all__ = [
+    "STUCK_ROWS",
+    "Finding",
+    "Function",
+    "Instruction",
+    "Library",
+    "Module",
+    "RawCopy",
+    "Target",
+    "TensorMap",
+    "TensorView",
+    "TmaError",
+    "TmaUnsupportedError",
+    "argument_error",
+    "as_html",
+    "as_json",
+    "as_tensor_view",
+    "as_text",
+    "at_least",
+    "bad_value",
+    "counted",
+    "download",
+    "driver",
+    "get_include",
+    "host_bytes",
+    "integer_of",
+    "integers_of",
+    "merged_findings",
+    "nvrtc_bindings",
+    "opcodes",
+    "operand_addresses",
+    "parse",
+    "reduce_bytes",
+    "replace_field",
+    "rows",
+    "scratch",
+    "shown",
+    "storage_of",
+    "synchronize",
+    "text_of",
+    "total",
+    "upload",
+    "worst_first",
+]  # fmt: skip

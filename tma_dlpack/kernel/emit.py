@@ -1,0 +1,859 @@
+"""The Python source of one basic block."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack.kernel import support
+from tma_dlpack.kernel.core import Function, Instruction, opcodes
+from tma_dlpack.kernel.operands import Reg, operands_of
+
+_SPACES = ("global", "shared", "local", "const", "param")
+_NO_DESTINATION = frozenset(
+    ("st", "red", "bra", "brx", "ret", "exit", "trap", "call", "prefetch", "prefetchu", "discard",
+     "applypriority", "nanosleep", "setmaxnreg", "pmevent", "brkpt", "multimem")
+)  # fmt: skip
+_IGNORED = frozenset(
+    ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
+)
+_ROUNDINGS = frozenset(("rz", "rm", "rp", "rna"))
+_VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32": "f4", "f64": "f8"}
+_TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
+
+
+class UnknownFormError(Exception):
+    """An opcode, or a form of it, that no row knows."""
+
+
+class Emitter:
+    """Writes the source of one block; `local` are the variables that hold registers."""
+
+    def __init__(
+        self, program: Any, function: Function, block: Any, live: set[str], operations: Any
+    ) -> None:
+        self.program, self.function, self.block, self.live = program, function, block, live
+        self.operations = operations
+        self.lines: list[str] = []
+        self.names: dict[str, Any] = dict(support.NAMES)
+        self.local: dict[str, str] = {}
+        self.dirty: set[str] = set()
+        self.views: dict[str, tuple[str, int]] = {}
+        self.count = 0
+
+    # -- what is read and written ----------------------------------------------------------------
+
+    @staticmethod
+    def reads_and_writes(code: Instruction, operation: Any) -> tuple[set[str], set[str]]:
+        """Return the names that an instruction reads and those that it writes."""
+        operands = operands_of(code)
+        base = code.opcode.split(".")[0]
+        if operation is not None:
+            written = operation.destinations
+        else:
+            written = 0 if base in _NO_DESTINATION else 1
+        first = _names(operands[:written])
+        read = _names(operands[written:])
+        if operation is not None and operation.updates:
+            read |= first
+        return read, first
+
+    # -- variables -------------------------------------------------------------------------------
+
+    def new(self, expression: str) -> str:
+        self.count += 1
+        name = f"v{self.count}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def constant(self, value: Any) -> str:
+        self.count += 1
+        name = f"K{self.count}"
+        self.names[name] = value
+        return name
+
+    def register(self, name: str) -> tuple[str, int, str] | None:
+        found: tuple[str, int, str] | None = self.program.register(self.function.name, name)
+        return found
+
+    def value(self, name: str) -> str:
+        """Return the variable with a register's bits."""
+        found = self.local.get(name)
+        if found is None:
+            place = self.register(name)
+            if place is None:
+                raise UnknownFormError(f"the register {name}")
+            table, slot, _ = place
+            found = self.local[name] = self.new(f"{table}[{slot}, ix]")
+            self.views[found] = table, slot
+        return found
+
+    def assign(self, name: str, variable: str) -> None:
+        self.local[name] = variable
+        self.dirty.add(name)
+
+    def bits(self, operand: Any, kind: str = "") -> str:
+        """Return an expression for an operand's bits; numbers as those of `kind`."""
+        if isinstance(operand, Reg):
+            if self.register(operand.name) is not None:
+                return self.value(operand.name)
+            return f"A[{operand.name!r}]"
+        if isinstance(operand, int):
+            size = opcodes.bits_of(kind) if kind else 64
+            if kind == "pred":
+                return self.constant(np.bool_(operand))
+            unsigned = opcodes.UNSIGNED[max(8, size)]
+            return self.constant(unsigned(operand % (1 << max(8, size))))
+        if operand[0] == "special":
+            return self.special(operand[1])
+        if operand[0] == "sum":
+            base = self.bits(operand[1], kind)
+            return f"({base} + {self.constant(np.uint64(operand[2] % (1 << 64)))})"
+        if operand[0] == "not":
+            return f"(~{self.bits(operand[1], 'pred')})"
+        if operand[0] == "vector" and len(operand[1]) == 1:
+            return self.bits(operand[1][0], kind)
+        raise UnknownFormError("an operand")
+
+    def special(self, name: str) -> str:
+        base, _, part = name[1:].partition(".")
+        axis = "xyzw".index(part) if part else 0
+        if base == "tid":
+            return f"B.tid[{axis}][ix]"
+        if base in ("laneid", "warpid") or base.startswith("lanemask_"):
+            return f"B.{base}[ix]"
+        return f"B.special({base!r}, {axis})"
+
+    def typed(self, operand: Any, kind: str) -> str:
+        """Return an expression for an operand's values of a type."""
+        if kind == "pred":
+            return self.bits(operand, kind)
+        text = self.bits(operand, kind)
+        own = opcodes.bits_of(kind)
+        if isinstance(operand, Reg) and (place := self.register(operand.name)) is not None:
+            if opcodes.bits_of(place[2]) != own or own == 8:
+                return f"read({kind!r}, {text})"
+        elif not isinstance(operand, int):  # special registers and symbols have their own width
+            unsigned = opcodes.UNSIGNED[own].__name__
+            text = f"{text}.astype({unsigned})"
+        if kind == "bf16":
+            return f"read('bf16', {text})"
+        view = _VIEWS.get(kind)
+        return f"{text}.view({view})" if view else text
+
+    def address(self, operand: Any) -> str:
+        """Return an expression for an address, uint64."""
+        _, base, offset = operand
+        if isinstance(base, int):
+            return self.constant(np.uint64((base + offset) % (1 << 64)))
+        text = self.bits(base)
+        if isinstance(base, Reg):
+            place = self.register(base.name)
+            if place is None or place[0] != "D":
+                text = f"{text}.astype(uint64)"
+        elif base[0] != "sum":
+            text = f"{text}.astype(uint64)"
+        if offset:
+            text = f"({text} + {self.constant(np.uint64(offset % (1 << 64)))})"
+        return text
+
+    def store_result(self, code: Instruction, operand: Any, kind: str, expression: str) -> None:
+        """Assign typed values to a destination register."""
+        if operand is None:
+            return
+        if not isinstance(operand, Reg):
+            raise UnknownFormError("a destination")
+        place = self.register(operand.name)
+        if place is None:
+            raise UnknownFormError(f"the register {operand.name}")
+        declared = place[2]
+        same = opcodes.bits_of(declared) == opcodes.bits_of(kind) and kind != "bf16"
+        if kind == "pred" or (same and kind[0] in "bu"):
+            text = expression
+        elif same:
+            text = f"({expression}).view({opcodes.UNSIGNED[opcodes.bits_of(kind)].__name__})"
+        else:
+            text = f"written({kind!r}, {expression}, {declared!r})"
+        self.put(code, operand.name, text)
+
+    def put(self, code: Instruction, name: str, text: str) -> None:
+        """Assign bits; where a guard is false the old ones stay."""
+        if code.guard:
+            text = f"where({self.guard(code)}, {text}, {self.value(name)})"
+            self.assign(name, self.new(text))
+        elif re.fullmatch(r"v\d+", text):
+            self.assign(name, text)
+        else:
+            self.assign(name, self.new(text))
+
+    def guard(self, code: Instruction) -> str:
+        variable = self.value(code.guard)
+        return f"(~{variable})" if code.negated else variable
+
+    def mask(self, code: Instruction) -> str:
+        return f"mask_of({self.guard(code)}, n)" if code.guard else "None"
+
+    # -- the block -------------------------------------------------------------------------------
+
+    def compiled(self) -> tuple[str, Any]:
+        """Return the source of the block, and its function."""
+        result = None
+        for code in self.block.code:
+            before = len(self.lines)
+            try:
+                result = self.instruction(code)
+            except (UnknownFormError, KeyError, ValueError, IndexError, TypeError) as error:
+                del self.lines[before:]
+                self.lines.append(f"M.unknown(g, {self.constant(code)}, {str(error)!r})")
+                result = None
+                for name in self.reads_and_writes(code, None)[1]:
+                    self.local.pop(name, None)
+        self.write_back(result)
+        self.lines.append(result or f"return {self.block.label + 1}")
+        head = ["def block(g, B):", "M = B.machine", "ix, n, A = g.index, g.n, B.addresses"]
+        head.append("W, D, H, P = B.W, B.D, B.H, B.P")
+        source = "\n    ".join(head + self.lines)
+        scope = self.names
+        exec(compile(source, f"<{self.function.name} {self.block.label}>", "exec"), scope)
+        return source, scope["block"]
+
+    def write_back(self, result: str | None) -> None:
+        """Store the registers that later blocks read."""
+        kept = sorted(name for name in self.dirty if name in self.live)
+        slots = {self.register(name)[:2]: name for name in kept}  # type: ignore[index]
+        used_later = set(re.findall(r"\bv\d+\b", result or ""))
+        for variable in {*(self.local[name] for name in kept), *used_later}:
+            where = self.views.get(variable)
+            if where in slots and self.local.get(slots[where]) != variable:
+                self.lines.append(f"{variable} = {variable}.copy()")
+        for name in kept:
+            table, slot, _ = self.register(name)  # type: ignore[misc]
+            self.lines.append(f"{table}[{slot}, ix] = {self.local[name]}")
+
+    def instruction(self, code: Instruction) -> str | None:
+        """Emit one instruction; return what ends the block, if it does."""
+        words = code.opcode.split(".")
+        base = words[0]
+        operation = self.operations[id(code)]
+        operands = operands_of(code)
+        if operation is not None:
+            return self.operation(code, operation, operands)
+        if base in _IGNORED:
+            return None
+        method = getattr(self, f"emit_{base}", None)
+        if method is not None:
+            found: str | None = method(code, words, operands)
+            return found
+        self.arithmetic(code, words, operands)
+        return None
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def operation(self, code: Instruction, operation: Any, operands: list[Any]) -> str | None:
+        written = operation.destinations
+        targets, sources = operands[:written], operands[written:]
+        if operation.updates:
+            sources = operands
+        arguments = [self.argument(o, operation.register_block) for o in sources]
+        names = _register_names(targets)
+        run, at = self.constant(operation.run), self.constant(code)
+        block = operation.register_block and any(_is_vector(t) for t in targets)
+        olds = "()"
+        if code.guard and names:
+            if block:
+                olds = f"({self.rows(names)},)"
+            else:
+                olds = f"({', '.join(self.value(n) if n else 'None' for n in names)},)"
+        given = "".join(argument + ", " for argument in arguments)
+        call = f"call({run}, g, {at}, {self.mask(code)}, ({given}), {olds})"
+        if not names:
+            self.lines.append(call)
+        elif operation.pauses:
+            result = self.new(call)
+            places = self.constant([self.register(n) if n else None for n in names])
+            self.lines.append(f"g.later({result}, {places})")
+            for name in names:
+                self.local.pop(name, None)
+                self.dirty.discard(name)
+        elif block:
+            result = self.new(call)
+            self.store_rows(names, f"{result}[0]")
+        else:
+            result = self.new(call)
+            for n, name in enumerate(names):
+                if name:
+                    place = self.register(name)
+                    if place is None:
+                        raise UnknownFormError(f"the register {name}")
+                    kind = _TABLE_BITS[place[0]]
+                    text = f"{result}[{n}]"
+                    if kind > 1:
+                        text = f"sized({text}, {opcodes.UNSIGNED[kind].__name__})"
+                    self.assign(name, self.new(text))
+        if operation.pauses:
+            return f"return {self.block.label + 1}"
+        return None
+
+    def argument(self, operand: Any, as_block: bool) -> str:
+        """Return an operand for `Operation.run`."""
+        if operand is None:
+            return "None"
+        if isinstance(operand, Reg):
+            if self.register(operand.name) is not None:
+                return self.value(operand.name)
+            if operand.name in self.program.variables:
+                return f"A[{operand.name!r}]"
+            return repr(operand.name)
+        if isinstance(operand, int):
+            return repr(operand)
+        if operand[0] == "address":
+            return self.address(operand)
+        if operand[0] == "vector":
+            if as_block:
+                names = _register_names([operand])
+                if all(n and self.register(n) is not None for n in names):
+                    return self.rows(names)
+            parts = "".join(self.argument(part, False) + ", " for part in operand[1])
+            return f"({parts})"
+        if operand[0] in ("tuple", "list"):
+            parts = "".join(self.argument(part, False) + ", " for part in operand[1])
+            return f"({parts})"
+        return self.bits(operand)
+
+    def slots(self, names: list[str]) -> tuple[str, list[int]]:
+        places = [self.register(name) for name in names]
+        tables = {place[0] for place in places if place is not None}
+        if len(tables) != 1 or None in places:
+            raise UnknownFormError("registers of several widths")
+        return tables.pop(), [place[1] for place in places]  # type: ignore[index]
+
+    def rows(self, names: list[str]) -> str:
+        """Return registers as one array (registers, n); what is pending is stored first."""
+        table, slots = self.slots(names)
+        self.flush(names)
+        if slots == list(range(slots[0], slots[0] + len(slots))):
+            return f"{table}[{slots[0]}:{slots[0] + len(slots)}, ix]"
+        return f"{table}[{self.constant(np.array(slots))}][:, ix]"
+
+    def flush(self, names: list[str]) -> None:
+        """Store registers that have new values now; forget their variables."""
+        changed = {self.register(name)[:2] for name in names}  # type: ignore[index]
+        self.protect(changed, names)
+        for name in names:
+            if name in self.dirty:
+                table, slot, _ = self.register(name)  # type: ignore[misc]
+                self.lines.append(f"{table}[{slot}, ix] = {self.local[name]}")
+                self.dirty.discard(name)
+
+    def protect(self, changed: set[tuple[str, int]], names: list[str]) -> None:
+        """Copy the variables that are views of rows which are about to change."""
+        for name, variable in self.local.items():
+            if self.views.get(variable) in changed and (name not in names or name in self.dirty):
+                self.lines.append(f"{variable} = {variable}.copy()")
+                del self.views[variable]
+
+    def store_rows(self, names: list[str], text: str) -> None:
+        table, slots = self.slots(names)
+        self.protect({(table, slot) for slot in slots}, names)
+        for name in names:
+            self.local.pop(name, None)
+            self.dirty.discard(name)
+        if slots == list(range(slots[0], slots[0] + len(slots))):
+            self.lines.append(f"{table}[{slots[0]}:{slots[0] + len(slots)}, ix] = {text}")
+        else:
+            self.lines.append(f"scatter({table}, {self.constant(np.array(slots))}, ix, {text})")
+
+    # -- control flow ----------------------------------------------------------------------------
+
+    def emit_bra(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
+        target = self.block.labels.get(code.operands.strip())
+        if target is None:
+            raise UnknownFormError(f"the label {code.operands.strip()}")
+        if not code.guard:
+            return f"return {target}"
+        guard = self.new(f"{self.guard(code)}")
+        return f"return g.branch({guard}, {target}, {self.block.label + 1}, {self.block.join})"
+
+    def emit_brx(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
+        if code.guard:
+            raise UnknownFormError("a guarded brx.idx")
+        table = self.constant(list(self.block.next))
+        names = self.function.symbols.get(code.split()[-1], "").split()
+        table = self.constant([self.block.labels[name] for name in names])
+        index = self.new(self.bits(operands[0], "u32"))
+        return f"return g.branch_to({index}, {table}, {self.block.join})"
+
+    def emit_ret(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
+        mask = self.new(self.mask(code))
+        return f"return g.leave({mask}, {self.block.label + 1}, {self.block.join}, False)"
+
+    def emit_exit(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
+        mask = self.new(self.mask(code))
+        return f"return g.leave({mask}, {self.block.label + 1}, {self.block.join}, True)"
+
+    def emit_trap(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        self.lines.append(f"trap(g, {self.constant(code)}, {self.mask(code)})")
+
+    def emit_call(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
+        results: list[str] = []
+        rest: list[Any] = list(operands)
+        if rest and _is_list(rest[0]):
+            results = [o.name for o in rest.pop(0)[1]]
+        if not rest or not isinstance(rest[0], Reg) or code.guard:
+            raise UnknownFormError("an indirect or guarded call")
+        name, lists = rest[0].name, rest[1:]
+        given = [o.name for o in lists[0][1]] if lists and _is_list(lists[0]) else []
+        if self.register(name) is not None:
+            raise UnknownFormError("an indirect call")
+        at = self.constant(code)
+        return f"return g.call({at}, {name!r}, {given!r}, {results!r}, {self.block.label + 1})"
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def access(self, words: list[str]) -> tuple[str, str, int, str]:
+        """Return (space, type, elements, semantics) of a ld or st."""
+        spaces = [w.split("::")[0] for w in words[1:]]
+        space = next((w for w in spaces if w in _SPACES), "")
+        count = next((int(w[1]) for w in words if w in ("v2", "v4", "v8")), 1)
+        semantics = next(
+            (w for w in words if w in ("volatile", "relaxed", "acquire", "release")), "weak"
+        )
+        kind = words[-1]
+        if opcodes.bits_of(kind) > 64 or kind not in opcodes.NUMPY:
+            raise UnknownFormError(f"the type {kind}")
+        return space, kind, count, semantics
+
+    def emit_ld(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        space, kind, count, semantics = self.access(words)
+        size = opcodes.bits_of(kind) // 8
+        targets = operands[0][1] if _is_vector(operands[0]) else [operands[0]]
+        where = operands[1]
+        if space == "param":
+            name = where[1].name if isinstance(where[1], Reg) else None
+            if name is None or self.register(name) is not None:
+                mask, at = self.mask(code), self.address(where)
+                text = f"M.memory.load(g, {mask}, '', {at}, {size}, {count}, 'weak')"
+            else:
+                text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
+        else:
+            if space in ("const", "local"):
+                space = "" if space == "const" else "local"
+            self.lines.append(f"g.code = {self.constant(code)}")
+            text = (
+                f"M.memory.load(g, {self.mask(code)}, {space!r}, {self.address(where)}, {size}, "
+                f"{count}, {semantics!r})"
+            )
+        found = self.new(text)
+        if semantics != "weak":
+            self.lines.append("g.polled(('memory', 0))")
+        for n, target in enumerate(targets):
+            raw = f"{found}[{n}]"
+            view = _VIEWS.get(kind)
+            value = f"{raw}.view({view})" if view else raw
+            if kind == "bf16":
+                kind = "b16"
+            self.store_result(code, target, kind, value)
+
+    def emit_st(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        space, kind, _, semantics = self.access(words)
+        size = opcodes.bits_of(kind) // 8
+        sources = operands[1][1] if _is_vector(operands[1]) else [operands[1]]
+        raw = f"b{8 * size}"
+        values = "".join(self.typed(source, raw) + ", " for source in sources)
+        where = operands[0]
+        if space == "param":
+            name = where[1].name
+            self.lines.append(f"B.set_parameter(g, {name!r}, {where[2]}, {size}, ({values}))")
+            return
+        self.lines.append(f"g.code = {self.constant(code)}")
+        self.lines.append(
+            f"M.memory.store(g, {self.mask(code)}, {space!r}, {self.address(where)}, {size}, "
+            f"[{values}], {semantics!r})"
+        )
+
+    def emit_atom(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        self.atomic(code, words, operands[0], operands[1:])
+
+    def emit_red(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        self.atomic(code, words, None, operands)
+
+    def atomic(self, code: Instruction, words: list[str], target: Any, operands: list[Any]) -> None:
+        spaces = [w.split("::")[0] for w in words]
+        space = next((w for w in spaces if w in ("global", "shared")), "")
+        semantics = next((w for w in words if w in ("acquire", "release", "acq_rel")), "relaxed")
+        kind = words[-1]
+        op = next(w for w in words[1:] if w in support.ATOMICS)
+        size = opcodes.bits_of(kind) // 8
+        vector = _is_vector(operands[1])
+        raw = f"b{8 * size}"
+        where, *values = operands
+        columns = [v[1] if _is_vector(v) else [v] for v in values]
+        targets = target[1] if _is_vector(target) else [target]
+        combine = self.constant(support.atomic(op, kind))
+        mask, at = self.mask(code), self.address(where)
+        self.lines.append(f"g.code = {self.constant(code)}")
+        for n in range(len(columns[0])):
+            given = ", ".join(self.typed(column[n], raw) for column in columns)
+            text = (
+                f"M.memory.atomic(g, {mask}, {space!r}, {at} + uint64({n * size}), {size}, "
+                f"{semantics!r}, {combine}, {given})"
+            )
+            result = self.new(text)
+            if target is not None:
+                self.store_result(code, targets[n] if vector else target, raw, result)
+
+    def emit_cvta(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        to = "to" in words
+        space = next(w.split("::")[0] for w in words[1:] if w.split("::")[0] in _SPACES)
+        text = self.typed(operands[1], words[-1])
+        if isinstance(operands[1], int):
+            text = f"uint64({text})"
+        window = {"shared": "SHARED_WINDOW", "local": "LOCAL_WINDOW"}.get(space)
+        if window:
+            text = f"({text}.astype(uint64) {'-' if to else '+'} {window})"
+            self.store_result(code, operands[0], "u64", text)
+        else:
+            self.store_result(code, operands[0], words[-1], text)
+
+    def emit_isspacep(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        space = words[1].split("::")[0]
+        a = self.typed(operands[1], "u64")
+        tests = {
+            "shared": f"({a} >= SHARED_WINDOW)",
+            "local": f"(({a} >= LOCAL_WINDOW) & ({a} < SHARED_WINDOW))",
+            "global": f"({a} < LOCAL_WINDOW)",
+        }
+        if space not in tests:
+            raise UnknownFormError(f"the space {space}")
+        self.store_result(code, operands[0], "pred", tests[space])
+
+    def emit_mapa(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        a, rank = self.typed(operands[1], kind), self.typed(operands[2], "u32")
+        self.store_result(code, operands[0], kind, f"mapped({a}, {rank})")
+
+    def emit_getctarank(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a = self.typed(operands[1], words[-1])
+        text = f"({a}.astype(uint64) >> uint64(24) & uint64(255)).astype(uint32)"
+        self.store_result(code, operands[0], "u32", text)
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def emit_mov(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        target, source = operands
+        if _is_vector(target):
+            parts = target[1]
+            part = opcodes.bits_of(kind) // len(parts)
+            whole = self.new(self.typed(source, f"b{opcodes.bits_of(kind)}"))
+            for n, one in enumerate(parts):
+                if one is not None:
+                    text = f"cut({whole}, {n * part}, {opcodes.UNSIGNED[part].__name__})"
+                    self.store_result(code, one, f"b{part}", text)
+            return
+        if _is_vector(source):
+            part = opcodes.bits_of(kind) // len(source[1])
+            values = ", ".join(self.typed(one, f"b{part}") for one in source[1])
+            whole = opcodes.UNSIGNED[opcodes.bits_of(kind)].__name__
+            text = f"glued({part}, {whole}, {values})"
+            self.store_result(code, target, f"b{opcodes.bits_of(kind)}", text)
+            return
+        if kind == "pred":
+            self.store_result(code, target, kind, self.bits(source, kind))
+            return
+        raw = f"b{opcodes.bits_of(kind)}"
+        self.store_result(code, target, raw, self.typed(source, raw))
+
+    def emit_cvt(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        words = [w for w in words if w not in ("pack",)]
+        to, source = words[-2], words[-1]
+        relu = "relu" in words
+        mode = next((w for w in words if w in ("rz", "rm", "rp")), "rn")
+        if to.endswith("x2") and source == "f32" and len(operands) == 3:
+            function = opcodes.packed(to, relu, mode)
+            if function is None:
+                raise UnknownFormError(f"the type {to}")
+            high, low = (self.typed(o, "f32") for o in operands[1:])
+            result = f"{self.constant(function)}({high}, {low})"
+            bits = 16 if to.startswith("e") else 32
+            self.store_result(code, operands[0], f"b{bits}", result)
+            return
+        if to in ("f16x2", "bf16x2") and source in ("e4m3x2", "e5m2x2"):
+            a = self.typed(operands[1], "b16")
+            self.store_result(
+                code, operands[0], "b32", f"f8_pair({source[:4]!r}, {to[:-2]!r}, {a})"
+            )
+            return
+        if to in ("e4m3x2", "e5m2x2") and source == "f16x2":
+            a = self.typed(operands[1], "b32")
+            self.store_result(code, operands[0], "b16", f"to_f8_pair({to[:4]!r}, {a}, {relu})")
+            return
+        if to == "tf32":
+            a = self.typed(operands[1], "f32")
+            self.store_result(code, operands[0], "b32", f"to_tf32({a}, {mode!r}, {'rna' in words})")
+            return
+        function = opcodes.convert(words)
+        if function is None:
+            raise UnknownFormError("a conversion")
+        if isinstance(operands[1], tuple) and not isinstance(operands[1], Reg):
+            value = self.typed(operands[1], source)
+        else:
+            value = self.typed(operands[1], source)
+        self.store_result(code, operands[0], to, f"{self.constant(function)}({value})")
+
+    def emit_setp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        how = words[1]
+        a, b = self.new(self.typed(operands[1], kind)), self.new(self.typed(operands[2], kind))
+        test = _renamed(opcodes.COMPARISONS[how], {"a": a, "b": b})
+        if "ftz" in words:
+            test = _renamed(opcodes.COMPARISONS[how], {"a": f"flushed({a})", "b": f"flushed({b})"})
+        found = self.new(f"({test})")
+        combine = {"and": "&", "or": "|", "xor": "^"}.get(words[2])
+        targets = operands[0][1:] if _is_pair(operands[0]) else (operands[0],)
+        texts = [found, f"(~{found})"]
+        if combine:
+            c = self.bits(operands[3], "pred")
+            texts = [f"({text} {combine} {c})" for text in texts]
+        for target, text in zip(targets, texts, strict=False):
+            self.store_result(code, target, "pred", text)
+
+    def emit_set(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        source, to = words[-1], words[-2]
+        a, b = self.typed(operands[1], source), self.typed(operands[2], source)
+        test = _renamed(opcodes.COMPARISONS[words[1]], {"a": f"({a})", "b": f"({b})"})
+        one = "float32(1)" if to == "f32" else "uint32(0xFFFFFFFF)"
+        zero = "float32(0)" if to == "f32" else "uint32(0)"
+        raw = "f32" if to == "f32" else "u32"
+        self.store_result(code, operands[0], raw, f"where({test}, {one}, {zero})")
+
+    def emit_selp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        raw = f"b{opcodes.bits_of(words[-1])}"
+        a, b = self.typed(operands[1], raw), self.typed(operands[2], raw)
+        p = self.bits(operands[3], "pred")
+        self.store_result(code, operands[0], raw, f"where({p}, {a}, {b})")
+
+    def emit_slct(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        raw = f"b{opcodes.bits_of(words[-2])}"
+        a, b = self.typed(operands[1], raw), self.typed(operands[2], raw)
+        c = self.typed(operands[3], words[-1])
+        self.store_result(code, operands[0], raw, f"where({c} >= 0, {a}, {b})")
+
+    def emit_lop3(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        if words[-1] != "b32" or len(words) != 2:
+            raise UnknownFormError("a form of lop3")
+        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
+        self.store_result(code, operands[0], "b32", f"lookup({a}, {b}, {c}, {operands[4]})")
+
+    def emit_shf(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        function = self.constant(opcodes.funnel(words[1] == "l", words[2] == "clamp"))
+        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
+        self.store_result(code, operands[0], "b32", f"{function}({a}, {b}, {c})")
+
+    def emit_prmt(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        if len(words) != 2:
+            raise UnknownFormError("a mode of prmt")
+        a, b, c = (self.typed(o, "b32") for o in operands[1:4])
+        self.store_result(code, operands[0], "b32", f"permuted({a}, {b}, {c})")
+
+    def emit_popc(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a = self.typed(operands[1], words[-1])
+        self.store_result(code, operands[0], "u32", f"popcount({a})")
+
+    def emit_clz(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a = self.typed(operands[1], words[-1])
+        self.store_result(code, operands[0], "u32", f"leading_zeros({a})")
+
+    def emit_bfind(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a = self.typed(operands[1], words[-1])
+        self.store_result(code, operands[0], "u32", f"find_bit({a}, {'shiftamt' in words})")
+
+    def emit_dp4a(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a, b = (self.typed(o, "b32") for o in operands[1:3])
+        c = self.typed(operands[3], "s32")
+        signs = f"{words[1][0] == 's'}, {words[2][0] == 's'}"
+        self.store_result(code, operands[0], "s32", f"dot_bytes({a}, {b}, {c}, {signs})")
+
+    def emit_testp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        a = self.typed(operands[1], words[-1])
+        tests = {"finite": "isfinite", "infinite": "isinf", "notanumber": "isnan"}
+        text = f"np.{tests[words[1]]}({a})"
+        self.store_result(code, operands[0], "pred", text)
+
+    def emit_createpolicy(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        self.put(code, operands[0].name, self.new("uint64(0)"))
+
+    def emit_fma(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        self.fused(code, words, operands)
+
+    def emit_mad(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        if kind[0] == "f":
+            self.fused(code, words, operands)
+        elif words[1] == "wide":
+            wide = opcodes.WIDER[kind]
+            a, b = (self.typed(o, kind) for o in operands[1:3])
+            c = self.typed(operands[3], wide)
+            to = opcodes.NUMPY[wide].__name__
+            self.store_result(code, operands[0], wide, f"{a}.astype({to}) * {b}.astype({to}) + {c}")
+        else:
+            self.arithmetic(code, words, operands)
+
+    def emit_mul(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        if words[1] == "wide":
+            wide = opcodes.WIDER[kind]
+            a, b = (self.typed(o, kind) for o in operands[1:3])
+            to = opcodes.NUMPY[wide].__name__
+            self.store_result(code, operands[0], wide, f"{a}.astype({to}) * {b}.astype({to})")
+        else:
+            self.arithmetic(code, words, operands)
+
+    def fused(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        kind = words[-1]
+        if _ROUNDINGS.intersection(words):
+            raise UnknownFormError("a rounding")
+        one = kind[:-2] if kind.endswith("x2") else kind
+        function = self.constant(opcodes.fma(one))
+        finish = self.finish(words, one)
+        if kind.endswith("x2"):
+            raw = f"b{opcodes.bits_of(kind)}"
+            given = ", ".join(self.typed(o, raw) for o in operands[1:4])
+            text = f"each_half({one!r}, lambda *x: {finish.format(f'{function}(*x)')}, {given})"
+            self.store_result(code, operands[0], raw, text)
+            return
+        given = ", ".join(self.typed(o, kind) for o in operands[1:4])
+        self.store_result(code, operands[0], kind, finish.format(f"{function}({given})"))
+
+    def finish(self, words: list[str], kind: str) -> str:
+        """Return the text around a floating-point result: .sat, .relu and .ftz."""
+        text = "{}"
+        if "sat" in words:
+            text = "saturate01({})"
+        if "relu" in words:
+            text = f"relu({text})"
+        if "ftz" in words and kind == "f32":
+            text = f"flushed({text})"
+        return text
+
+    def arithmetic(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        """Emit a row of `opcodes`."""
+        kind, base = words[-1], words[0]
+        pair = kind.endswith("x2")
+        one = kind[:-2] if pair else kind
+        is_float = one in ("f16", "bf16", "f32", "f64")
+        if base not in opcodes.INTEGER and base not in opcodes.FLOAT:
+            key = ".".join(words[:2])
+            if key not in opcodes.INTEGER:
+                raise UnknownFormError(code.opcode)
+            base = key
+        elif ".".join(words[:2]) in opcodes.INTEGER:
+            base = ".".join(words[:2])
+        table = opcodes.FLOAT if is_float else opcodes.INTEGER
+        row = table.get(base)
+        if row is None or "cc" in words:
+            raise UnknownFormError(code.opcode)
+        known = {"sat", "ftz", "rn", "approx", "full", "relu", "uni", "lo", "hi", "noftz"}
+        extra = set(words[1:-1]) - known - {base.partition(".")[2]}
+        nan = "NaN" in extra
+        if extra - {"NaN"}:
+            raise UnknownFormError(code.opcode)
+        if kind == "pred":
+            given = [self.bits(o, "pred") for o in operands[1:]]
+            text = _renamed(row.expression, dict(zip("abcd", given, strict=False)))
+            self.store_result(code, operands[0], "pred", f"({text})")
+            return
+        expression = row.expression
+        if nan:
+            expression = expression.replace("fmin", "minimum").replace("fmax", "maximum")
+        finish = self.finish(words, one) if is_float else "{}"
+        if "sat" in words and not is_float:
+            wide = [f"{self.typed(o, kind)}.astype(int64)" for o in operands[1:]]
+            text = _renamed(expression, dict(zip("abcd", wide, strict=False)))
+            self.store_result(code, operands[0], kind, f"saturated({kind!r}, {text})")
+            return
+        if pair:
+            raw = f"b{opcodes.bits_of(kind)}"
+            given_text = ", ".join(self.typed(o, raw) for o in operands[1:])
+            letters = ", ".join("abcd"[: len(operands) - 1])
+            body = finish.format(expression)
+            self.store_result(
+                code,
+                operands[0],
+                raw,
+                f"each_half({one!r}, lambda {letters}: {body}, {given_text})",
+            )
+            return
+        values = {}
+        for letter, how, operand in zip("abcd", row.operands, operands[1:], strict=False):
+            if how == "i":
+                values[letter] = self.typed(operand, "u32")
+            else:
+                text = self.typed(operand, kind)
+                if "ftz" in words and kind == "f32":
+                    text = f"flushed({text})"
+                values[letter] = text
+        if base in ("shl", "shr") and isinstance(operands[2], int):
+            size = opcodes.bits_of(kind)
+            if 0 <= operands[2] < size:
+                sign = "<<" if base == "shl" else ">>"
+                number = self.constant(opcodes.NUMPY[kind](operands[2]))
+                text = f"{values['a']} {sign} {number}"
+                self.store_result(code, operands[0], kind, f"({text})")
+                return
+        used = {
+            letter: text if expression.count(letter) == 1 or re.fullmatch(r"[vK]\d+", text)
+            else self.new(text)
+            for letter, text in values.items()
+        }  # fmt: skip
+        text = finish.format(_renamed(expression, used))
+        if "one" in expression:
+            text = text.replace("one ", f"np.{opcodes.NUMPY[one].__name__}(1) ")
+        self.store_result(code, operands[0], kind, f"({text})")
+
+
+def _renamed(expression: str, values: dict[str, str]) -> str:
+    """Put variables in the place of the letters of an expression."""
+    return re.sub(r"(?<![\w.])([abcd])(?![\w(])", lambda m: values.get(m[1], m[1]), expression)
+
+
+def _is_vector(operand: Any) -> bool:
+    return isinstance(operand, tuple) and not isinstance(operand, Reg) and operand[0] == "vector"
+
+
+def _is_list(operand: Any) -> bool:
+    return isinstance(operand, tuple) and not isinstance(operand, Reg) and operand[0] == "list"
+
+
+def _is_pair(operand: Any) -> bool:
+    return isinstance(operand, tuple) and not isinstance(operand, Reg) and operand[0] == "pair"
+
+
+def _names(operands: list[Any]) -> set[str]:
+    found: set[str] = set()
+    for operand in operands:
+        if isinstance(operand, Reg):
+            found.add(operand.name)
+        elif isinstance(operand, tuple):
+            for part in operand[1:]:
+                found |= _names(part if isinstance(part, list) else [part])
+    return found
+
+
+def _register_names(operands: list[Any]) -> list[Any]:
+    """Return the registers of destinations in order; None for `_`."""
+    found: list[Any] = []
+    for operand in operands:
+        if operand is None:
+            found.append(None)
+        elif isinstance(operand, Reg):
+            found.append(operand.name)
+        elif operand[0] == "pair":
+            found += _register_names(list(operand[1:]))
+        elif operand[0] == "vector":
+            found += _register_names(operand[1])
+        else:
+            found.append(None)
+    return found

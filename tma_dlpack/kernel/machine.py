@@ -1,0 +1,460 @@
+"""The engine: blocks of threads, groups that run together, and the schedule.
+
+A group is threads of one block with the same program counter. A branch that its threads take both
+ways splits it; the parts meet again at the branch's immediate post-dominator, or where a warp must
+act together, unless everything else waits (threads of a warp need not reconverge, on Volta and
+later). What is asynchronous waits in `pending` until the schedule lets it happen:
+
+- *late*: only when every group waits, or polls without progress;
+- *early*: at once;
+- *random*: at random moments, in an order that `seed` chooses.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401
+from tma_dlpack.kernel.arguments import parameters_of
+from tma_dlpack.kernel.core import TensorMap
+from tma_dlpack.kernel.findings import Findings
+from tma_dlpack.kernel.memory import Memory, Region
+from tma_dlpack.kernel.operands import operands_of
+from tma_dlpack.kernel.order import Order
+from tma_dlpack.kernel.program import CodeBlock, Program, program_of
+from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
+from tma_dlpack.kernel.timeline import Timeline
+
+Array = npt.NDArray[Any]
+Three = tuple[int, int, int]
+
+LOCAL_BYTES = 1 << 14  # of a thread, at least
+QUIET_STEPS = 3_000_000  # instructions without anything that another thread could see
+TURN = 200  # blocks of code that a group runs before another has its turn
+RESIDENT = 3  # clusters at once, in a random schedule
+
+
+class FaultError(Exception):
+    """The run has ended as the hardware ends a kernel; the finding is noted."""
+
+
+class Machine:
+    """A launch: its memory, clusters, what is pending, and what was found."""
+
+    def __init__(
+        self, program: Program, kernel: str, grid: Three, block: Three, cluster: Three,
+        smem_bytes: int, parameters: bytes, regions: list[Region], maps: dict[bytes, TensorMap],
+        seed: int, schedule: int, max_steps: int | None, order: bool, target: str,
+        findings: Any, timeline: Any,
+    ) -> None:  # fmt: skip
+        self.program, self.kernel, self.target = program, kernel, target
+        self.grid, self.block, self.cluster, self.smem_bytes = grid, block, cluster, smem_bytes
+        x, y, z = (g // c for g, c in zip(grid, cluster, strict=True))
+        self.clusters = x, y, z
+        self.code = program.code(kernel)
+        self.findings, self.timeline = findings, timeline
+        self.maps = dict(maps)
+        self.order = Order(findings) if order else None
+        self.memory = Memory(self, regions)
+        self.schedule = ("late", "early")[schedule] if schedule < 2 else "random"
+        self.random = random.Random(f"{seed}/{schedule}")
+        self.max_steps = max_steps
+        self.steps = self.progress = 0
+        self._quiet_since = (0, 0)
+        self.pending: list[Any] = []
+        self.printed: list[str] = []
+        self.ready: list[Group] = []
+        self.asleep: list[Group] = []
+        self.active: list[Cluster] = []
+        self._lay_out(parameters)
+        self._waiting_clusters = iter(
+            [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+        )
+        self._more = True
+
+    def _lay_out(self, parameters: bytes) -> None:
+        """Place parameters and variables; `addresses` has what names stand for."""
+        region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
+        self.parameters = region.raw
+        self.addresses: dict[str, Any] = {}
+        self.parameter_places: dict[str, int] = {}
+        at = 0
+        for parameter in parameters_of(self.code.function.header):
+            at += -at % parameter.align
+            self.parameter_places[parameter.name] = at
+            self.addresses[parameter.name] = np.uint64(region.first + at)
+            at += parameter.size
+        offset, local = FIRST_SHARED, 0
+        self.shared_offsets: dict[str, int] = {}
+        dynamic, made = [], []
+        for variable in self.program.used_variables(self.kernel):
+            if variable.space == "shared":
+                if variable.is_extern:
+                    dynamic.append(variable)
+                    continue
+                offset += -offset % variable.align
+                self.shared_offsets[variable.name] = offset
+                offset += variable.size
+            elif variable.space == "local":
+                local += -local % variable.align
+                self.addresses[variable.name] = np.uint64(local)
+                local += variable.size
+            else:
+                data = variable.initial.ljust(max(variable.size, 1), b"\0")
+                writable = variable.space == "global"
+                placed = self.memory.variable(data, variable.align, variable.name, writable)
+                self.addresses[variable.name] = np.uint64(placed.first)
+                made.append((variable, placed))
+        for variable, placed in made:
+            for byte, symbol, extra in variable.pointers:
+                value = int(self.addresses.get(symbol, 0)) + extra
+                placed.raw[byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
+        align = max([16, *(v.align for v in dynamic)])
+        if dynamic:
+            offset += -offset % align
+        for variable in dynamic:
+            self.shared_offsets[variable.name] = offset
+        self.smem_size = offset + self.smem_bytes + (-(offset + self.smem_bytes) % 16)
+        self.local_size = max(LOCAL_BYTES if local else 16, local + 16)
+        self.local_size += -self.local_size % 16
+
+    # -- what happens later ----------------------------------------------------------------------
+
+    def add(self, pending: Any) -> None:
+        """Let an asynchronous event happen when the schedule says so."""
+        self.pending.append(pending)
+        if self.schedule == "early":
+            self._settle_all()
+
+    def _settle_all(self) -> None:
+        while self.happen(first=True):
+            pass
+
+    def happen(self, first: bool = False) -> bool:
+        """Let one pending event happen; return whether there was one."""
+        free = [p for p in self.pending if all(q.happened for q in p.after)]
+        if not free:
+            return False
+        chosen = free[0] if first or self.schedule != "random" else self.random.choice(free)
+        self.pending.remove(chosen)
+        chosen.happen()
+        if chosen not in self.pending:
+            chosen.happened = True
+        self.progress += 1
+        return True
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def fault(self, g: Any, rule: str, message: str, fix: str, lanes: Any = None) -> None:
+        """Note an error that ends the kernel, and end the run."""
+        self.findings.add(rule, "error", message, fix, g=g, lanes=lanes)
+        raise FaultError(message)
+
+    def unknown(self, g: Any, code: Any, why: str) -> None:
+        """End the run at an instruction that no row knows."""
+        from tma_dlpack.kernel.core import TmaUnsupportedError
+
+        raise TmaUnsupportedError(
+            f"the simulator does not know the instruction {code.opcode} (line {code.line} of the "
+            f"PTX{f', {why}' if why else ''}); run the kernel with backend='cuda'"
+        )
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def awake(self, group: Group) -> None:
+        """Add a group that can run."""
+        self.ready.append(group)
+
+    def run(self) -> None:
+        """Run the grid to its end, to an error, or to a hang."""
+        try:
+            with np.errstate(all="ignore"):
+                self._start_cluster()
+                while self.active or self._more:
+                    if not self._turn():
+                        break
+                self._finish()
+        except FaultError:
+            pass
+
+    def _finish(self) -> None:
+        """Let what is still pending happen: the memory of the grid is written at its end."""
+        while self.happen(first=True):
+            pass
+
+    def _start_cluster(self) -> bool:
+        place = next(self._waiting_clusters, None)
+        if place is None:
+            self._more = False
+            return False
+        cluster = Cluster(self, place)
+        self.active.append(cluster)
+        for block in cluster.blocks:
+            group = Group(block, np.arange(block.threads), 0, self.code)
+            block.groups.append(group)
+            self.awake(group)
+        return True
+
+    def _turn(self) -> bool:
+        """Let one group run, or something else happen; False where the grid has ended or hangs."""
+        self._retire()
+        if not self.active:
+            if self._more:
+                self._start_cluster()
+            return bool(self.active)
+        is_random = self.schedule == "random"
+        if is_random:
+            if self._more and len(self.active) < RESIDENT and self.random.random() < 0.1:
+                self._start_cluster()
+            if self.pending and self.random.random() < 0.3:
+                self.happen()
+        if not self.ready:
+            self._wake()
+        if self.ready:
+            at = self.random.randrange(len(self.ready)) if is_random else 0
+            group = self.ready.pop(at)
+            self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
+            return True
+        if self._release_join() or self.happen() or self._release_gate():
+            return True
+        if self._more and self._start_cluster():
+            return True
+        if self.active:
+            self.findings.hang(self)
+        return False
+
+    def _retire(self) -> None:
+        if all(not cluster.ended for cluster in self.active):
+            return
+        gone = [cluster for cluster in self.active if cluster.ended]
+        self.active = [cluster for cluster in self.active if not cluster.ended]
+        # copies out of the shared memory of a block that ended still read it
+        if self.order is not None and not self.pending:
+            self.order.retire([block for cluster in gone for block in cluster.blocks])
+
+    def _wake(self) -> None:
+        """Make the groups ready whose wait is over, or whose poll may have another answer."""
+        still = []
+        for group in self.asleep:
+            if group.wait is not None:
+                if not group.waits():
+                    self.ready.append(group)
+                    continue
+            elif group.seen != self.progress:
+                group.polls.clear()
+                self.ready.append(group)
+                continue
+            still.append(group)
+        self.asleep = still
+
+    def _release_join(self) -> bool:
+        """Let groups that wait for others of their threads go on without them."""
+        for cluster in self.active:
+            for block in cluster.blocks:
+                if block.parked:
+                    self._merge(block.parked[-1])
+                    return True
+        return False
+
+    def _release_gate(self) -> bool:
+        """Let a part of a warp go on where the rest will not come; the order of last resort."""
+        for cluster in self.active:
+            for block in cluster.blocks:
+                for group in block.groups:
+                    if group.gated:
+                        group.gated, group.passes = False, group.pc
+                        self.ready.append(group)
+                        return True
+        return False
+
+    def _merge(self, join: Join) -> None:
+        """Make one group of those that wait at a join, and let it go on."""
+        first, *others = join.waiting
+        join.waiting, join.released = [], True
+        if join in first.block.parked:
+            first.block.parked.remove(join)
+        for other in others:
+            self._absorb(first, other)
+        if not self._parks(first):
+            self.ready.append(first)
+
+    def _absorb(self, first: Group, other: Group) -> None:
+        first.set_lanes(np.sort(np.concatenate([first.lanes, other.lanes])))
+        if other in other.block.groups:
+            other.block.groups.remove(other)
+        other.done = True
+
+    def _parks(self, group: Group) -> bool:
+        """Whether a group waits for others at its join; meets them where all have come."""
+        while group.joins:
+            join = group.joins[-1]
+            if len(group.frames) < join.depth:  # it returned past the join
+                group.joins.pop()
+                self._less(join, group.n)
+                continue
+            if group.pc != join.pc or len(group.frames) != join.depth:
+                return False
+            group.joins.pop()
+            if join.released:
+                continue
+            join.waiting.append(group)
+            here = sum(g.n for g in join.waiting)
+            if here >= join.expected:
+                self._merge(join)
+            elif join not in group.block.parked:
+                group.block.parked.append(join)
+            return True
+        return False
+
+    def _less(self, join: Join, n: int) -> None:
+        """Expect fewer threads at a join; those that wait go on if none is missing."""
+        join.expected -= n
+        if join.waiting and sum(g.n for g in join.waiting) >= join.expected:
+            self._merge(join)
+
+    def _run_group(self, group: Group, turns: int) -> None:
+        if group.wait is not None:  # a part of a group that was split where it waits
+            self.asleep.append(group)
+            return
+        for _ in range(turns):
+            blocks = group.function.blocks
+            pc = group.pc
+            if group.joins and self._parks(group):
+                return
+            if pc >= len(blocks):
+                pc = -1 if group.frames else -2
+            if pc < 0:
+                if pc == -1 and group.frames:
+                    function, after, results = group.frames.pop()
+                    parameters = group.block.parameters
+                    for inner, outer in results:
+                        if inner in parameters:
+                            parameters[outer] = parameters[inner].copy()
+                    group.function, group.pc = function, after
+                    continue
+                self._end_threads(group)
+                return
+            block = blocks[pc]
+            if block.is_gate and not self._gathered(group, block):
+                return
+            self.steps += len(block.code)
+            group.pc = block.run(group, group.block)
+            if group._waits:
+                group.take_waits()
+            if group.waits():
+                self.asleep.append(group)
+                return
+            if group.poll is not None and self._sleeps(group):
+                return
+            self._check_steps(group)
+        self.ready.append(group)
+
+    def _sleeps(self, group: Group) -> bool:
+        """Whether a group polls what it has polled before, with nothing changed since."""
+        group.poll = None
+        if group.seen != self.progress:
+            group.seen = self.progress
+            group.polls = {group.pc}
+            return False
+        if group.pc not in group.polls:
+            group.polls.add(group.pc)
+            return False
+        self.asleep.append(group)
+        return True
+
+    def _check_steps(self, group: Group) -> None:
+        if self.max_steps is not None and self.steps > self.max_steps:
+            self._endless(group, f"{self.max_steps:,} steps were executed (max_steps)")
+        if self._quiet_since[1] != self.progress:
+            self._quiet_since = self.steps, self.progress
+        elif self.steps - self._quiet_since[0] > QUIET_STEPS:
+            self._endless(
+                group, f"{QUIET_STEPS:,} instructions changed nothing that others can see"
+            )
+
+    def _endless(self, group: Group, why: str) -> None:
+        block = group.function.blocks[min(max(group.pc, 0), len(group.function.blocks) - 1)]
+        group.code = block.code[0]
+        self.fault(
+            group, "ENDLESS_LOOP", f"the kernel does not end: {why}",
+            "look at the condition of the loop, or pass a larger max_steps=",
+        )  # fmt: skip
+
+    def _gathered(self, group: Group, block: CodeBlock) -> bool:
+        """Whether a group has all the threads that execute an instruction together."""
+        place = group.block
+        if group.n == place.threads - place.exited:
+            return True
+        if group.passes == group.pc:
+            group.passes = -1
+            return True
+        for other in list(place.groups):  # others that wait at the same place join in
+            same = other.pc == group.pc and len(other.frames) == len(group.frames)
+            if other is not group and other.gated and same and other.joins == group.joins:
+                other.gated = False
+                self._absorb(group, other)
+        numbers = group.warps
+        members = self._member_masks(group, block)
+        lanes = group.lanes
+        have = np.zeros(len(numbers), np.uint64)
+        at = np.searchsorted(numbers, lanes // WARP)
+        np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))
+        live = place.live_masks()[numbers]
+        if not (live & members & ~have).any():
+            return True
+        group.gated = True
+        return False
+
+    def _member_masks(self, group: Group, block: CodeBlock) -> Any:
+        """Return the lanes that an instruction wants of each warp of a group."""
+        mask = self._member_mask(group, block)
+        every = np.uint64(0xFFFFFFFF)
+        if mask is None:
+            return np.full(len(group.warps), every)
+        return np.full(len(group.warps), np.uint64(mask) & every)
+
+    def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
+        """Return the member mask of the instruction at the start of a block; None is the warp."""
+        code = block.code[0]
+        if ".aligned" in code.opcode:
+            return None
+        mask = operands_of(code)[-1]
+        if isinstance(mask, int):
+            return mask & 0xFFFFFFFF
+        place = self.program.register(group.function.function.name, mask.name)
+        if place is None:
+            return None
+        return int(getattr(group.block, place[0])[place[1], group.lanes[0]])
+
+    def _end_threads(self, group: Group) -> None:
+        block = group.block
+        block.exited += group.n
+        block.end_lanes(group.lanes)
+        group.done = True
+        if group in block.groups:
+            block.groups.remove(group)
+        self.progress += 1
+        for join in group.joins:
+            self._less(join, group.n)
+        if block.exited == block.threads:
+            block.ended = True
+            barriers.end_of_block(block)
+
+
+def simulate(
+    ptx: str, kernel: str, grid: Three, block: Three, parameters: bytes, regions: list[Region],
+    *, cluster: Three = (1, 1, 1), smem_bytes: int = 0, seed: int = 0, schedule: int = 0,
+    max_steps: int | None = None, order: bool = True, maps: dict[bytes, TensorMap] | None = None,
+    target: str = "sm_90",
+) -> Machine:  # fmt: skip
+    """Run a kernel under one schedule; return the machine with what was found."""
+    machine = Machine(
+        program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
+        maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),
+    )  # fmt: skip
+    machine.run()
+    return machine

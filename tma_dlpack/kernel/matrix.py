@@ -1,0 +1,329 @@
+"""Tensor cores and matrix moves: wgmma, mma.sync, ldmatrix, stmatrix.
+
+A fragment spreads a matrix over the registers of a warp: register r of lane l holds elements of row
+l / 4 and of columns that start at (l % 4) times the elements of a register. All registers of an
+operand are one array (registers, lanes), so that a product takes a few NumPy calls.
+
+wgmma reads its operands through the descriptors that the kernel made, by the function under
+`MatrixDescriptor.read`: a wrong descriptor multiplies the elements that the hardware would read.
+Sums are float32 in NumPy's order; the hardware's order and its inner precision are not published.
+
+Source: PTX ISA 9.0, 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel.core import Instruction, operand_addresses
+from tma_dlpack.kernel.operations import Operation, operation
+
+Array = npt.NDArray[Any]
+WARP, WARPGROUP = 32, 128
+ROWS = 8  # of an 8 x 8 matrix of 16-bit elements
+WGMMA_ROWS = 64
+K_BYTES = 32  # of each operand that one instruction multiplies
+
+
+class Element(NamedTuple):
+    """A type of matrix elements: its bits, and the function from bits to numbers."""
+
+    bits: int
+    numbers: Callable[[Array], Array]
+
+
+def _small_float(exponent_bits: int, mantissa_bits: int, has_inf: bool) -> Array:
+    """Return the value of each of the 256 codes of an 8-bit float type."""
+    codes = np.arange(256)
+    sign = np.where(codes >> 7, -1.0, 1.0)
+    mantissa = codes & ((1 << mantissa_bits) - 1)
+    exponent = codes >> mantissa_bits & ((1 << exponent_bits) - 1)
+    bias = (1 << (exponent_bits - 1)) - 1
+    normal = (1 + mantissa / (1 << mantissa_bits)) * 2.0 ** (exponent - bias)
+    subnormal = mantissa / (1 << mantissa_bits) * 2.0 ** (1 - bias)
+    value = sign * np.where(exponent == 0, subnormal, normal)
+    top = (1 << exponent_bits) - 1
+    if has_inf:
+        special = np.where(mantissa == 0, sign * np.inf, np.nan)
+        value = np.where(exponent == top, special, value)
+    else:  # e4m3: all ones is NaN, and there is no infinity
+        value = np.where(codes & 0x7F == 0x7F, np.nan, value)
+    return value.astype(np.float32)
+
+
+_E4M3, _E5M2 = _small_float(4, 3, False), _small_float(5, 2, True)
+
+
+def _bfloat16(bits: Array) -> Array:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+#: By the name in the opcode. tf32 operands have 19 bits: the hardware ignores the others.
+ELEMENTS = {
+    "f16": Element(16, lambda b: b.view(np.float16).astype(np.float32)),
+    "bf16": Element(16, _bfloat16),
+    "tf32": Element(32, lambda b: (b & np.uint32(0xFFFFE000)).view(np.float32)),
+    "e4m3": Element(8, lambda b: _E4M3[b]),
+    "e5m2": Element(8, lambda b: _E5M2[b]),
+    "s8": Element(8, lambda b: b.view(np.int8).astype(np.int32)),
+    "u8": Element(8, lambda b: b.astype(np.int32)),
+    "f64": Element(64, lambda b: b.view(np.float64)),
+}
+WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+# -- fragments -------------------------------------------------------------------------------------
+
+
+def unpacked(registers: Array, bits: int) -> Array:
+    """Split 32-bit registers (registers, lanes) into elements (registers, per register, lanes)."""
+    if bits >= 32:
+        return registers[:, None, :]
+    per = 32 // bits
+    shifts = (np.arange(per, dtype=np.uint32) * bits)[None, :, None]
+    return (registers[:, None, :] >> shifts).astype(WORD[bits])
+
+
+def rows_of_fragment(registers: Array, element: Element) -> Array:
+    """Return the matrix (warps, 16, K) of an A fragment: registers alternate rows r, r + 8."""
+    parts = unpacked(registers, element.bits)  # (registers, per, lanes)
+    count, per, lanes = parts.shape
+    warps = lanes // WARP
+    if count == 1:  # m8n8k4 of f64: 8 rows
+        matrix = parts.reshape(1, per, warps, 8, 4).transpose(2, 3, 0, 4, 1)
+        return np.ascontiguousarray(element.numbers(matrix.reshape(warps, 8, 4 * per)))
+    shaped = parts.reshape(count // 2, 2, per, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
+    bits = np.ascontiguousarray(shaped).reshape(warps, 16, count // 2 * 4 * per)
+    return element.numbers(bits)
+
+
+def columns_of_fragment(registers: Array, element: Element) -> Array:
+    """Return the matrix (warps, K, 8) of a B fragment."""
+    parts = unpacked(registers, element.bits)
+    count, per, lanes = parts.shape
+    warps = lanes // WARP
+    shaped = parts.reshape(count, per, warps, 8, 4).transpose(2, 0, 4, 1, 3)
+    return element.numbers(np.ascontiguousarray(shaped).reshape(warps, count * 4 * per, 8))
+
+
+def sums_of(registers: Array, kind: str) -> Array:
+    """Return accumulators (warps, rows, n) as float32, int32 or float64 of their registers."""
+    wide = {"f32": np.float32, "s32": np.int32, "f64": np.float64}
+    if kind == "f16":
+        values = unpacked(registers, 16).view(np.float16).astype(np.float32)
+    else:  # two neighbouring columns are two registers
+        values = registers.reshape(-1, 2, registers.shape[1]).view(wide[kind])
+    count, _, lanes = values.shape  # (half rows of 8 columns, 2, lanes)
+    warps, halves = lanes // WARP, 1 if count == 1 else 2
+    shaped = values.reshape(count // halves, halves, 2, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
+    return np.ascontiguousarray(shaped).reshape(warps, 8 * halves, count // halves * 8)
+
+
+def registers_of(sums: Array, kind: str) -> Array:
+    """Return the registers (registers, lanes) of accumulators (warps, rows, n)."""
+    warps, rows, n = sums.shape
+    halves = rows // 8
+    shaped = sums.reshape(warps, halves, 8, n // 8, 4, 2).transpose(3, 1, 5, 0, 2, 4)
+    flat = np.ascontiguousarray(shaped).reshape(n // 8 * halves, 2, warps * WARP)
+    if kind == "f16":
+        half = flat.astype(np.float16).view(np.uint16).astype(np.uint32)
+        return half[:, 0] | half[:, 1] << 16
+    return flat.reshape(-1, warps * WARP).view(np.uint64 if kind == "f64" else np.uint32)
+
+
+# -- mma.sync --------------------------------------------------------------------------------------
+
+_MMA = re.compile(
+    r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col(?:\.satfinite)?(?:\.kind::f8f6f4)?"
+    r"\.(f16|f32|f64|s32)\.(\w+)\.(\w+)\.(f16|f32|f64|s32)$"
+)
+
+
+@operation("mma.sync")
+def mma(code: Instruction) -> Operation | None:
+    """D = A B + C of one warp, from registers."""
+    found = _MMA.match(code.opcode)
+    if not found or found[4] not in ELEMENTS or found[5] not in ELEMENTS:
+        return None
+    d_kind, a_type, b_type, c_kind = found[3], ELEMENTS[found[4]], ELEMENTS[found[5]], found[6]
+    saturates = ".satfinite" in code.opcode
+
+    def run(g: Any, mask: Array | None, a: Array, b: Array, c: Array) -> Array:
+        left, right = rows_of_fragment(a, a_type), columns_of_fragment(b, b_type)
+        before = sums_of(c, c_kind)
+        if d_kind == "s32":
+            total = left.astype(np.int64) @ right.astype(np.int64) + before
+            if saturates:
+                total = total.clip(-(1 << 31), (1 << 31) - 1)
+            return registers_of(total.astype(np.int32), d_kind)
+        return registers_of(left @ right + before, d_kind)
+
+    return Operation(run, destinations=1, needs_warp=True, register_block=True)
+
+
+# -- ldmatrix, stmatrix ----------------------------------------------------------------------------
+
+
+def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
+    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has row r of matrix i."""
+    lanes = np.broadcast_to(address, g.n).reshape(-1, WARP)[:, : matrices * ROWS]
+    found: Array = lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
+    return found
+
+
+@operation("ldmatrix.sync")
+def ldmatrix(code: Instruction) -> Operation | None:
+    """Load 8 x 8 matrices of 16-bit elements; lane l gets two elements of row l / 4."""
+    words = code.opcode.split(".")
+    if "m8n8" not in words or words[-1] != "b16":
+        return None
+    matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
+    transposes = "trans" in words
+
+    def run(g: Any, mask: Array | None, address: Array) -> tuple[Array, ...]:
+        at = _rows_per_matrix(g, address, matrices)
+        rows = g.machine.memory.load_rows(g, at.reshape(-1), 16)  # (rows, 16) bytes
+        elements = rows.view(np.uint16).reshape(matrices, -1, ROWS, ROWS)
+        if transposes:
+            elements = elements.swapaxes(2, 3)
+        pairs = np.ascontiguousarray(elements).reshape(matrices, -1, ROWS * ROWS)
+        return tuple(pairs.view(np.uint32).reshape(matrices, -1))
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+@operation("stmatrix.sync")
+def stmatrix(code: Instruction) -> Operation | None:
+    """Store 8 x 8 matrices of 16-bit elements: the inverse of ldmatrix."""
+    words = code.opcode.split(".")
+    if "m8n8" not in words or words[-1] != "b16":
+        return None
+    matrices = next((int(w[1]) for w in words if re.fullmatch(r"x[124]", w)), 1)
+    transposes = "trans" in words
+
+    def run(g: Any, mask: Array | None, address: Array, values: Any) -> None:
+        at = _rows_per_matrix(g, address, matrices)
+        registers = values if isinstance(values, tuple) else (values,)
+        lanes = np.stack([np.broadcast_to(v, g.n) for v in registers]).astype(np.uint32)
+        elements = lanes.view(np.uint16).reshape(matrices, -1, ROWS, ROWS)
+        if transposes:
+            elements = elements.swapaxes(2, 3)
+        rows = np.ascontiguousarray(elements).reshape(-1, ROWS)
+        g.machine.memory.store_rows(g, at.reshape(-1), rows.view(np.uint8))
+
+    return Operation(run, needs_warp=True)
+
+
+@operation("movmatrix.sync")
+def movmatrix(code: Instruction) -> Operation:
+    """Transpose an 8 x 8 matrix of 16-bit elements in the registers of a warp."""
+
+    def run(g: Any, mask: Array | None, value: Array) -> Array:
+        lanes = np.broadcast_to(value, g.n).astype(np.uint32)
+        elements = lanes.view(np.uint16).reshape(-1, ROWS, ROWS).swapaxes(1, 2)
+        moved: Array = np.ascontiguousarray(elements).reshape(-1, ROWS * ROWS).view(np.uint32)
+        return moved.reshape(-1)
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+# -- wgmma -----------------------------------------------------------------------------------------
+
+_WGMMA = re.compile(
+    r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)(\.satfinite)?"
+    r"\.(f16|f32|s32)\.(\w+)\.(\w+)$"
+)
+
+
+@operation("wgmma.mma_async")
+def wgmma(code: Instruction) -> Operation | None:
+    """D = A B + D of a warpgroup: B from shared memory, A from there or from registers.
+
+    The values are computed here. When the operands are read is a matter of order: the reads end at
+    the `wgmma.wait_group` of the group, and an access before that which conflicts is a finding.
+    """
+    found = _WGMMA.match(code.opcode)
+    if not found or found[5] not in ELEMENTS or found[6] not in ELEMENTS:
+        return None
+    n, d_kind = int(found[1]), found[4]
+    names, types = (found[5], found[6]), (ELEMENTS[found[5]], ELEMENTS[found[6]])
+    k = K_BYTES * 8 // types[0].bits
+    has_transpose = types[0].bits == 16
+
+    def run(
+        g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any
+    ) -> Array:
+        from_registers = isinstance(a, np.ndarray) and a.ndim == 2
+        negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
+        trans_b = transposed[-1] if has_transpose and transposed else 0
+        trans_a = transposed[0] if has_transpose and transposed and not from_registers else 0
+        out = np.empty_like(d)
+        for first in range(0, g.n, WARPGROUP):
+            lanes = slice(first, first + WARPGROUP)
+            if from_registers:
+                left = rows_of_fragment(a[:, lanes], types[0]).reshape(WGMMA_ROWS, k)
+            else:
+                left = _operand(g, lanes, a, names[0], trans_a, WGMMA_ROWS, k)
+            right = _operand(g, lanes, b, names[1], trans_b, n, k).T
+            if negate_a < 0:
+                left = -left
+            if negate_b < 0:
+                right = -right
+            product = left @ right if d_kind != "s32" else _whole(left, right)
+            keeps = _uniform(scale_d, lanes)
+            shaped = product.reshape(4, 16, n)
+            if keeps:
+                shaped = shaped + sums_of(d[:, lanes], d_kind)
+            out[:, lanes] = registers_of(shaped.astype(product.dtype), d_kind)
+        return out
+
+    return Operation(run, destinations=1, needs_warp=True, register_block=True, updates=True)
+
+
+def _whole(left: Array, right: Array) -> Array:
+    return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
+
+
+def _uniform(value: Any, lanes: slice) -> int:
+    return int(value) if np.ndim(value) == 0 else int(value[lanes][0])
+
+
+@lru_cache(maxsize=1024)
+def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
+    """Return where an operand's elements are: (index in elements (mn, k), 16-byte chunks)."""
+    major = "MN" if transposed else "K"
+    addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
+    return addresses // (bits // 8), np.unique(addresses // 16)
+
+
+def _operand(
+    g: Any, lanes: slice, descriptor: Any, name: str, transposed: int, mn: int, k: int
+) -> Array:
+    """Read an operand (mn, k) of a warpgroup by its 64-bit descriptor, as numbers."""
+    value = _uniform(descriptor, lanes)
+    element = ELEMENTS[name]
+    index, chunks = _places(value, element.bits, transposed, mn, k)
+    smem = g.block.smem
+    if (int(chunks[-1]) + 1) * 16 > len(smem):
+        g.machine.fault(
+            g,
+            "ILLEGAL_ADDRESS",
+            f"wgmma reads shared memory up to {(int(chunks[-1]) + 1) * 16:#x}; the block has "
+            f"{len(smem):#x} bytes",
+            "correct the matrix descriptor: tma.matrix_descriptor(map) prints its fields",
+        )
+    order = g.machine.order
+    if order is not None:
+        threads = g.lanes[lanes]
+        groups = g.block.sync.wgmma[int(threads[0]) // WARPGROUP]
+        agent = groups.agent(order, "wgmma", g.block, "wgmma")
+        units = order.units(g.block, chunks * 16, 16)
+        order.async_read(g, threads, g.block, units, agent, groups.clock)
+    words = smem[: len(smem) // 8 * 8].view(WORD[element.bits])
+    return element.numbers(words[index])

@@ -1,0 +1,418 @@
+"""mbarriers: their state, and the instructions that change it and look at it.
+
+A phase ends when neither an arrival nor a byte is pending. What the threads that arrive have done
+is published to those whose wait for the phase succeeds.
+
+Source: PTX ISA 9.0, 9.7.13.15 (mbarrier); the 64 bits of a state: measured on an H100 (FIELDS of a
+stopped kernel, driver 580.159.04, 2026-11-22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel.core import Instruction, counted
+from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.kernel.order import DONE, FENCED, SEEN, BoolArray, Clocks, IntArray, merged
+from tma_dlpack.kernel.pending import Pending
+
+#: Arrivals, and bytes in either direction, that a barrier counts.
+MOST = (1 << 20) - 1
+RANK_SHIFT = 24  # of an address in a cluster: the block's rank above, its offset below
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
+_SHARED_BITS = 0xFFFFFFFF
+
+
+@dataclass(eq=False, slots=True)
+class Barrier:
+    """An mbarrier that was initialised; `phase` counts those that have ended."""
+
+    block: Any
+    offset: int
+    count: int
+    pending: int
+    bytes: int = 0
+    phase: int = 0
+    announced: int = 0  # bytes of this phase
+    code: Any = None  # its mbarrier.init
+    init: tuple[int, int] = (0, 0)  # slot and clock of the warp that initialised it
+    is_fenced: bool = False  # by fence.mbarrier_init
+    arriving: Clocks | None = None
+    ended: Clocks | None = None  # what the phases that have ended publish
+    agent: int = 0  # of the loads that complete on it
+    came: dict[int, int] = field(default_factory=dict)  # arrivals of this phase by warp
+
+    @property
+    def address(self) -> int:
+        """In the cluster."""
+        return int(self.block.rank) << RANK_SHIFT | self.offset
+
+    @property
+    def word(self) -> int:
+        """The 64 bits of its state."""
+        parts = ((self.phase % 2, 63, 1), (-self.pending, 43, 20), (-self.bytes, 21, 21))
+        return sum((n % (1 << bits)) << at for n, at, bits in (*parts, (-self.count, 1, 20)))
+
+    def load_agent(self) -> int:
+        """Return the order's agent of the loads that complete here."""
+        if not self.agent:
+            name = f"the barrier {self.offset:#x}"
+            self.agent = self.block.machine.order.add_agent("load", self.block, name)
+        return self.agent
+
+    def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
+        """Count arrivals, all of one warp or group."""
+        self.arriving = merged(self.arriving, clocks)
+        while count:
+            now = min(count, self.pending)
+            self.pending -= now
+            if drop:
+                self.count -= now
+            count -= now
+            self.end_phase()
+
+    def transact(self, size_bytes: int, clocks: Clocks | None = None) -> None:
+        """Count bytes that came, or that are announced (negative)."""
+        self.bytes -= size_bytes
+        if clocks is not None:
+            completed = clocks.copy()
+            completed[:DONE] = (
+                0  # an asynchronous operation publishes nothing that its issuer wrote
+            )
+            self.arriving = merged(self.arriving, completed)
+        self.end_phase()
+
+    def end_phase(self) -> None:
+        """Go to the next phase if nothing is pending in this one."""
+        machine = self.block.machine
+        machine.progress += 1
+        if self.pending or self.bytes:
+            return
+        self.phase += 1
+        self.pending, self.announced = self.count, 0
+        self.came.clear()
+        self.ended, self.arriving = merged(self.ended, self.arriving), None
+        if self.agent and machine.order is not None:
+            self.ended = machine.order.completed(self.ended, self.agent, self.phase)
+
+
+# -- finding barriers ------------------------------------------------------------------------------
+
+
+def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
+    """Return the block and the offset of an address in shared memory, shared or generic."""
+    address &= _SHARED_BITS
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    blocks = g.block.cluster.blocks
+    if rank >= len(blocks):
+        found = f"the address {address:#x} is in block {rank} of the cluster, which has"
+        g.machine.fault(
+            g, "CLUSTER", f"{found} {counted(len(blocks), 'block')}",
+            "launch with a cluster that has the block, or correct the rank given to mapa",
+            lanes=lanes,
+        )  # fmt: skip
+    return blocks[rank], offset
+
+
+def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
+    """Return an initialised barrier; what is none ends the run, as it ends a kernel."""
+    block, offset = place_of(g, address, lanes)
+    where = f"the barrier {address & _SHARED_BITS:#x}"
+    if offset % 8:
+        g.machine.fault(
+            g, "BARRIER_ALIGNED", f"{where} is not at a multiple of 8 bytes",
+            "declare it alignas(8) uint64_t", lanes=lanes,
+        )  # fmt: skip
+    if offset + 8 > len(block.smem):
+        g.machine.fault(
+            g, "BARRIER_RANGE", f"{where} is beyond the block's {len(block.smem):#x} bytes",
+            "place it in the block's shared memory", lanes=lanes,
+        )  # fmt: skip
+    barrier = block.sync.barriers.get(offset)
+    if barrier is None:
+        g.machine.fault(
+            g, "BARRIER_INIT", f"{where} is not initialised when it is used",
+            "initialise it in one thread before, then fence.mbarrier_init and a barrier of the "
+            "block, or of the cluster where other blocks use it", lanes=lanes,
+        )  # fmt: skip
+    found: Barrier = barrier
+    _check_init(g, found, lanes)
+    return found
+
+
+def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
+    """Report a use that is not ordered behind the initialisation."""
+    order = g.machine.order
+    if order is None:
+        return
+    slot, clock = barrier.init
+    slots = order.slots_at(g.block, lanes)
+    way = DONE if barrier.is_fenced else SEEN
+    if ((order.known[way, slots, slot] < clock) & (slots != slot)).any():
+        remote = barrier.block is not g.block
+        g.machine.findings.add(
+            "BARRIER_INIT", "error",
+            f"the barrier {barrier.address:#x} is initialised by one thread and used by "
+            f"{'another block' if remote else 'others'} without a barrier of the "
+            f"{'cluster' if remote else 'block'} between them",
+            "fence.mbarrier_init.release.cluster after the last mbarrier.init, then "
+            + ("barrier.cluster.arrive and .wait" if remote else "__syncthreads()"),
+            g=g, lanes=lanes, also=barrier.code,
+        )  # fmt: skip
+
+
+def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
+    """Warn of a copy that completes on a barrier whose initialisation no fence follows."""
+    order = g.machine.order
+    if order is None or barrier.is_fenced:
+        return
+    slot, clock = barrier.init
+    slots = order.slots_at(g.block, lanes)
+    if (order.known[FENCED, slots, slot] < clock).all():
+        g.machine.findings.add(
+            "BARRIER_INIT", "warning",
+            "an mbarrier is initialised and a bulk copy completes on it without a fence between "
+            "them (on sm_90 this is common and works)",
+            "fence.mbarrier_init.release.cluster by the thread that initialised it, then the "
+            "barrier of the block", g=g, lanes=lanes, also=barrier.code,
+        )  # fmt: skip
+
+
+def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, IntArray]]:
+    """Return each distinct address, and the indices of the lanes that execute with it."""
+    at = np.arange(g.n) if mask is None else mask.nonzero()[0]
+    if not len(at):
+        return
+    if np.ndim(addresses) == 0:
+        yield int(addresses), at
+        return
+    values = addresses[at]
+    if (values == values[0]).all():
+        yield int(values[0]), at
+        return
+    for value in np.unique(values).tolist():
+        yield int(value), at[values == value]
+
+
+def of_lane(value: Any, lane: int) -> int:
+    """Return an operand of one lane."""
+    return int(value) if np.ndim(value) == 0 else int(value[lane])
+
+
+# -- instructions ----------------------------------------------------------------------------------
+
+
+@operation("mbarrier.init")
+def _init(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None, address: Any, count: Any) -> None:
+        for where, at in each(g, mask, address):
+            lanes = g.lanes[at[:1]]
+            block, offset = place_of(g, where, lanes)
+            number = of_lane(count, at[0])
+            if offset % 8 or offset + 8 > len(block.smem):
+                block.sync.barriers.pop(offset, None)
+                barrier_at(g, where, lanes)
+            if not 1 <= number <= MOST:
+                g.machine.fault(
+                    g, "BARRIER_ARRIVALS",
+                    f"a barrier is initialised for {number} arrivals; it counts 1 to {MOST:,}",
+                    "initialise it with the number of arrivals of a phase", lanes=lanes,
+                )  # fmt: skip
+            barrier = Barrier(block, offset, number, number, code=g.code)
+            order = g.machine.order
+            if order is not None:
+                slot = int(order.slots_at(g.block, lanes)[0])
+                barrier.init = slot, int(order.clock[slot])
+            block.sync.barriers[offset] = barrier
+            g.machine.progress += 1
+
+    return Operation(run)
+
+
+@operation("mbarrier.inval")
+def _inval(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None, address: Any) -> None:
+        for where, at in each(g, mask, address):
+            barrier = barrier_at(g, where, g.lanes[at])
+            del barrier.block.sync.barriers[barrier.offset]
+
+    return Operation(run)
+
+
+class RemoteArrival(Pending):
+    """An arrival at a barrier of another block, which happens later."""
+
+    def __init__(self, g: Any, barrier: Barrier, lanes: IntArray, act: Callable[[], None]) -> None:
+        super().__init__(g, f"an arrival at the barrier {barrier.address:#x}")
+        self.block = g.block
+        self._barrier, self._lanes, self._act = barrier, lanes, act
+
+    def happen(self) -> None:
+        if self._barrier.block.ended:
+            report_exit(self, self.block, self._barrier.block, "an arrival", self._lanes)
+            return
+        self._act()
+
+
+def report_exit(pending: Pending, block: Any, gone: Any, what: str, lanes: IntArray) -> None:
+    """Report what reaches the shared memory of a block that has ended."""
+    if gone is block:
+        severity, fix = "warning", "wait for every load before the block ends"
+        message = f"a block ends while {what} to its shared memory is in flight"
+    else:
+        severity = "error"
+        fix = "let every block of the cluster end behind a barrier of the cluster"
+        message = f"{what} reaches the shared memory of another block, which has ended"
+    pending.machine.findings.add(
+        "BLOCK_ENDED", severity, message, fix, code=pending.code,
+        place=(block, int(lanes[0]) if len(lanes) else 0),
+    )  # fmt: skip
+
+
+def happen_before(block: Any) -> None:
+    """Let the arrivals of a block at others happen: a release of the cluster follows them."""
+    machine = block.machine
+    for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
+        if pending.block is block:
+            machine.pending.remove(pending)
+            pending.happen()
+            pending.happened = True
+
+
+def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) -> None:
+    announced = size_bytes + barrier.bytes
+    if not -MOST <= announced <= MOST or size_bytes < 0:
+        g.machine.fault(
+            g, "BARRIER_BYTES",
+            f"{announced:,} bytes are announced; a barrier counts {MOST:,} at most",
+            "announce in several phases, or in several barriers", lanes=lanes,
+        )  # fmt: skip
+    barrier.bytes += size_bytes
+    barrier.announced += size_bytes
+
+
+def _check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
+    if (count > barrier.pending and barrier.bytes) or not count:
+        g.machine.fault(
+            g, "BARRIER_ARRIVALS",
+            f"{counted(count, 'arrival')} at the barrier {barrier.address:#x}, which waits for "
+            f"{barrier.pending} more in this phase (it was initialised with {barrier.count})",
+            "initialise it with the number of arrivals of a phase (arrive.expect_tx is one, too); "
+            "or a wait passed too early, by its parity or its stage, and a thread arrives a phase "
+            "too soon", lanes=lanes,
+        )  # fmt: skip
+
+
+@operation("mbarrier.arrive", "mbarrier.arrive_drop")
+def _arrive(code: Instruction) -> Operation:
+    words = code.opcode.split(".")
+    relaxed, drop = "relaxed" in words, words[1] == "arrive_drop"
+    expects = "expect_tx" in words
+
+    def run(g: Any, mask: BoolArray | None, address: Any, operand: Any = 1) -> Any:
+        states = np.zeros(g.n, np.uint64)
+        for where, at in each(g, mask, address):
+            lanes = g.lanes[at]
+            barrier = barrier_at(g, where, lanes)
+            order = g.machine.order
+            states[at] = barrier.word
+            count, size_bytes = len(at), 0
+            if np.ndim(operand) == 0:
+                total = int(operand) * len(at)
+            else:
+                total = int(operand[at].astype(np.int64).sum())
+            if expects:
+                size_bytes = total
+            else:
+                count = total
+            clocks = None
+            if order is not None:
+                clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
+            warps = (lanes // 32).tolist()
+
+            def act(
+                barrier: Barrier = barrier, count: int = count, size_bytes: int = size_bytes,
+                clocks: Clocks | None = clocks, lanes: IntArray = lanes,
+                warps: list[int] = warps, code: Any = g.code,
+            ) -> None:  # fmt: skip
+                if expects:
+                    _arrive_bytes(g, barrier, size_bytes, lanes)
+                _check_arrivals(g, barrier, count, lanes)
+                for warp in warps:
+                    barrier.came[warp] = barrier.came.get(warp, 0) + 1
+                barrier.arrive(count, clocks, drop)
+
+            if barrier.block is g.block:
+                act()
+            else:
+                g.machine.add(RemoteArrival(g, barrier, lanes, act))
+        return states
+
+    return Operation(run, destinations=1)
+
+
+@operation("mbarrier.expect_tx", "mbarrier.complete_tx")
+def _bytes(code: Instruction) -> Operation:
+    expects = ".expect_tx" in code.opcode
+
+    def run(g: Any, mask: BoolArray | None, address: Any, size_bytes: Any) -> None:
+        for where, at in each(g, mask, address):
+            barrier = barrier_at(g, where, g.lanes[at])
+            for lane in at:
+                number = of_lane(size_bytes, lane)
+                if expects:
+                    _arrive_bytes(g, barrier, number, g.lanes[at])
+                    barrier.end_phase()
+                else:
+                    barrier.transact(number)
+
+    return Operation(run)
+
+
+@operation("mbarrier.test_wait", "mbarrier.try_wait")
+def _wait(code: Instruction) -> Operation:
+    words = code.opcode.split(".")
+    by_parity, relaxed = "parity" in words, "relaxed" in words
+
+    def run(g: Any, mask: BoolArray | None, address: Any, state: Any, *rest: Any) -> Any:
+        done = np.zeros(g.n, np.bool_)
+        for where, at in each(g, mask, address):
+            lanes = g.lanes[at]
+            barrier = barrier_at(g, where, lanes)
+            if np.ndim(state) == 0:
+                parity: Any = int(state) & 1 if by_parity else int(state) >> 63
+            else:
+                parity = (
+                    state[at] & state.dtype.type(1) if by_parity else state[at] >> np.uint64(63)
+                )
+            passed: npt.NDArray[np.bool_] = np.broadcast_to(parity != barrier.phase % 2, len(at))
+            done[at] = passed
+            if passed.all():
+                through = lanes
+            else:
+                stuck = lanes[~passed]
+                g.polled((barrier, barrier.phase))
+                g.machine.timeline.waits(g, barrier, stuck)
+                through = lanes[passed]
+            if len(through):
+                g.machine.timeline.passes(g, barrier, through)
+                order = g.machine.order
+                if order is not None:
+                    slots = order.slots_at(g.block, through)
+                    order.receive(slots, barrier.ended, relaxed=relaxed)
+        return done
+
+    return Operation(run, destinations=1)
+
+
+@operation("mbarrier.pending_count")
+def _pending_count(code: Instruction) -> Operation:
+    def run(g: Any, mask: BoolArray | None, state: Any) -> Any:
+        return (-(np.asarray(state).astype(np.int64) >> 43) & MOST).astype(np.uint32)
+
+    return Operation(run, destinations=1)

@@ -1,0 +1,167 @@
+"""`run_kernel(backend="cuda")`: the same PTX with the same arguments, on the GPU.
+
+Host tensors are copied to the GPU before the launch and back after it, and maps of host tensors
+describe the copies. Addresses inside structures are passed as they are.
+
+Source: CUDA driver API 13.0, `cuLaunchKernelEx` and `CUlaunchConfig`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack.kernel.arguments import Parameter, number_bytes
+from tma_dlpack.kernel.compile import Compiled
+from tma_dlpack.kernel.core import (
+    Library,
+    TensorMap,
+    TensorView,
+    as_tensor_view,
+    download,
+    driver,
+    host_bytes,
+    scratch,
+    storage_of,
+    synchronize,
+    upload,
+)
+
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_STREAM = 0
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an id and a value of 64 bytes at byte 8."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("number", ctypes.c_uint),
+    )
+
+
+@lru_cache(maxsize=32)
+def _library(ptx: str) -> Library:
+    """Load PTX; the driver compiles it, once per process and text."""
+    handle = ctypes.c_void_p()
+    driver.call("cuLibraryLoadData", handle, ptx.encode(), None, None, 0, None, None, 0)
+    assert handle.value is not None
+    return Library(handle.value)
+
+
+class _Copies:
+    """Host storages, each with its copy on the GPU for the time of a launch."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack = stack
+        self.known: dict[int, tuple[int, Any]] = {}
+
+    def address(self, view: TensorView) -> int:
+        """Return the device address of a tensor: its own, or that of its copy."""
+        if view.device.is_cuda:
+            return view.address
+        storage = storage_of(view)
+        if storage.address not in self.known:
+            raw = host_bytes(view, storage)
+            device = self.stack.enter_context(scratch(storage.size_bytes))
+            upload(device, np.ascontiguousarray(raw), _STREAM)
+            self.known[storage.address] = device, raw
+        return self.known[storage.address][0] + view.address - storage.address
+
+    def download(self) -> None:
+        """Copy back what the kernel may have written."""
+        for device, raw in self.known.values():
+            if raw.flags.writeable:
+                download(raw, device, _STREAM)
+        synchronize(_STREAM)
+
+
+def launch(
+    compiled: Compiled,
+    parameters: Sequence[Parameter],
+    args: Sequence[Any],
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
+    smem_bytes: int,
+) -> None:
+    """Launch a kernel and wait for it; host tensors are changed in place.
+
+    Raises
+    ------
+    TmaUnsupportedError
+        Without a GPU.
+    TmaDriverError
+        If the driver refuses the kernel, or the kernel fails; then the context is lost.
+    """
+    device_id = next((d for d in map(_device_of, args) if d is not None), None)
+    with driver.in_context(device_id) as ordinal, ExitStack() as stack:
+        copies = _Copies(stack)
+        values = [
+            _argument(copies, stack, parameter, value)
+            for parameter, value in zip(parameters, args, strict=True)
+        ]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
+        kernel = _library(compiled.ptx).kernel(compiled.kernel, ordinal)
+        attribute = _Attribute(id=_CLUSTER_DIMENSION)
+        attribute.value[:3] = cluster
+        config = _Config(
+            (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), smem_bytes, _STREAM,
+            ctypes.addressof(attribute), int(cluster != (1, 1, 1)),
+        )  # fmt: skip
+        driver.call(
+            "cuLaunchKernelEx", ctypes.addressof(config), kernel, ctypes.addressof(pointers), None
+        )
+        synchronize(_STREAM)
+        copies.download()
+
+
+def _device_of(value: object) -> int | None:
+    """Return the GPU of a tensor or map that is on one."""
+    if isinstance(value, TensorMap):
+        return value.device.device_id if value.device is not None and value.launchable else None
+    if not hasattr(type(value), "__dlpack__") or isinstance(value, np.generic):
+        return None
+    device = as_tensor_view(value).device
+    return device.device_id if device.is_cuda else None
+
+
+def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: Any) -> Any:
+    """Return an argument as ctypes bytes of its parameter's size."""
+    if isinstance(value, TensorMap):
+        data = _map_bytes(copies, value)
+        if parameter.size == len(data):
+            return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
+        address = stack.enter_context(scratch(len(data)))  # cuMemAlloc aligns to 256 bytes
+        upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
+        synchronize(_STREAM)
+        return ctypes.c_uint64(address)
+    number = number_bytes(parameter, value)
+    if number is not None:
+        return (ctypes.c_ubyte * len(number)).from_buffer_copy(number)
+    return ctypes.c_uint64(copies.address(as_tensor_view(value)))
+
+
+def _map_bytes(copies: _Copies, tensor_map: TensorMap) -> bytes:
+    """Return the bytes of a map; of one of a host tensor, at the address of the copy."""
+    view = tensor_map.view
+    if view is None or view.device.is_cuda:
+        return bytes(tensor_map)
+    described = view.own or view
+    moved = copies.address(described) - described.address
+    return bytes(tensor_map.at_bare_address(tensor_map.global_address + moved))

@@ -1,0 +1,115 @@
+"""Operands of PTX instructions as small tuples.
+
+A register is a `Reg`; a number an int; ``("address", base, offset)``, ``("vector", [...])``,
+``("tuple", [...])`` for ``[map, {x, y}]``, ``("pair", a, b)`` for ``d|p``, ``("symbol", name,
+offset)``, ``("special", name)``, ``("not", reg)``, and None for ``_``.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, NamedTuple
+
+from tma_dlpack.kernel.core import Instruction
+
+
+class Reg(NamedTuple):
+    """A register, by name."""
+
+    name: str
+
+
+_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
+_FLOAT = re.compile(r"(-?)0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})")
+_DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
+_SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clusterid|nclusterid|"
+    r"cluster_ctaid|cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|"
+    r"clock|clock64|clock_hi|globaltimer|globaltimer_lo|globaltimer_hi|dynamic_smem_size|"
+    r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
+    r"current_graph_exec)(?:\.[xyzw])?"
+)
+_NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
+_SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
+_SUFFIX = re.compile(r"([%A-Za-z_$][\w$#]*)\.([xyzwrgba])")
+
+
+def number_of(text: str) -> int | None:
+    """Return a number as PTX writes it; floats as their bits."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        digits = text.rstrip("U")
+        sign, digits = (-1, digits[1:]) if digits.startswith("-") else (1, digits)
+        if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+            return sign * int(digits, 8)
+        return sign * int(digits, 0)
+    found = _FLOAT.fullmatch(text)
+    if found:
+        bits = int(found[3], 16)
+        if found[1]:
+            bits ^= 1 << (31 if found[2] in "fF" else 63)
+        return bits
+    if _DECIMAL.fullmatch(text):
+        return struct.unpack("<Q", struct.pack("<d", float(text)))[0]  # type: ignore[no-any-return]
+    return None
+
+
+def operands_of(code: Instruction) -> list[Any]:
+    """Return the operands of an instruction."""
+    return [operand(text) for text in code.split()] if code.operands.strip() else []
+
+
+def operand(text: str) -> Any:
+    """Return one operand; see the module."""
+    text = text.strip()
+    if text == "_":
+        return None
+    if text[:1] == "{":
+        return ("vector", [operand(part) for part in _parts(text[1:-1])])
+    if text[:1] == "(":
+        return ("list", [operand(part) for part in _parts(text[1:-1])])
+    if text[:1] == "[":
+        parts = [operand(part) for part in _parts(text[1 : text.rindex("]")])]
+        if len(parts) == 1:
+            return _address(parts[0])
+        return ("tuple", [_address(parts[0]), *parts[1:]])
+    if text[:1] == "!":
+        return ("not", operand(text[1:]))
+    number = number_of(text)
+    if number is not None:
+        return number
+    if "|" in text:
+        first, second = text.split("|", 1)
+        return ("pair", operand(first), operand(second))
+    if _SPECIAL.fullmatch(text):
+        return ("special", text)
+    found = _SUM.fullmatch(text)
+    if found:
+        offset = number_of(found[3]) or 0
+        base = operand(found[1])
+        return ("sum", base, -offset if found[2] == "-" else offset)
+    if _NAME.fullmatch(text):
+        return Reg(text)
+    return ("unknown", text)
+
+
+def _address(part: Any) -> Any:
+    if isinstance(part, tuple) and not isinstance(part, Reg) and part[0] == "sum":
+        return ("address", part[1], part[2])
+    return ("address", part, 0)
+
+
+def _parts(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    found, depth, start = [], 0, 0
+    for at, letter in enumerate(text):
+        if letter in "{[(":
+            depth += 1
+        elif letter in "}])":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            found.append(text[start:at])
+            start = at + 1
+    found.append(text[start:])
+    return [part for part in found if part.strip()]

@@ -1,0 +1,612 @@
+"""The order of memory accesses: which happen before which, per byte, and what is not ordered.
+
+An *agent* is a warp, or one kind of asynchronous operation of one owner (the loads that complete on
+one mbarrier, the bulk stores of one thread, ...). Each agent has a clock; an access is stamped with
+its agent's clock. A warp knows, of every agent, up to which clock its accesses happen before the
+warp's next instruction. It knows so in four ways (rows of `Order.known`):
+
+- `SEEN`: release and acquire order them (PTX memory model, causality order);
+- `FENCED`, `FENCED_GLOBAL`: a proxy fence for shared or global memory came in between as well, so
+  asynchronous operations see them too;
+- `DONE`: they have completed. Relaxed arrivals show this much, and it is enough to write over what
+  was read.
+
+Release and acquire carry all of them, so a fence counts anywhere on the way from the access to the
+asynchronous operation, by whichever thread.
+
+Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel.shadow import ATOMIC, CLOCK_SHIFT, LANE_BITS, SITE_SHIFT, Shadow, Units
+from tma_dlpack.kernel.words import MEETINGS, Meeting
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+#: (ways, agents): what `Order.publish` returns and `Order.receive` takes.
+Clocks = npt.NDArray[np.int32]
+
+SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
+_WAYS = 4
+_LOW = (1 << CLOCK_SHIFT) - 1
+_WARP, _WARPGROUP = 32, 128
+_PIECE = 16
+MAP_BYTES = 128
+#: Distinct addresses of one instruction that are looked at as flags; more are data.
+_MOST_FLAGS = 64
+_NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
+
+
+class Agent(NamedTuple):
+    """Who accesses memory: `kind` is "warp" or that of the asynchronous operation."""
+
+    kind: str
+    block: Any
+    name: str
+
+
+class Order:
+    """Clocks of all agents, and the last accesses of every byte that is looked at.
+
+    `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
+    """
+
+    def __init__(self, findings: Any) -> None:
+        self.findings = findings
+        self.agents: list[Agent | None] = [None]  # agent 0: nobody has accessed it
+        self.slot = np.zeros(64, np.int32)  # of an agent; 0 of one that nobody can know any more
+        self.is_async = np.zeros(64, np.bool_)
+        self.known = np.zeros((_WAYS, 64, 64), np.int32)
+        self.clock = np.zeros(64, np.int32)  # by slot; of warps alone
+        self.sites: list[Any] = []  # instructions
+        self._free: list[int] = []
+        self._used = 1
+        self._site_of: dict[int, int] = {}
+        self._shadows: dict[int, tuple[Any, Shadow]] = {}
+        self._flags: dict[tuple[int, int], Clocks] = {}
+        self._published: dict[int, Clocks] = {}  # of a warp at its last fence
+        self._observed: dict[int, Clocks] = {}  # by relaxed reads of a warp since
+        self._map_releases: list[tuple[int, int, Clocks]] = []
+        self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
+
+    # -- agents ----------------------------------------------------------------------------------
+
+    def add_warps(self, block: Any, count: int) -> IntArray:
+        """Return the agents of a block's warps."""
+        numbers = [self.add_agent("warp", block, f"warp {n}") for n in range(count)]
+        agents = np.array(numbers, np.int64)
+        self.clock[self.slot[agents]] = 1
+        return agents
+
+    def add_agent(self, kind: str, block: Any, name: str = "") -> int:
+        """Return a new agent; see `MEETINGS` for the kinds."""
+        if not self._free:
+            self._free.append(self._used)
+            self._used += 1
+        slot, number = self._free.pop(), len(self.agents)
+        self.agents.append(Agent(kind, block, name))
+        if number >= len(self.slot):
+            self.slot = np.concatenate([self.slot, np.zeros_like(self.slot)])
+            self.is_async = np.concatenate([self.is_async, np.zeros_like(self.is_async)])
+        if slot >= len(self.clock):
+            size = 2 * len(self.clock)
+            self.clock, self.known = _grown(self.clock, size), _grown(self.known, size)
+        self.slot[number], self.is_async[number] = slot, kind not in ("warp", "cp_async")
+        return number
+
+    def retire(self, blocks: Iterable[Any]) -> None:
+        """Forget the agents of blocks that have ended, unless a flag in memory shows them."""
+        gone = set(map(id, blocks))
+        for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
+            del self._shadows[key]
+        ended = [n for n, a in enumerate(self.agents) if a and id(a.block) in gone and self.slot[n]]
+        slots = self.slot[ended]
+        others = np.ones(len(self.clock), np.bool_)
+        others[slots] = False
+        flags = (_wide(clocks, len(self.clock)) for clocks in self._flags.values())
+        rows = (self.known[:, others], *flags)
+        if not any(row[..., slots].any() for row in rows):
+            self.slot[ended] = 0
+            self.known[:, slots] = 0
+            self.known[:, :, slots] = 0
+            self.clock[slots] = 0
+            self._free += slots.tolist()
+            for slot in slots.tolist():
+                self._published.pop(slot, None)
+                self._observed.pop(slot, None)
+
+    def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
+        """Return the slots of the warps of a group that execute."""
+        return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
+
+    def slots_at(self, block: Any, lanes: Any) -> IntArray:
+        """Return the slots of the warps of a block's threads."""
+        warps = np.unique(np.asarray(lanes) // _WARP)
+        found: IntArray = self.slot[block.warp_agents[warps]]
+        return found
+
+    # -- synchronisation -------------------------------------------------------------------------
+
+    def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
+        """Return what these warps know and have done; their later accesses are not in it.
+
+        `relaxed`: what they have completed, and of the rest what a fence published before.
+        """
+        clocks = self.snapshot(slots)
+        if relaxed:
+            clocks[:DONE] = 0
+            for slot in slots.tolist():
+                if slot in self._published:
+                    fenced = _wide(self._published[slot], clocks.shape[1])
+                    np.maximum(clocks, fenced, out=clocks)
+        self.clock[slots] += 1
+        return clocks
+
+    def snapshot(self, slots: IntArray) -> Clocks:
+        """Return what these warps know, their own accesses included."""
+        clocks: Clocks = self.known[:, slots].max(axis=1)
+        clocks[SEEN, slots] = clocks[DONE, slots] = self.clock[slots]
+        return clocks
+
+    def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
+        """Let warps know what was published. `relaxed`: the rest follows with their next fence."""
+        if clocks is None:
+            return
+        clocks = _wide(clocks, len(self.clock))
+        if not relaxed:
+            self.known[:, slots] = np.maximum(self.known[:, slots], clocks[:, None])
+            return
+        self.known[DONE, slots] = np.maximum(self.known[DONE, slots], clocks[DONE])
+        for slot in slots.tolist():
+            self._observed[slot] = merged(self._observed.get(slot), clocks)
+
+    def learn(self, slots: IntArray, agent: int, clock: int) -> None:
+        """Let warps know that what an asynchronous agent did up to a clock is complete."""
+        slot = self.slot[agent]
+        for way in (SEEN, DONE):
+            self.known[way, slots, slot] = np.maximum(self.known[way, slots, slot], clock)
+
+    def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
+        """Return published clocks that say so, too."""
+        clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
+        slot = self.slot[agent]
+        for way in (SEEN, DONE):
+            clocks[way, slot] = max(clocks[way, slot], clock)
+        return clocks
+
+    def fence(self, slots: IntArray) -> None:
+        """Order memory: fence.acq_rel, fence.sc, membar."""
+        for slot in slots.tolist():
+            self.receive(np.array([slot]), self._observed.pop(slot, None))
+            self._published[slot] = self.snapshot(np.array([slot]))
+        self.clock[slots] += 1
+
+    def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
+        """Order the generic and the async proxy: fence.proxy.async."""
+        for way in ways:
+            self.known[way, slots] = np.maximum(self.known[way, slots], self.known[SEEN, slots])
+            self.known[way, slots, slots] = self.clock[slots]
+        self.clock[slots] += 1
+
+    def sync_warps(self, g: Any, mask: BoolArray | None = None) -> None:
+        """Order the accesses of the lanes of each warp: bar.warp.sync."""
+        slots = self.slots_of(g, mask)
+        self.known[SEEN, slots, slots] = self.clock[slots]
+        self.known[DONE, slots, slots] = self.clock[slots]
+        self.clock[slots] += 1
+
+    # -- tensor maps -----------------------------------------------------------------------------
+
+    def release_maps(self, slots: IntArray) -> None:
+        """Publish changed maps: fence.proxy.tensormap release."""
+        self._map_releases += self._at(slots)
+
+    def acquire_map(self, slots: IntArray, address: int) -> None:
+        """Let copies see a changed map: fence.proxy.tensormap acquire."""
+        self._map_acquires.setdefault(address, []).extend(self._at(slots))
+
+    def _at(self, slots: IntArray) -> list[tuple[int, int, Clocks]]:
+        points = [(s, int(self.clock[s]), self.snapshot(np.array([s]))) for s in slots.tolist()]
+        self.clock[slots] += 1
+        return points
+
+    def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
+        """Check that a copy may use the 128 bytes of a map that the kernel has written."""
+        shadow = self._shadow(region)
+        if not shadow.is_written:
+            return
+        units = shadow.range(offset, offset + MAP_BYTES)
+        writers, stamps = shadow.writer[units], shadow.stamp[units]
+        written = writers != 0
+        if not written.any():
+            return
+        slots, clocks = self.slot[writers[written]], stamps[written] >> CLOCK_SHIFT
+        slot = int(self.slot[g.block.warp_agents[lane // _WARP]])
+        seen = self.snapshot(np.array([slot]))[SEEN]
+        for at, clock, acquired in self._map_acquires.get(address, ()):
+            if seen[at] < clock:
+                continue
+            published = np.zeros(len(acquired[SEEN]), np.int32)
+            for where, when, released in self._map_releases:
+                if acquired[SEEN, where] >= when:
+                    known = _wide(released, len(acquired[SEEN]))[SEEN][: len(published)]
+                    np.maximum(published, known, out=published)
+            own = shadow.published[units][written] & (acquired[SEEN][slots] >= clocks)
+            if (own | (published[slots] >= clocks)).all():
+                return
+        site = self._site_at(int(stamps[written].max()))
+        rule, severity, message, fix = MEETINGS["map"]
+        self.findings.add(rule, severity, message, fix, g=g, lanes=[lane], also=site)
+
+    # -- accesses of threads ---------------------------------------------------------------------
+
+    def access(
+        self,
+        g: Any,
+        mask: BoolArray | None,
+        region: Any,
+        offsets: IntArray,
+        size: int,
+        *,
+        write: bool,
+        atomic: bool = False,
+        semantics: str = "weak",
+        data: npt.NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Check and note the generic accesses of a group, before memory changes.
+
+        Parameters
+        ----------
+        region
+            A block, for its shared memory, or a region of global memory.
+        offsets : array (n,)
+            In the region, of each lane of the group; those of masked lanes are ignored.
+        size : int
+            Bytes of each lane.
+        write, atomic : bool
+            An atomic operation reads and writes.
+        semantics : str
+            "weak", "relaxed", "volatile", "acquire", "release", "acq_rel" or "sc".
+        data : uint8 array (n, size), optional
+            What a store writes, so that stores of equal values are no finding.
+        """
+        lanes = g.lanes
+        if mask is not None:
+            at = mask.nonzero()[0]
+            if not len(at):
+                return
+            lanes, offsets = lanes[at], offsets[at]
+            data = None if data is None else data[at]
+        shadow = self._shadow(region)
+        agents = g.block.warp_agents[lanes // _WARP]
+        strong = atomic or semantics in _NO_RACE
+        if strong and not atomic and not write:
+            self._acquire_flags(g, mask, region, offsets, semantics)
+        units = shadow.units(offsets.astype(np.int64), size)
+        slots = self.slot[agents]
+        site = self._site(g.code)
+        stamps = self.clock[slots].astype(np.int64) << CLOCK_SHIFT | site << SITE_SHIFT
+        stamps |= lanes % _WARP | (ATOMIC if strong else 0)
+        if write or atomic:
+            self._check_write(g, lanes, shadow, units, agents, slots, stamps, data)
+        else:
+            self._check_read(g, lanes, shadow, units, agents, slots, stamps)
+        if strong and (write or atomic):
+            if atomic:
+                self._acquire_flags(g, mask, region, offsets, semantics)
+            self._release_flags(g, mask, region, offsets, semantics)
+
+    def _check_read(
+        self, g: Any, lanes: IntArray, shadow: Shadow, units: IntArray, agents: IntArray,
+        slots: IntArray, stamps: IntArray,
+    ) -> None:  # fmt: skip
+        if shadow.is_written:
+            writers, last = shadow.writer[units], shadow.stamp[units]
+            if shadow.is_shared and not writers.all():
+                lane = lanes[(writers == 0).any(axis=1)]
+                self._report(g, lane, "uninitialised", None, None)
+            wrong = self._unknown(SEEN, slots[:, None], writers, last)
+            if wrong is not None:
+                self._meet(g, lanes, "read", wrong, writers, last, agents, stamps)
+        elif shadow.is_shared:
+            self._report(g, lanes, "uninitialised", None, None)
+        shadow.note_reads(agents, units, stamps[:, None])
+
+    def _check_write(
+        self, g: Any, lanes: IntArray, shadow: Shadow, units: IntArray, agents: IntArray,
+        slots: IntArray, stamps: IntArray, data: npt.NDArray[np.uint8] | None,
+    ) -> None:  # fmt: skip
+        equal = None
+        if shadow.is_written:
+            writers, last = shadow.writer[units], shadow.stamp[units]
+            wrong = self._unknown(SEEN, slots[:, None], writers, last)
+            late = self._unknown(DONE, slots[:, None], writers, last)
+            if wrong is not None:  # a copy that is complete may be written over
+                wrong &= ~self.is_async[writers] | (False if late is None else late)
+                same = _is_same(shadow, units, data)
+                if same is not None:
+                    equal = wrong & same
+                    wrong = wrong & ~same
+                self._meet(g, lanes, "write", wrong, writers, last, agents, stamps)
+        for readers, last in shadow.reads(units):
+            wrong = self._unknown(DONE, slots[:, None], readers, last)
+            if wrong is None:
+                continue
+            wrong = wrong & (readers != agents[:, None])
+            same = _is_same(shadow, units, data)
+            if same is not None:
+                wrong &= ~same
+            self._meet(g, lanes, "overwrite", wrong, readers, last, agents, stamps)
+        shadow.note_writes(agents[:, None], units, stamps[:, None])
+        if equal is not None and equal.any():  # who wrote it last does not matter to a reader
+            shadow.writer[units[equal]], shadow.stamp[units[equal]] = agents[0], 0
+
+    def _unknown(
+        self, way: int, slots: IntArray, agents: npt.NDArray[Any], stamps: IntArray
+    ) -> BoolArray | None:
+        """Return which accesses the warps do not know of in this way; None if all are known."""
+        limits = self.known[way][slots, self.slot[agents]].astype(np.int64)
+        wrong: BoolArray = stamps > (limits << CLOCK_SHIFT | _LOW)
+        return wrong if wrong.any() else None
+
+    def _meet(
+        self, g: Any, lanes: IntArray, what: str, wrong: BoolArray, others: npt.NDArray[Any],
+        last: IntArray, agents: IntArray, stamps: IntArray,
+    ) -> None:  # fmt: skip
+        """Report accesses of threads that are not ordered behind earlier ones."""
+        both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
+        own = others == agents[:, None]
+        same_lane = own & (last & LANE_BITS == stamps[:, None] & LANE_BITS)
+        wrong = wrong & ~both_atomic & ~same_lane
+        for other in np.unique(others[wrong]).tolist():
+            here = wrong & (others == other)
+            kind = self._kind(other)
+            if own[here].all():
+                kind = "same warp"
+            which = here.any(axis=1)
+            site = self._site_at(int(last[here].max()))
+            self._report(g, lanes[which], f"{what} {kind}", site, other)
+
+    def _report(self, g: Any, lanes: Any, meeting: str, site: Any, other: int | None) -> None:
+        row: Meeting | None = MEETINGS.get(meeting)
+        if row is None:
+            return
+        agent = self.agents[other] if other else None
+        words = {"agent": agent.name if agent else ""}
+        self.findings.add(
+            row.rule, row.severity, row.message.format(**words), row.fix, g=g, lanes=lanes,
+            also=site,
+        )  # fmt: skip
+
+    # -- flags in memory -------------------------------------------------------------------------
+
+    def _flag_keys(self, region: Any, offsets: IntArray) -> list[tuple[int, int]]:
+        distinct = np.unique(offsets)
+        if len(distinct) > _MOST_FLAGS:
+            return []
+        return [(id(region), offset) for offset in distinct.tolist()]
+
+    def _acquire_flags(
+        self, g: Any, mask: BoolArray | None, region: Any, offsets: IntArray, semantics: str
+    ) -> None:
+        if not self._flags:
+            return
+        slots = self.slots_of(g, mask)
+        relaxed = semantics not in ("acquire", "acq_rel", "sc")
+        for key in self._flag_keys(region, offsets):
+            self.receive(slots, self._flags.get(key), relaxed=relaxed)
+
+    def _release_flags(
+        self, g: Any, mask: BoolArray | None, region: Any, offsets: IntArray, semantics: str
+    ) -> None:
+        keys = self._flag_keys(region, offsets)
+        if not keys:
+            return
+        relaxed = semantics not in ("release", "acq_rel", "sc")
+        clocks = self.publish(self.slots_of(g, mask), relaxed=relaxed)
+        for key in keys:
+            self._flags[key] = merged(self._flags.get(key), clocks)
+
+    # -- asynchronous accesses -------------------------------------------------------------------
+
+    def async_read(
+        self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
+        *, known: Clocks | None = None, quiet: bool = False,
+    ) -> None:  # fmt: skip
+        """Check and note what an asynchronous operation of a group reads, at its issue.
+
+        Parameters
+        ----------
+        lanes : int array
+            The threads that issue it.
+        where : (first, last) or int array
+            Bytes of the region: a range, or `Order.units` of it.
+        agent, clock : int
+            What completes the read: those who know this clock of this agent may overwrite it.
+        known : optional
+            `snapshot` at the issue, where that is not now.
+        quiet : bool
+            Whether memory that nobody has written is no finding.
+        """
+        shadow = self._shadow(region)
+        units = shadow.index(where)
+        known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
+        site = self._site(g.code)
+        if shadow.is_written:
+            writers, last = shadow.writer[units], shadow.stamp[units]
+            if shadow.is_shared and not quiet and not writers.all():
+                self._report(g, lanes, "uninitialised async", None, None)
+            self._meet_async(g, lanes, "async read", _fenced(shadow), SEEN, known, writers, last)
+        elif shadow.is_shared and not quiet:
+            self._report(g, lanes, "uninitialised async", None, None)
+        stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT
+        shadow.note_reads(np.array([agent]), units, stamp)
+
+    def wgmma_read(self, g: Any, part: slice, chunks: IntArray) -> None:
+        """Check and note the 16-byte chunks of shared memory that a warpgroup's wgmma reads."""
+        lanes = g.lanes[part]
+        groups = g.block.sync.wgmma[int(lanes[0]) // _WARPGROUP]
+        name = f"wgmma of warpgroup {int(lanes[0]) // _WARPGROUP}"
+        agent = groups.agent(self, "wgmma", g.block, name)
+        units = self.units(g.block, chunks * _PIECE, _PIECE)
+        self.async_read(g, lanes, g.block, units, agent, groups.clock)
+
+    def async_write(
+        self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
+        *, known: Clocks | None = None, atomic: bool = False,
+        equal: Callable[[IntArray], BoolArray] | None = None,
+    ) -> None:  # fmt: skip
+        """Check and note what an asynchronous operation writes, at its issue; see `async_read`.
+
+        `atomic`: a reduction, which others of its kind do not race. `equal`: whether units hold
+        already what is written, asked where two bulk stores are not ordered.
+        """
+        shadow = self._shadow(region)
+        units = shadow.index(where)
+        known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
+        site = self._site(g.code)
+        stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT | (ATOMIC if atomic else 0)
+        fenced = (_fenced(shadow),) * 2 if self.is_async[agent] else (SEEN, DONE)
+        if shadow.is_written:
+            writers, last = shadow.writer[units], shadow.stamp[units]
+            if atomic:
+                last = np.where(last & ATOMIC, 0, last)
+            if equal is not None:
+                last = self._without_equal(known, writers, last, equal)
+            self._meet_async(g, lanes, "async write", fenced[0], SEEN, known, writers, last)
+        for readers, last in shadow.reads(units):
+            self._meet_async(
+                g, lanes, "async overwrite", _fenced(shadow), DONE, known, readers, last
+            )
+        shadow.note_writes(agent, units, stamp)
+
+    def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
+        """Note that tensormap.cp_fenceproxy writes the 128 bytes of a map, and releases them."""
+        offsets = np.full(g.n, offset)
+        for part in range(0, MAP_BYTES, 16):
+            self.access(g, mask, region, offsets + part, 16, write=True, semantics="release")
+        shadow = self._shadow(region)
+        shadow.publish(offset, offset + MAP_BYTES)
+
+    def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
+        """Return the units (n, k) of `size` bytes at each offset, for `async_read` and `_write`."""
+        return self._shadow(region).units(offsets, size)
+
+    def _without_equal(
+        self, known: Clocks, writers: npt.NDArray[Any], last: IntArray,
+        equal: Callable[[IntArray], BoolArray],
+    ) -> IntArray:  # fmt: skip
+        """Return the stamps, 0 where an unordered bulk store wrote what is written now."""
+        limits = known[SEEN][self.slot[writers]].astype(np.int64)
+        wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
+        return np.where(equal(wrong), 0, last) if wrong.any() else last
+
+    def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
+        """Note that 16-byte pieces of a load completed in another phase than the load began in."""
+        shadow = self._shadow(region)
+        units = shadow.units(offsets, _PIECE)
+        mine = shadow.writer[units] == agent
+        low = shadow.stamp[units] & _LOW
+        shadow.stamp[units] = np.where(mine, clock << CLOCK_SHIFT | low, shadow.stamp[units])
+
+    def issue(self, g: Any, lanes: Any) -> Clocks:
+        """Return what the warps that issue an operation know together; their clocks tick."""
+        slots = self.slots_at(g.block, lanes)
+        clocks = self.snapshot(slots)
+        self.clock[slots] += 1
+        return clocks
+
+    def _meet_async(
+        self, g: Any, lanes: Any, what: str, fenced: int, plain: int, known: Clocks,
+        others: npt.NDArray[Any], last: IntArray,
+    ) -> None:  # fmt: skip
+        """Report what an asynchronous operation is not ordered behind."""
+        slots = self.slot[others]
+        limits = known[plain][slots].astype(np.int64)
+        generic = ~self.is_async[others]
+        if what == "async write":  # that the earlier copy is complete is enough to write over it
+            limits = np.where(generic, limits, known[DONE][slots])
+        strict = np.where(generic, known[fenced][slots], limits)
+        wrong = last > (strict << CLOCK_SHIFT | _LOW)
+        if not wrong.any():
+            return
+        unordered = last > (limits << CLOCK_SHIFT | _LOW)
+        for other in np.unique(others[wrong]).tolist():
+            kind = self._kind(other)
+            for is_unordered, name in ((True, f"{what} {kind}"), (False, f"{what} without fence")):
+                here = wrong & (others == other) & (unordered == is_unordered)
+                if here.any():
+                    site = self._site_at(int(last[here].max()))
+                    self._report(g, lanes, name, site, other)
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _kind(self, agent: int) -> str:
+        found = self.agents[agent]
+        return found.kind if found else ""
+
+    def _shadow(self, region: Any) -> Shadow:
+        found = self._shadows.get(id(region))
+        if found is None:
+            shared = getattr(region, "smem", None)
+            raw = region.raw if shared is None else shared
+            found = self._shadows[id(region)] = region, Shadow(raw, shared is not None)
+        return found[1]
+
+    def _site(self, code: Any) -> int:
+        number = self._site_of.get(id(code))
+        if number is None:
+            number = self._site_of[id(code)] = len(self.sites)
+            self.sites.append(code)
+        return number
+
+    def _site_at(self, stamp: int) -> Any:
+        return self.sites[(stamp & _LOW) >> SITE_SHIFT]
+
+
+def _fenced(shadow: Shadow) -> int:
+    return FENCED if shadow.is_shared else FENCED_GLOBAL
+
+
+def _is_same(
+    shadow: Shadow, units: IntArray, data: npt.NDArray[np.uint8] | None
+) -> BoolArray | None:
+    """Return which units hold already what is stored; None where that is not known."""
+    if data is None:
+        return None
+    at = units[..., None] * shadow.unit + np.arange(shadow.unit)
+    stored = data.reshape(*units.shape, shadow.unit)
+    same: BoolArray = (shadow.raw[at] == stored).all(axis=-1)
+    return same
+
+
+def _grown(array: npt.NDArray[np.int32], size: int) -> npt.NDArray[np.int32]:
+    shape = tuple(size if n == array.shape[-1] else n for n in array.shape)
+    larger = np.zeros(shape, array.dtype)
+    larger[tuple(slice(n) for n in array.shape)] = array
+    return larger
+
+
+def _wide(clocks: Clocks, size: int) -> Clocks:
+    return clocks if clocks.shape[-1] >= size else _padded(clocks, size)
+
+
+def _padded(clocks: Clocks, size: int) -> Clocks:
+    wider = np.zeros((len(clocks), size), np.int32)
+    wider[:, : clocks.shape[1]] = clocks
+    return wider
+
+
+def merged(a: Clocks | None, b: Clocks | None) -> Any:
+    """Return what two published clocks say together; None is nothing."""
+    if a is None or b is None:
+        return b if a is None else a
+    size = max(a.shape[1], b.shape[1])
+    return np.maximum(_wide(a, size), _wide(b, size))

@@ -1,0 +1,381 @@
+"""From PTX to Python: each basic block of a function becomes one Python function.
+
+A block's function works on NumPy arrays with one entry for each thread of the group. Registers are
+rows of arrays (slot, thread), by width: `W` for 32 bits, `D` for 64, `H` for 16 and 8, `P` for
+predicates. A block loads what it reads first, keeps values in local variables, and writes back what
+later blocks read. It returns the number of the next block.
+
+`Emitter` writes the source of one block; the instructions that are no arithmetic are calls of
+`operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each instruction.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
+from tma_dlpack.kernel.emit import Emitter
+from tma_dlpack.kernel.operands import Reg, number_of, operands_of
+from tma_dlpack.kernel.operations import Operation, operation_of
+
+_TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
+_ENDS = ("bra", "brx", "ret", "exit", "trap")
+
+
+@dataclass
+class Variable:
+    """A variable of the module or of a function: state space, alignment, bytes, initial values."""
+
+    name: str
+    space: str
+    align: int
+    size: int
+    is_extern: bool
+    initial: bytes
+    pointers: tuple[tuple[int, str, int], ...] = ()  # (byte, symbol, offset) in `initial`
+
+
+@dataclass
+class CodeBlock:
+    """A basic block: its instructions, its Python function, and where lanes meet again."""
+
+    code: list[Instruction]
+    label: int  # its number in the function's list
+    next: list[int] = field(default_factory=list)
+    gate: Any = None  # member mask, where the lanes of a warp begin it together
+    is_gate: bool = False
+    run: Any = None
+    join: int = -1  # the immediate post-dominator
+    source: str = ""
+
+
+@dataclass
+class Code:
+    """A translated function."""
+
+    function: Function
+    blocks: list[CodeBlock]
+    parameters: dict[str, tuple[int, int]]  # of a device function: name -> (byte, size)
+
+
+class Program:
+    """A module of PTX: its variables, and its functions as they are needed."""
+
+    def __init__(self, ptx: str) -> None:
+        self.module: Module = parse(ptx)
+        self.functions = {f.name: f for f in self.module.functions}
+        self.variables = {v.name: v for v in _variables(ptx)}
+        self.codes: dict[str, Code] = {}
+        self.slots: dict[str, int] = dict.fromkeys("WDHPQ", 0)
+        self.tables: dict[str, dict[str, tuple[str, int, str]]] = {}
+
+    def register(self, function: str, name: str) -> tuple[str, int, str] | None:
+        """Return (table, slot, type) of a register; None if it is none."""
+        known = self.tables.setdefault(function, {})
+        found = known.get(name)
+        if found is None:
+            kind = self.type_of(function, name)
+            if kind is None:
+                return None
+            table = _TABLES[1 if kind == "pred" else opcodes.bits_of(kind)]
+            found = known[name] = table, self.slots[table], kind
+            self.slots[table] += 1
+        return found
+
+    def type_of(self, function: str, name: str) -> str | None:
+        """Return the declared type of a register."""
+        declared = self.functions[function].registers
+        own = declared.get(name)
+        if own is not None:
+            return own
+        family = re.fullmatch(r"(.*?)\d+(#\d+)?", name)
+        found = declared.get(family[1] + "<") if family else None
+        if found is None and family and family[1].endswith("_"):
+            return None
+        return found
+
+    def code(self, name: str) -> Code:
+        """Return a function's code, translated the first time."""
+        found = self.codes.get(name)
+        if found is None:
+            found = self.codes[name] = _translate(self, self.functions[name])
+        return found
+
+    def used_variables(self, kernel: str) -> list[Variable]:
+        """Return the variables that a kernel, or what it calls, refers to."""
+        seen, waiting, names = set(), [kernel], []
+        while waiting:
+            function = self.functions.get(waiting.pop())
+            if function is None or function.name in seen:
+                continue
+            seen.add(function.name)
+            for code in function.code:
+                for word in _WORD.findall(code.operands):
+                    if word in self.functions:
+                        waiting.append(word)
+                    elif word in self.variables and word not in names:
+                        names.append(word)
+        for name in names:  # what initial values point to
+            for _, symbol, _ in self.variables[name].pointers:
+                if symbol in self.variables and symbol not in names:
+                    names.append(symbol)
+        return [self.variables[name] for name in names]
+
+
+_WORD = re.compile(r"[A-Za-z_$][\w$]*")
+
+
+@lru_cache(maxsize=16)
+def program_of(ptx: str) -> Program:
+    """Return the program of a text; the same object for the same text."""
+    return Program(ptx)
+
+
+# -- variables -------------------------------------------------------------------------------------
+
+_VARIABLE = re.compile(
+    r"(?<![\w.])(?P<linkage>(?:\.(?:extern|visible|weak|common)\s+)*)"
+    r"\.(?P<space>shared|global|const|local)\b"
+    r"(?P<words>(?:\s*\.(?:align\s+\d+|attribute\([^)]*\)|v[248]))*)"
+    r"\s*\.(?P<type>[a-z]+\d+)\s+(?P<name>[A-Za-z_$%][\w$]*)(?P<dims>(?:\s*\[[^\]]*\])*)"
+    r"\s*(?:=\s*(?P<initial>\{[^;]*\}|[^;{]+))?\s*;"
+)
+
+
+def _variables(ptx: str) -> list[Variable]:
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", ptx, flags=re.DOTALL)
+    found = []
+    for match in _VARIABLE.finditer(text):
+        bits = opcodes.bits_of(match["type"])
+        vector = re.search(r"\.v([248])", match["words"])
+        align = re.search(r"align\s+(\d+)", match["words"])
+        element = bits // 8
+        size = element * int(vector[1] if vector else 1)
+        dims = re.findall(r"\[\s*(\d*)\s*\]", match["dims"])
+        for dim in dims:
+            size *= int(dim or 0)
+        initial, pointers = _initial(match["initial"], match["type"], element)
+        found.append(
+            Variable(
+                match["name"], match["space"], int(align[1]) if align else element,
+                max(size, len(initial)), "extern" in match["linkage"], initial, pointers,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[Any, ...]]:
+    """Return the bytes of an initialiser, and where it holds addresses of symbols."""
+    if text is None:
+        return b"", ()
+    data, pointers = bytearray(), []
+    for word in re.findall(r"generic\([^)]*\)(?:\s*\+\s*\d+)?|[^\s,{}]+(?:\s*\+\s*\d+)?", text):
+        number = number_of(word)
+        if number is None:
+            symbol = re.match(r"(?:generic\(\s*)?([A-Za-z_$][\w$]*)\s*\)?(?:\s*\+\s*(\d+))?", word)
+            if symbol:
+                pointers.append((len(data), symbol[1], int(symbol[2] or 0)))
+            number = 0
+        if kind in ("f32", "f64") and not re.match(r"0[fFdD]", word):
+            data += struct.pack("<f" if kind == "f32" else "<d", float(word))
+        else:
+            data += (number % (1 << 8 * element)).to_bytes(element, "little")
+    return bytes(data), tuple(pointers)
+
+
+# -- blocks ----------------------------------------------------------------------------------------
+
+
+def _translate(program: Program, function: Function) -> Code:
+    """Split a function into blocks and compile each."""
+    operations = {id(code): operation_of(code) for code in function.code}
+    blocks = _blocks(function, operations)
+    _post_dominators(blocks)
+    reads, writes = [], []
+    for block in blocks:
+        gen, kill = _reads_and_writes(program, function, block, operations)
+        reads.append(gen)
+        writes.append(kill)
+    for code in function.code:  # neighbouring slots for the registers of a fragment
+        found = operations[id(code)]
+        if found is not None and found.register_block:
+            for operand in operands_of(code):
+                if isinstance(operand, tuple) and operand[0] == "vector":
+                    for name in operand[1]:
+                        if isinstance(name, Reg):
+                            program.register(function.name, name.name)
+    live = _live_out(blocks, reads, writes)
+    for number, block in enumerate(blocks):
+        emitter = Emitter(program, function, block, live[number], operations)
+        block.source, block.run = emitter.compiled()
+    return Code(function, blocks, _call_parameters(function))
+
+
+def _blocks(function: Function, operations: dict[int, Operation | None]) -> list[CodeBlock]:
+    """Split at labels, behind branches and pauses, and before what a warp executes together."""
+    code = function.code
+    starts = {0, *function.labels.values()}
+    gates: dict[int, Any] = {}
+    together = False
+    for n, instruction in enumerate(code):
+        if n in starts:
+            together = False
+        found = operations[id(instruction)]
+        if found is not None and found.needs_warp and not together:
+            starts.add(n)
+            gates[n] = instruction
+            together = True
+        ends = instruction.opcode.split(".")[0] in (*_ENDS, "call")
+        if ends or (found is not None and found.pauses):
+            starts.add(n + 1)
+            together = False
+    ordered = sorted(s for s in starts if s < len(code))
+    number_at = {start: n for n, start in enumerate(ordered)}
+    blocks = []
+    for n, start in enumerate(ordered):
+        end = ordered[n + 1] if n + 1 < len(ordered) else len(code)
+        block = CodeBlock(code[start:end], n)
+        if start in gates:
+            block.is_gate, block.gate = True, gates[start]
+        blocks.append(block)
+    last_block = len(blocks)  # the end of the function
+    labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
+    for n, block in enumerate(blocks):
+        last = block.code[-1]
+        base = last.opcode.split(".")[0]
+        falls = [n + 1]
+        if base == "bra":
+            target = labels.get(last.operands.strip(), last_block)
+            block.next = [target, *(falls if last.guard else [])]
+        elif base == "brx":
+            table = function.symbols.get(last.split()[-1], "").split()
+            block.next = [labels[name] for name in table if name in labels]
+        elif base in ("ret", "exit", "trap"):
+            block.next = [last_block, *(falls if last.guard else [])]
+        else:
+            block.next = falls
+        block.labels = labels  # type: ignore[attr-defined]
+    return blocks
+
+
+def _post_dominators(blocks: list[CodeBlock]) -> None:
+    """Set `join` of each block: the first block that all paths from its successors pass."""
+    end = len(blocks)
+    doms: list[int | None] = [None] * (end + 1)
+    doms[end] = end
+    order: list[int] = []  # post-order of the reversed graph, by a walk from the end
+    before: list[list[int]] = [[] for _ in range(end + 1)]
+    for n, block in enumerate(blocks):
+        for successor in block.next:
+            before[successor].append(n)
+    seen, stack = {end}, [(end, iter(before[end]))]
+    while stack:
+        node, rest = stack[-1]
+        for other in rest:
+            if other not in seen:
+                seen.add(other)
+                stack.append((other, iter(before[other])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    rank = {node: n for n, node in enumerate(order)}
+
+    def meet(a: int, b: int) -> int:
+        while a != b:
+            while rank[a] < rank[b]:
+                a = doms[a]  # type: ignore[assignment]
+            while rank[b] < rank[a]:
+                b = doms[b]  # type: ignore[assignment]
+        return a
+
+    changed = True
+    while changed:
+        changed = False
+        for node in reversed(order[:-1]):
+            known = [s for s in blocks[node].next if s in rank and doms[s] is not None]
+            if not known:
+                continue
+            found = known[0]
+            for other in known[1:]:
+                found = meet(found, other)
+            if doms[node] != found:
+                doms[node] = found
+                changed = True
+    for n, block in enumerate(blocks):
+        block.join = end if doms[n] is None else doms[n]  # type: ignore[assignment]
+
+
+def _reads_and_writes(
+    program: Program, function: Function, block: CodeBlock, operations: dict[int, Operation | None]
+) -> tuple[set[str], set[str]]:
+    """Return the registers that a block reads before it writes them, and those that it writes."""
+    gen: set[str] = set()
+    kill: set[str] = set()
+    if block.is_gate:
+        gen |= {reg.name for reg in _registers(operands_of(block.gate))}
+    for code in block.code:
+        read, wrote = Emitter.reads_and_writes(code, operations[id(code)])
+        if code.guard:
+            read = read | {code.guard} | wrote  # what is skipped keeps its value
+        gen |= read - kill
+        kill |= wrote
+    return gen, kill
+
+
+def _registers(operands: Any) -> list[Reg]:
+    found = []
+    for operand in operands:
+        if isinstance(operand, Reg):
+            found.append(operand)
+        elif isinstance(operand, tuple):
+            found += _registers(operand[1:] if isinstance(operand[0], str) else operand)
+        elif isinstance(operand, list):
+            found += _registers(operand)
+    return found
+
+
+def _live_out(
+    blocks: list[CodeBlock], reads: list[set[str]], writes: list[set[str]]
+) -> list[set[str]]:
+    """Return for each block the registers that later blocks read."""
+    live_in = [set(r) for r in reads] + [set()]
+    changed = True
+    while changed:
+        changed = False
+        for n in range(len(blocks) - 1, -1, -1):
+            out: set[str] = set().union(*(live_in[s] for s in blocks[n].next))
+            new = reads[n] | (out - writes[n])
+            if new != live_in[n]:
+                live_in[n] = new
+                changed = True
+    return [set().union(*(live_in[s] for s in block.next)) for block in blocks]
+
+
+def _call_parameters(function: Function) -> dict[str, tuple[int, int]]:
+    """Return the place of each parameter of a function in the bytes that its caller passes."""
+    from tma_dlpack.kernel.arguments import parameters_of
+
+    at, found = 0, {}
+    for parameter in parameters_of(function.header):
+        at += -at % parameter.align
+        found[parameter.name] = at, parameter.size
+        at += parameter.size
+    return found
+
+
+def line_of(code: Instruction | None) -> str | None:
+    """Return "file:line" of an instruction; None where the PTX has no line table."""
+    if code is None or not code.place:
+        return None
+    name, line = code.place[-1] if code.place else ("", 0)
+    return f"{name}:{line}"
+
+
+E_ZERO = np.uint32(0)

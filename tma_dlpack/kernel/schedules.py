@@ -1,0 +1,69 @@
+"""Run a kernel once per schedule, each time from the same memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tma_dlpack.kernel.arguments import Bound
+from tma_dlpack.kernel.compile import Compiled
+from tma_dlpack.kernel.machine import simulate
+from tma_dlpack.kernel.memory import Region
+from tma_dlpack.kernel.result import KernelRun
+
+Three = tuple[int, int, int]
+
+
+def run_schedules(
+    compiled: Compiled,
+    bound: Bound,
+    grid: Three,
+    block: Three,
+    cluster: Three,
+    smem_bytes: int,
+    seed: int,
+    schedules: int,
+    max_steps: int | None,
+) -> KernelRun:
+    """Run schedules until one finds an error; return the run of that one, or of the first.
+
+    Memory holds what the first wrong run wrote, else what the first run wrote. Where two right runs
+    write different bytes, that is a warning of its own: the result depends on the order.
+    """
+    before = _snapshot(bound.regions)
+    first: KernelRun | None = None
+    written: list[np.ndarray] = []
+    for number in range(schedules):
+        if number:
+            _restore(bound.regions, before)
+        machine = simulate(
+            compiled.ptx, compiled.kernel, grid, block, bound.parameters, bound.regions,
+            cluster=cluster, smem_bytes=smem_bytes, seed=seed, schedule=number,
+            max_steps=max_steps, maps=bound.maps,
+        )  # fmt: skip
+        run = KernelRun.of_machine(machine, compiled, number)
+        if not run.ok:
+            return run
+        if first is None:
+            first, written = run, _snapshot(bound.regions)
+            continue
+        first = first.merged(run)
+        different = [
+            region.name
+            for region, old in zip(bound.regions, written, strict=True)
+            if not np.array_equal(region.raw, old)
+        ]
+        if different:
+            first = first.with_order_dependent(different, number)
+    assert first is not None
+    _restore(bound.regions, written)
+    return first
+
+
+def _snapshot(regions: list[Region]) -> list[np.ndarray]:
+    return [region.raw.copy() for region in regions]
+
+
+def _restore(regions: list[Region], saved: list[np.ndarray]) -> None:
+    for region, old in zip(regions, saved, strict=True):
+        if region.raw.flags.writeable:
+            region.raw[:] = old

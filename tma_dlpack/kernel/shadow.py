@@ -1,0 +1,129 @@
+"""The last accesses of every byte of a region of memory, as arrays over its units.
+
+A unit is as large as the alignment of all accesses so far allows, 16 bytes at most; where a smaller
+access comes, every unit is split, so nothing is lost. An access is an agent and a stamp::
+
+    bit  63 ..... 26  25 ........ 6     5     4 .. 0
+         clock        site (code)    atomic   lane
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+#: Bytes of a region: (first, last), or the units themselves.
+Units = tuple[int, int] | IntArray
+
+CLOCK_SHIFT: Final = 26
+SITE_SHIFT: Final = 6
+ATOMIC: Final = 32
+LANE_BITS: Final = 31
+_LARGEST_UNIT = 16
+#: Readers of a unit of global memory that are kept; shared memory keeps all.
+_GLOBAL_READERS = 2
+
+
+class Shadow:
+    """Writer and readers of each unit; `raw` is the memory."""
+
+    def __init__(self, raw: npt.NDArray[np.uint8], is_shared: bool) -> None:
+        self.raw, self.is_shared = raw, is_shared
+        self.unit = _LARGEST_UNIT
+        count = -(-len(raw) // _LARGEST_UNIT)
+        self.is_written = False
+        self.writer = np.zeros(count, np.int32)
+        self.stamp = np.zeros(count, np.int64)
+        self.published = np.zeros(count, np.bool_)  # by tensormap.cp_fenceproxy
+        self._has_published = False
+        self._row_of: dict[int, int] = {}
+        self._agents: list[Any] = []  # shared: an agent; global: an array (units,)
+        self._stamps: list[IntArray] = []
+
+    # -- units -----------------------------------------------------------------------------------
+
+    def units(self, offsets: IntArray, size: int) -> IntArray:
+        """Return the units (n, k) of n accesses of `size` bytes."""
+        low = int(np.bitwise_or.reduce(offsets)) | size
+        if low & (self.unit - 1):
+            self._split(low & -low)
+        first = offsets // self.unit
+        return first[:, None] + np.arange(size // self.unit)
+
+    def range(self, first: int, last: int) -> slice:
+        """Return the units of bytes [first, last)."""
+        low = first | last
+        if low & (self.unit - 1):
+            self._split(low & -low)
+        return slice(first // self.unit, last // self.unit)
+
+    def index(self, where: Units) -> Any:
+        """Return units as an index."""
+        return self.range(*where) if isinstance(where, tuple) else where
+
+    def _split(self, unit: int) -> None:
+        times = self.unit // unit
+        self.unit = unit
+        self.writer = np.repeat(self.writer, times)
+        self.stamp = np.repeat(self.stamp, times)
+        self.published = np.repeat(self.published, times)
+        self._stamps = [np.repeat(stamps, times) for stamps in self._stamps]
+        if not self.is_shared:
+            self._agents = [np.repeat(agents, times) for agents in self._agents]
+
+    # -- accesses --------------------------------------------------------------------------------
+
+    def note_writes(self, agents: Any, units: Any, stamps: Any) -> None:
+        """Note the last writer of units."""
+        self.is_written = True
+        self.writer[units], self.stamp[units] = agents, stamps
+        if self._has_published:
+            self.published[units] = False
+
+    def publish(self, first: int, last: int) -> None:
+        """Note that the last writes of bytes [first, last) were released as they were made."""
+        self._has_published = True
+        self.published[self.range(first, last)] = True
+
+    def note_reads(self, agents: IntArray, units: Any, stamps: Any) -> None:
+        """Note readers; `agents` is one, or one for each row of `units`."""
+        if self.is_shared:
+            first = int(agents[0])
+            if len(agents) == 1 or (agents == first).all():
+                self._stamps[self._row(first)][units] = stamps
+                return
+            for agent in np.unique(agents).tolist():
+                at = agents == agent
+                self._stamps[self._row(agent)][units[at]] = stamps[at]
+            return
+        if not self._agents:
+            for _ in range(_GLOBAL_READERS):
+                self._agents.append(np.zeros(len(self.writer), np.int32))
+                self._stamps.append(np.zeros(len(self.writer), np.int64))
+        readers = agents[:, None] if len(agents) > 1 else agents[0]
+        older = self._agents[0][units] != readers
+        for array in (self._agents, self._stamps):
+            array[1][units] = np.where(older, array[0][units], array[1][units])
+        self._agents[0][units], self._stamps[0][units] = readers, stamps
+
+    def _row(self, agent: int) -> int:
+        row = self._row_of.get(agent)
+        if row is None:
+            row = self._row_of[agent] = len(self._stamps)
+            self._agents.append(agent)
+            self._stamps.append(np.zeros(len(self.writer), np.int64))
+        return row
+
+    def reads(self, units: Any) -> Iterator[tuple[npt.NDArray[np.int32], IntArray]]:
+        """Return agents and stamps of readers of these units, agent after agent."""
+        for agents, stamps in zip(self._agents, self._stamps, strict=True):
+            found = stamps[units]
+            if self.is_shared:
+                agents = np.broadcast_to(np.int32(agents), found.shape)
+            else:
+                agents = agents[units]
+            yield agents, found

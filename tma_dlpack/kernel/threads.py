@@ -1,0 +1,333 @@
+"""Threads: blocks and clusters of them, and groups that run together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tma_dlpack.kernel import barriers, runtime
+from tma_dlpack.kernel.memory import RANK_SHIFT, UNSIGNED
+from tma_dlpack.kernel.operations import Wait
+from tma_dlpack.kernel.program import Code
+
+Array = npt.NDArray[Any]
+Three = tuple[int, int, int]
+
+WARP = 32
+FIRST_SHARED = 0x400  # the first KiB of shared memory is the system's on sm_90
+
+
+class Join:
+    """Where the parts of a group meet again."""
+
+    __slots__ = ("code", "depth", "expected", "pc", "released", "waiting")
+
+    def __init__(self, pc: int, depth: int, expected: int) -> None:
+        self.pc, self.depth, self.expected = pc, depth, expected
+        self.waiting: list[Group] = []
+        self.released = False
+
+
+class Group:
+    """Threads of a block that share a program counter; see the module."""
+
+    def __init__(self, block: Block, lanes: Array, pc: int, code: Code) -> None:
+        self.block, self.machine = block, block.machine
+        self.pc, self.function = pc, code
+        self.joins: list[Join] = []
+        self.frames: list[tuple[Code, int, list[tuple[str, str]]]] = []
+        self.code: Any = None
+        self.wait: Wait | None = None
+        self.poll: Any = None
+        self.polls: set[Any] = set()  # places polled since the last progress
+        self.seen = -1  # machine.progress at the last poll
+        self.ready_after = 0
+        self.deferred: list[tuple[Any, Any]] = []
+        self.gated = False
+        self.passes = -1  # a gate that it may pass alone, everything else being blocked
+        self.done = False
+        self._waits: list[tuple[Any, Wait]] = []
+        self.set_lanes(lanes)
+
+    def set_lanes(self, lanes: Array) -> None:
+        """Set the threads, ascending."""
+        self.lanes, self.n = lanes, len(lanes)
+        first, last = int(lanes[0]), int(lanes[-1])
+        self.index: Any = slice(first, last + 1) if last - first + 1 == self.n else lanes
+
+    @property
+    def warps(self) -> Array:
+        """Numbers of the warps of which it has threads."""
+        return np.unique(self.lanes // WARP)
+
+    # -- called by translated blocks -------------------------------------------------------------
+
+    def branch(self, guard: Any, taken: int, falls: int, join: int) -> int:
+        """Return the next block; split where the threads disagree."""
+        if np.ndim(guard) == 0:
+            return taken if guard else falls
+        if guard.all():
+            return taken
+        if not guard.any():
+            return falls
+        self.split(guard, taken, join)
+        return falls
+
+    def branch_to(self, index: Any, table: list[int], join: int) -> int:
+        """Return the next block of a jump through a table."""
+        choices = np.unique(np.broadcast_to(index, self.n))
+        index = np.broadcast_to(index, self.n)
+        for choice in choices[1:].tolist():
+            here = index == choice
+            self.split(here, table[choice], join)
+            index = index[~here]
+        return table[int(choices[0])]
+
+    def split(self, away: Array, pc: int, join: int | None = None) -> Group:
+        """Move the threads of a mask into a group of their own, which goes on at `pc`.
+
+        The parts meet again at `join`, if that is given.
+        """
+        depth = len(self.frames)
+        if join is not None and not (
+            self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)
+        ):
+            self.joins.append(Join(join, depth, self.n))
+        other = Group(self.block, self.lanes[away], pc, self.function)
+        other.joins, other.frames = list(self.joins), list(self.frames)
+        other.code, other.polls, other.seen = self.code, set(self.polls), self.seen
+        self.set_lanes(self.lanes[~away])
+        self.block.groups.append(other)
+        self.machine.awake(other)
+        return other
+
+    def leave(self, mask: Array | None, falls: int, join: int, ends: bool) -> int:
+        """Return from a function, or end the threads."""
+        if mask is None:
+            return -2 if ends or not self.frames else -1
+        if not mask.any():
+            return falls
+        other = self.split(mask, 0, join)
+        other.pc = -2 if ends or not self.frames else -1
+        return falls
+
+    def call(self, code: Any, name: str, given: list[str], results: list[str], after: int) -> int:
+        """Call a function of the module, or one of CUDA's runtime."""
+        self.code = code
+        builtin = runtime.FUNCTIONS.get(name)
+        if builtin is not None:
+            builtin(self, given, results)
+            return after
+        program = self.machine.program
+        if name not in program.functions:
+            self.machine.unknown(self, code, f"the function {name}")
+        callee = program.code(name)
+        parameters = self.block.parameters
+        formal = [n for n in callee.parameters if "retval" not in n]
+        returned = [n for n in callee.parameters if "retval" in n]
+        for inner, outer in zip(formal, given, strict=False):
+            parameters[inner] = parameters[outer].copy()
+        self.frames.append((self.function, after, list(zip(returned, results, strict=False))))
+        self.function = callee
+        return 0
+
+    def later(self, result: Any, places: Any) -> None:
+        """Write results now, or after the wait where they are known only then."""
+        self.deferred.append((result, places))
+        if self.wait is None and not self._waits:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what was deferred."""
+        for result, places in self.deferred:
+            values = result() if callable(result) else result
+            values = values if type(values) is tuple else (values,)
+            for value, place in zip(values, places, strict=True):
+                if place is not None:
+                    table = getattr(self.block, place[0])
+                    table[place[1], self.index] = value
+        self.deferred = []
+
+    def polled(self, key: Any) -> None:
+        """Note that a thread has looked at something which had not changed."""
+        self.poll = key
+
+    def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:
+        """Let threads wait; `waits` has the indices of threads of the group, and for what."""
+        self._waits = [(self.lanes[at], wait) for at, wait in waits]
+
+    def waits(self) -> bool:
+        """Whether the group still waits; where it does not, write what it waited for."""
+        if self.wait is not None:
+            if not self.wait.ready():
+                return True
+            self.wait = None
+            self.settle()
+        return False
+
+    def take_waits(self) -> None:
+        """Turn the waits of an instruction into groups that wait."""
+        waits, self._waits = self._waits, []
+        covered = np.zeros(self.n, np.bool_)
+        for lanes, _ in waits:
+            covered |= np.isin(self.lanes, lanes)
+        if len(waits) == 1 and covered.all():
+            self.wait = waits[0][1]
+            return
+        for lanes, wait in waits:
+            if len(lanes) == self.n:
+                self.wait = wait
+                return
+            other = self.split(np.isin(self.lanes, lanes), self.pc)
+            other.wait = wait
+
+
+class Block:
+    """A block of threads: its shared memory and registers."""
+
+    def __init__(self, cluster: Cluster, ctaid: Three, rank: int) -> None:
+        machine = cluster.machine
+        self.machine, self.cluster, self.ctaid, self.rank = machine, cluster, ctaid, rank
+        x, y, z = machine.block
+        self.threads = x * y * z
+        self.exited = 0
+        self.ended = False
+        number = np.arange(self.threads, dtype=np.uint32)
+        zero = np.zeros(self.threads, np.uint32)
+        self.tid = (number % x, number // x % y, number // (x * y), zero)
+        self.laneid, self.warpid = number % WARP, number // WARP
+        lane = self.laneid.astype(np.uint64)
+        one = np.uint64(1)
+        self.lanemask_eq = (one << lane).astype(np.uint32)
+        self.lanemask_lt = ((one << lane) - one).astype(np.uint32)
+        self.lanemask_le = ((one << lane + one) - one).astype(np.uint32)
+        self.lanemask_gt = ~self.lanemask_le
+        self.lanemask_ge = ~self.lanemask_lt
+        self.smem = np.zeros(machine.smem_size, np.uint8)
+        self._views: dict[int, Array] = {}
+        self.local = np.zeros((self.threads, machine.local_size), np.uint8)
+        self.parameters: dict[str, Array] = {}
+        slots = machine.program.slots
+        self.W = np.zeros((slots["W"], self.threads), np.uint32)
+        self.D = np.zeros((slots["D"], self.threads), np.uint64)
+        self.H = np.zeros((slots["H"], self.threads), np.uint16)
+        self.P = np.zeros((slots["P"], self.threads), np.bool_)
+        base = rank << RANK_SHIFT
+        self.addresses = dict(machine.addresses)
+        for name, offset in machine.shared_offsets.items():
+            self.addresses[name] = np.uint64(base | offset)
+        self.sync = barriers.BlockSync()
+        order = machine.order
+        count = -(-self.threads // WARP)
+        self.warp_agents = order.add_warps(self, count) if order is not None else np.zeros(count)
+        self.groups: list[Group] = []
+        self.parked: list[Join] = []  # joins at which groups wait
+        self._live = np.ones(count * WARP, np.bool_)
+        self._live[self.threads :] = False
+
+    def live_masks(self) -> Array:
+        """Return the lanes of each warp that have not ended, as bits."""
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        masks: Array = (self._live.reshape(-1, WARP) * weights).sum(axis=1).astype(np.uint64)
+        return masks
+
+    def end_lanes(self, lanes: Array) -> None:
+        """Note that threads have ended."""
+        self._live[lanes] = False
+
+    def smem_view(self, size: int) -> Array:
+        """Return shared memory as elements of a size."""
+        found = self._views.get(size)
+        if found is None:
+            whole = len(self.smem) // size * size
+            found = self._views[size] = self.smem[:whole].view(UNSIGNED[size])
+        return found
+
+    def special(self, name: str, axis: int) -> Any:
+        """Return a special register that all threads of the block share."""
+        machine = self.machine
+        per_axis = {
+            "ntid": machine.block, "ctaid": self.ctaid, "nctaid": machine.grid,
+            "clusterid": self.cluster.place, "nclusterid": machine.clusters,
+            "cluster_nctaid": machine.cluster, "cluster_ctaid": self.place,
+        }  # fmt: skip
+        if name in per_axis:
+            return np.uint32((*per_axis[name], 0)[axis])
+        if name in ("clock", "globaltimer_lo"):
+            return np.uint32(machine.steps & 0xFFFFFFFF)
+        if name in ("clock64", "globaltimer"):
+            return np.uint64(machine.steps)
+        single = {
+            "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster.blocks),
+            "is_explicit_cluster": int(machine.cluster != (1, 1, 1)), "smid": self.rank,
+            "nsmid": 132, "nwarpid": 64, "gridid": 1, "clock_hi": 0, "globaltimer_hi": 0,
+            "dynamic_smem_size": machine.smem_bytes,
+            "total_smem_size": machine.smem_size - FIRST_SHARED,
+            "aggr_smem_size": machine.smem_size,
+        }  # fmt: skip
+        if name not in single:
+            raise KeyError(f"the special register %{name}")
+        return np.uint32(single[name])
+
+    @property
+    def place(self) -> Three:
+        """Its place in the cluster."""
+        x, y, z = (c % n for c, n in zip(self.ctaid, self.machine.cluster, strict=True))
+        return x, y, z
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def parameter(self, g: Group, name: str, offset: int, size: int, count: int) -> list[Any]:
+        """Load a parameter: of the kernel, of a function, or what a call returned."""
+        machine = self.machine
+        place = machine.parameter_places.get(name)
+        if place is not None:
+            at = place + offset
+            kind = UNSIGNED[size]
+            values = machine.parameters[at : at + size * count].view(kind)
+            return [kind(v) for v in values]
+        array = self.parameters[name]
+        part = np.ascontiguousarray(array[g.index, offset : offset + size * count])
+        return list(part.view(UNSIGNED[size]).T)
+
+    def set_parameter(
+        self, g: Group, name: str, offset: int, size: int, values: tuple[Any, ...]
+    ) -> None:
+        """Store a parameter of a call, or a result."""
+        end = offset + size * len(values)
+        array = self.parameters.get(name)
+        if array is None or array.shape[1] < end:
+            larger = np.zeros((self.threads, end), np.uint8)
+            if array is not None:
+                larger[:, : array.shape[1]] = array
+            array = self.parameters[name] = larger
+        for n, value in enumerate(values):
+            bits = np.broadcast_to(np.asarray(value, UNSIGNED[size]), g.n)
+            at = offset + n * size
+            array[g.index, at : at + size] = (
+                np.ascontiguousarray(bits).view(np.uint8).reshape(g.n, size)
+            )
+
+
+class Cluster:
+    """Blocks that share their shared memory; one block where there are no clusters."""
+
+    def __init__(self, machine: Any, place: Three) -> None:
+        self.machine, self.place = machine, place
+        self.blocks: list[Block] = []
+        self.meeting = barriers.Meeting()
+        cx, cy, cz = machine.cluster
+        px, py, pz = place
+        for z in range(cz):
+            for y in range(cy):
+                for x in range(cx):
+                    ctaid = px * cx + x, py * cy + y, pz * cz + z
+                    self.blocks.append(Block(self, ctaid, len(self.blocks)))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all threads have ended."""
+        return all(block.ended for block in self.blocks)

@@ -1,0 +1,150 @@
+"""What the lanes of a warp do together: shuffles, votes, matches, elections.
+
+Source: PTX ISA 9.0, 9.7.9.6 (shfl.sync), 9.7.13 (vote, match, activemask, redux, elect).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.kernel.operations import Operation, operation
+
+WARP = 32
+_ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
+    """Return values by warp (warps, 32), and which lanes of them the group has."""
+    warps, at = np.unique(g.lanes // WARP, return_inverse=True)
+    lanes = g.lanes % WARP
+    shaped = np.full((len(warps), WARP), fill, np.asarray(value).dtype)
+    shaped[at, lanes] = value
+    return shaped, (at, lanes)
+
+
+def _members(g: Any, mask: Any, members: Any) -> Any:
+    """Return which lanes execute and are members, by warp."""
+    every = np.ones(g.n, np.bool_) if mask is None else mask
+    present, (at, _) = _warps(g, every, False)
+    wanted = np.broadcast_to(np.asarray(members).astype(np.uint32), g.n)
+    masks = np.zeros(len(present), np.uint32)
+    masks[at] = wanted
+    bits = masks[:, None] >> np.arange(WARP, dtype=np.uint32) & np.uint32(1)
+    return present & bits.astype(np.bool_)
+
+
+@operation("shfl.sync")
+def _shuffle(code: Instruction) -> Operation:
+    how = code.opcode.split(".")[2]
+    pair = "|" in code.operands.split(",")[0]
+
+    def run(g: Any, mask: Any, value: Any, b: Any, c: Any, members: Any) -> Any:
+        value = np.broadcast_to(np.asarray(value, np.uint32), g.n)
+        shaped, (at, lanes) = _warps(g, value)
+        present = _members(g, mask, members)
+        lane = lanes.astype(np.int64)
+        b = np.broadcast_to(np.asarray(b).astype(np.int64), g.n) & 31
+        c = np.broadcast_to(np.asarray(c).astype(np.int64), g.n)
+        segment, clamp = c >> 8 & 31, c & 31
+        low, high = lane & segment, (lane & segment) | (clamp & ~segment)
+        if how == "up":
+            source = lane - b
+            inside = source >= high
+        elif how == "down":
+            source = lane + b
+            inside = source <= high
+        elif how == "bfly":
+            source = lane ^ b
+            inside = source <= high
+        else:
+            source = low | (b & ~segment)
+            inside = source <= high
+        source = np.where(inside, source, lane) & 31
+        found = np.where(present[at, source] | (source == lane), shaped[at, source], value)
+        return (found, inside) if pair else found
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+@operation("vote.sync")
+def _vote(code: Instruction) -> Operation:
+    how = code.opcode.split(".")[2]
+
+    def run(g: Any, mask: Any, p: Any, members: Any) -> Any:
+        p = np.broadcast_to(np.asarray(p, np.bool_), g.n)
+        shaped, (at, _) = _warps(g, p, False)
+        present = _members(g, mask, members)
+        true = shaped & present
+        if how == "ballot":
+            weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+            return (true * weights).sum(axis=1).astype(np.uint32)[at]
+        if how == "any":
+            return true.any(axis=1)[at]
+        is_all = (true == present).all(axis=1)
+        return (is_all if how == "all" else is_all | ~true.any(axis=1))[at]
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+@operation("activemask")
+def _activemask(code: Instruction) -> Operation:
+    def run(g: Any, mask: Any) -> Any:
+        present, (at, _) = _warps(g, np.ones(g.n, np.bool_), False)
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        return (present * weights).sum(axis=1).astype(np.uint32)[at]
+
+    return Operation(run, destinations=1)
+
+
+@operation("elect.sync")
+def _elect(code: Instruction) -> Operation:
+    def run(g: Any, mask: Any, members: Any) -> Any:
+        present = _members(g, mask, members)
+        leader = present.argmax(axis=1).astype(np.uint32)
+        _, (at, lanes) = _warps(g, np.ones(g.n, np.bool_), False)
+        return leader[at], (lanes == leader[at]) & present[at, lanes]
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+@operation("redux.sync")
+def _redux(code: Instruction) -> Operation | None:
+    words = code.opcode.split(".")
+    how, kind = words[2], words[-1]
+    if kind not in ("u32", "s32", "b32") or how not in {**_ORDERED, **_BITS}:
+        return None
+
+    def run(g: Any, mask: Any, value: Any, members: Any) -> Any:
+        value = np.broadcast_to(np.asarray(value, np.uint32), g.n)
+        shaped, (at, _) = _warps(g, value)
+        present = _members(g, mask, members)
+        typed = shaped.view(np.int32) if kind == "s32" else shaped
+        function = {**_ORDERED, **_BITS}[how]
+        results = [function.reduce(row[here]) for row, here in zip(typed, present, strict=True)]
+        return np.array(results).astype(typed.dtype).view(np.uint32)[at]
+
+    return Operation(run, destinations=1, needs_warp=True)
+
+
+@operation("match.any.sync", "match.all.sync")
+def _match(code: Instruction) -> Operation:
+    is_all = code.opcode.split(".")[1] == "all"
+    pair = "|" in code.operands.split(",")[0]
+
+    def run(g: Any, mask: Any, value: Any, members: Any) -> Any:
+        shaped, (at, lanes) = _warps(g, np.broadcast_to(np.asarray(value), g.n))
+        present = _members(g, mask, members)
+        same = (shaped[at] == shaped[at, lanes][:, None]) & present[at]
+        weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+        if is_all:
+            agree = (same == present[at]).all(axis=1)
+            whole = (present * weights).sum(axis=1).astype(np.uint32)[at]
+            found = np.where(agree, whole, np.uint32(0))
+            return (found, agree) if pair else found
+        return (same * weights).sum(axis=1).astype(np.uint32)
+
+    return Operation(run, destinations=1, needs_warp=True)

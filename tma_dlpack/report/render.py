@@ -1,0 +1,109 @@
+"""A report of findings as text, HTML, JSON and SARIF: one function each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from tma_dlpack.draw.cards import bold, plain, table_html
+from tma_dlpack.draw.figure import fragment
+from tma_dlpack.report.finding import Finding
+from tma_dlpack.tables.errors import wrapped
+
+_SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def as_text(head: str, findings: Iterable[Finding], notes: Iterable[str] = ()) -> str:
+    r"""Return a report as text: the findings, the notes, and `head` as the last line.
+
+    >>> as_text("no mistake was found", [], ["the file has no kernel"])
+    'note: the file has no kernel\n\nno mistake was found'
+    """
+    parts = [*map(str, findings), *(wrapped(f"note: {note}") for note in notes), head]
+    return "\n\n".join(parts)
+
+
+def as_html(
+    head: str,
+    findings: Sequence[Finding],
+    notes: Iterable[str] = (),
+    parts: Sequence[Any] = (),
+) -> str:
+    """Return a report as HTML: `head`, a table, `parts` (figures, HTML), the notes.
+
+    Every word of `head`, of the findings and of the notes is escaped; strings in `parts` are HTML.
+    """
+    heads = ("", "rule", "where", "kernel", "what", "fix")
+    rows = [(f.severity, f.rule, f.where, f.kernel, f.message, f.fix) for f in findings]
+    table = [table_html(heads, rows)] if rows else []
+    return fragment([bold(head), *table, *parts, *(plain(f"note: {note}") for note in notes)])
+
+
+def as_json(findings: Iterable[Finding], notes: Iterable[str] = (), **more: Any) -> str:
+    """Return a report as JSON: ``{"findings": [...], "notes": [...]}``, and `more` after them."""
+    found = {"findings": [f.to_dict() for f in findings], "notes": list(notes), **more}
+    return json.dumps(found, indent=2)
+
+
+def as_sarif(
+    tool: str,
+    rules: Mapping[str, tuple[str, str]],
+    findings: Iterable[tuple[Finding, str]],
+    suppressed: Iterable[tuple[Finding, str]] = (),
+    notes: Iterable[str] = (),
+) -> str:
+    """Return findings as one run of SARIF 2.1.0, which code hosts show at the lines.
+
+    Parameters
+    ----------
+    tool : str
+        Name of the tool, such as "tma_dlpack lint".
+    rules : dict
+        Rule id -> what it is about, and its source.
+    findings, suppressed : iterable of (Finding, str)
+        With the file that was read, for findings without a line of the CUDA source.
+    notes : iterable of str
+    """
+    described = [
+        {"id": rule, "shortDescription": {"text": about}, "help": {"text": f"Source: {source}"}}
+        for rule, (about, source) in rules.items()
+    ]
+    hidden = {"suppressions": [{"kind": "inSource"}]}
+    run = {
+        "tool": {"driver": {"name": tool, "rules": described}},
+        "results": [
+            *(_sarif_result(*pair) for pair in findings),
+            *(_sarif_result(*pair) | hidden for pair in suppressed),
+        ],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [
+                    {"level": "warning", "message": {"text": note}} for note in notes
+                ],
+            }
+        ],
+    }
+    return json.dumps({"$schema": _SARIF, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif_result(finding: Finding, file: str) -> dict[str, Any]:
+    name, _, number = (finding.line or "").rpartition(":")
+    first = int(number) if name and number.isdecimal() else finding.ptx_line or 1
+    uri = (name or file or "source.ptx").replace("\\", "/")
+    return {
+        "ruleId": finding.rule,
+        "level": finding.severity,
+        "message": {"text": f"{finding.message}\nfix: {finding.fix}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(uri, safe="/:+~@")},
+                    "region": {"startLine": max(1, first)},
+                },
+                "logicalLocations": [{"name": finding.kernel}],
+            }
+        ],
+    }

@@ -1,0 +1,239 @@
+"""What barriers lack that threads wait at for ever, and what that means: one row for each meaning.
+
+The first row that holds is the one. `postmortem` reads the state of a barrier from a core dump, the
+simulator of kernels has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from typing import Any, Final, NamedTuple, Protocol
+
+from tma_dlpack.tables.coerce import counted
+
+_MOST_COPIES, _MOST_MAPS = 4, 4  # that bytes are made up of
+
+
+class Word(Protocol):
+    """The numbers of an mbarrier; pending bytes are negative where copies came unannounced."""
+
+    count: int
+    arrivals: int
+    bytes: int
+    phase: int
+    is_initialised: bool
+
+
+class Stuck(Protocol):
+    """A barrier that threads wait at.
+
+    `announced` are the bytes of each phase where that is known; `maps` have `tx_bytes`; `here` are
+    the other barriers of the block that are waited at; `far` those of other blocks of the cluster.
+    """
+
+    word: Word
+    announced: int | None
+    maps: Iterable[Any]
+    far: set[int]
+    came: int
+    elsewhere: set[int]
+    here: Mapping[Any, Any]
+    is_behind: bool
+    is_ahead: bool
+    is_untouched: bool
+    is_first: bool
+    passed: int
+    ended: int
+
+
+# -- what is known of bytes -----------------------------------------------------------------------
+
+
+def copies(bytes_: int, maps: Iterable[Any]) -> str:
+    """Return the copies that make up so many bytes, "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
+    for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
+        if bytes_ and sum(n * size for n, size in zip(counts, sizes, strict=True)) == bytes_:
+            used = [(n, size) for n, size in zip(counts, sizes, strict=True) if n]
+            return " + ".join(f"{n} x {size:,}" for n, size in used)
+    return ""
+
+
+def _whole(bytes_: int, maps: Iterable[Any]) -> str:
+    """Return the copies that make up so many bytes in brackets; "" if none do."""
+    made_of = copies(bytes_, maps)
+    return f" ({made_of})" if made_of else ""
+
+
+def _one_copy(maps: Iterable[Any]) -> str:
+    sizes = dict.fromkeys(f"{found.tx_bytes:,}" for found in maps)
+    if not sizes:
+        return "no map is among the parameters"
+    return f"one copy by a map of this launch is {' or '.join(sizes)} bytes"
+
+
+def _missing(state: Stuck) -> str:
+    pending, announced = state.word.bytes, state.announced
+    text = f"every thread arrived, and {pending:,} bytes are missing"
+    if announced is not None and announced >= pending:
+        came = announced - pending
+        text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
+    made_of = copies(pending, state.maps)
+    if state.maps:
+        text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"
+    return text
+
+
+def _arrivals(count: int, state: Stuck) -> str:
+    return f"{count} of {counted(state.word.count, 'arrival')}"
+
+
+def _where(addresses: Iterable[int]) -> str:
+    return " and ".join(f"{address:#x}" for address in sorted(addresses))
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+def _of_another_block(state: Stuck) -> str:
+    where = f": its warps wait at {_where(state.far)}" if state.far else ""
+    return (
+        f"{_missing(state)}; another block of the cluster, whose copies these may be, has not "
+        f"armed its own barrier here{where}"
+    )
+
+
+def _some_arrived(state: Stuck) -> str:
+    pending = state.word.arrivals
+    more = f", and {state.word.bytes:,} bytes are missing" if state.word.bytes else ""
+    elsewhere = ""
+    if state.here:
+        where = _where(state.elsewhere)
+        elsewhere = f", perhaps of warps that wait at {where}, a stage or a parity off"
+    return (
+        f"{_arrivals(state.came, state)} came{more}: it was initialised for {pending} too many, or "
+        f"{counted(pending, 'arrival')} of this phase never happened{elsewhere}"
+    )
+
+
+def _cycle(state: Stuck) -> str:
+    came = ""
+    if state.is_behind:
+        came = f" ({-state.word.bytes:,} bytes of another block's copies came)"
+    return (
+        f"a cycle: nobody has arrived here in this phase{came}, and warps of the same blocks wait "
+        f"at {_where(state.elsewhere)}, where nobody has arrived either"
+    )
+
+
+def _follows(state: Stuck) -> str:
+    came = f"{_arrivals(state.came, state)} came" if state.came else "nobody has arrived"
+    where = _where(state.elsewhere)
+    return f"{came} in this phase: the warps that would may be those that wait at {where}"
+
+
+class Row(NamedTuple):
+    """A meaning of what a barrier lacks."""
+
+    rule: str
+    holds: Callable[[Any], bool]
+    message: Callable[[Any], str]
+    fix: str
+
+
+def _is_cycle(state: Stuck) -> bool:
+    others = state.here.values()
+    return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
+
+
+ROWS: Final = (
+    Row(
+        "BARRIER_INIT", lambda s: not s.word.is_initialised,
+        lambda s: "it was never initialised: its count is 0",
+        "initialise it in one thread, then fence.mbarrier_init and a barrier of the block",
+    ),
+    Row(
+        "HANG_BYTES", lambda s: s.word.bytes < 0 and not s.word.arrivals,
+        lambda s: f"every thread arrived, and {-s.word.bytes:,} bytes came that nobody announced: "
+        f"the copies bring more than is expected; {_one_copy(s.maps)}",
+        "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
+        "elements included",
+    ),
+    Row(
+        "HANG_NOT_ANNOUNCED", lambda s: s.word.bytes < 0 and not s.is_behind,
+        lambda s: f"{-s.word.bytes:,} bytes came{_whole(-s.word.bytes, s.maps)} that nobody "
+        f"announced, and {_arrivals(s.word.arrivals, s)} did not happen: no thread ran "
+        "mbarrier.arrive.expect_tx",
+        "let one thread run mbarrier.arrive.expect_tx with the bytes of its copies, for each phase",
+    ),
+    Row(
+        "HANG_FOLLOWS",
+        lambda s: not s.word.arrivals and s.is_ahead and bool(copies(s.word.bytes, s.maps)),
+        _of_another_block,
+        "mend what that block waits for first",
+    ),
+    Row(
+        "HANG_NO_COPY",
+        lambda s: s.word.arrivals == 0 and s.word.bytes == s.announced,
+        lambda s: f"armed for {s.word.bytes:,} bytes{_whole(s.word.bytes, s.maps)}, and none came: "
+        f"no copy was issued, or it completes on another barrier; {_one_copy(s.maps)}",
+        "issue the copy after arming, on this barrier",
+    ),
+    Row(
+        "HANG_BYTES", lambda s: s.word.arrivals == 0 and s.word.bytes > 0,
+        lambda s: f"{_missing(s)}; {_one_copy(s.maps)}",
+        "announce exactly the bytes of the copies of a phase: tx_bytes of each map, out-of-bounds "
+        "elements included; or issue the copy that is missing",
+    ),
+    Row(
+        "HANG_MISSED", lambda s: s.passed > 0,
+        lambda s: f"{counted(s.passed, 'warp')} of the same warpgroups went on to a wgmma, which "
+        "needs all four: if they pass this wait too, their phase ended, and the next began before "
+        "the others looked",
+        "let each wait name the stage and the parity that its copies arm, and let a stage be "
+        "filled again only when every warp that reads it has arrived",
+    ),
+    Row(
+        "HANG_FOLLOWS",
+        lambda s: s.word.arrivals > 0 and any(other.passed for other in s.here.values()),
+        _follows,
+        "mend what those wait for first",
+    ),
+    Row(
+        "HANG_ARRIVALS", lambda s: 0 < s.word.arrivals < s.word.count or s.word.bytes > 0,
+        _some_arrived,
+        "initialise it with the number of arrivals of a phase, or let every thread arrive",
+    ),
+    Row(
+        "HANG_CYCLE", lambda s: _is_cycle(s) and s.is_first,
+        lambda s: f"{_cycle(s)}; no phase need ever have ended",
+        "let the producer's first wait for an empty stage be with parity 1: a fresh barrier lets "
+        "parity 1 pass, and holds parity 0",
+    ),
+    Row(
+        "HANG_CYCLE", _is_cycle,
+        lambda s: f"{_cycle(s)}; some barrier has been through a phase",
+        "let each consumer arrive at the stage's empty barrier when it has read it, in each block "
+        "that writes there, and the producer at the full one, in every phase; flip the parity "
+        "where the ring begins again, the consumers' from 0, the producer's from 1",
+    ),
+    Row("HANG_FOLLOWS", lambda s: bool(s.here), _follows, "mend what those wait for first"),
+    Row(
+        "HANG_ENDED", lambda s: s.ended > 0,
+        lambda s: f"{_arrivals(s.word.arrivals, s)} are missing, and no warp is left to arrive: "
+        f"{counted(s.ended, 'warp')} of a block ended before that",
+        "let the warps that read a stage arrive at its barrier before they return",
+    ),
+    Row(
+        "HANG_PARITY", lambda s: s.word.phase == 1,
+        lambda s: "the phase of parity 0 has ended and nobody has arrived since: the wait names "
+        "the other parity, or the next arrival and copy were never issued",
+        "flip the parity after each phase, from 0; or issue the arrival and the copy",
+    ),
+    Row(
+        "HANG_NOBODY_ARRIVED", lambda s: True,
+        lambda s: "nobody has arrived in this phase, and no byte is announced",
+        "arm it: mbarrier.arrive.expect_tx, then the copy; or arrive",
+    ),
+)  # fmt: skip
