@@ -154,11 +154,13 @@ def test_pictures_follow_the_system_at_a_first_visit_and_then_the_switch(site, c
     page.wait_for_timeout(400)
     assert set(page.evaluate(PAPERS)) == PAPER[system]
     seen = set()
-    for _ in range(3):  # light, dark, the system's
+    for mode in ("dark", "light", "auto"):
         page.locator(".theme-switch-button").first.click()
+        page.locator(f".dropdown-menu.show [data-mode={mode}]").first.click()
         page.wait_for_timeout(400)
         theme = page.evaluate("document.documentElement.dataset.theme")
         assert set(page.evaluate(PAPERS)) == PAPER[theme]
+        assert theme == (system if mode == "auto" else mode)
         seen.add(theme)
     assert seen == {"light", "dark"}
     context.close()
