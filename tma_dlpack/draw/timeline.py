@@ -231,8 +231,8 @@ def lanes(
     Parameters
     ----------
     rows : iterable of TimelineRow
-        Or of tuples (actor, start, end, kind, label, about, fault, key), of which the last five may
-        be left out. `end` is None for what never ends.
+        Or of tuples (actor, start, end, kind, label, about, fault, key); the last five are
+        optional. `end` is None for what never ends.
     title : str
     arrows : iterable of TimelineArrow
         Or of tuples (from actor, to actor, at, about).
@@ -421,7 +421,7 @@ def chain(
     Parameters
     ----------
     links : iterable of ChainLink
-        Or of tuples (who, what, about, fault), of which the last two may be left out.
+        Or of tuples (who, what, about, fault); the last two are optional.
     title : str
 
     Returns
