@@ -22,6 +22,7 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli.main import main
 from tma_dlpack.cli.table import commands
+from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.explorer.page import page
 from tma_dlpack.tables.errors import CCCL_COMMIT
 
@@ -53,6 +54,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
+html_show_search_summary = False  # a summary loads every page that was found, pictures included
 html_sidebars = {"explorer": [], "guide/changes": []}  # alone in their sections
 html_static_path = ["site"]
 html_css_files = ["site.css"]
@@ -200,6 +202,19 @@ def rule_reference() -> str:
     return "\n".join(lines)
 
 
+def error_reference() -> str:
+    """Return every error number that `explain` answers; a heading is what the search finds."""
+    parts = []
+    for result in sorted(RESULTS, key=lambda result: result.code):
+        answer = str(tma.explain(f"{result.name} {result.code}"))
+        parts.append(
+            f"(error-{result.code})=\n## {result.code}\n\n"
+            f"`{result.name}`: {plain(result.words)}.\n\n"
+            f"````{{code-block}} text\n:class: printed\n{answer}\n````\n"
+        )
+    return "\n".join(parts)
+
+
 def plain(text: str) -> str:
     """Return Markdown that shows a text of a rule as it is."""
     for character in "\\`*_<>[]#":
@@ -276,6 +291,7 @@ GENERATED = {
     "draw": draw_reference,
     "rules": rule_reference,
     "command": command_reference,
+    "errors": error_reference,
     "cccl": lambda: CCCL_COMMIT,
     "checks": lambda: docstring("checks"),
     "tables": lambda: docstring("tables"),

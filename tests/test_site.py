@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
 import re
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -136,6 +140,88 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
         page.close()
 
 
+#: The papers of the pictures of a page, which are dark or light with it.
+PAPERS = """() => [...document.querySelectorAll(".tma-live")].map((host) =>
+  getComputedStyle(host.shadowRoot.querySelector(".t-paper")).fill)"""
+PAPER = {"light": {"rgb(255, 255, 255)"}, "dark": {"rgb(21, 25, 31)"}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_pictures_follow_the_system_at_a_first_visit_and_then_the_switch(site, chromium, system):
+    context = chromium.new_context(color_scheme=system, viewport={"width": 1280, "height": 900})
+    page = context.new_page()  # nothing is stored
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_selector(".tma-live svg")
+    page.wait_for_timeout(400)
+    assert set(page.evaluate(PAPERS)) == PAPER[system]
+    seen = set()
+    for mode in ("dark", "light", "auto"):
+        page.locator(".theme-switch-button").first.click()
+        page.locator(f".dropdown-menu.show [data-mode={mode}]").first.click()
+        page.wait_for_timeout(400)
+        theme = page.evaluate("document.documentElement.dataset.theme")
+        assert set(page.evaluate(PAPERS)) == PAPER[theme]
+        assert theme == (system if mode == "auto" else mode)
+        seen.add(theme)
+    assert seen == {"light", "dark"}
+    context.close()
+
+
+@pytest.mark.slow
+def test_nothing_of_a_picture_is_cut_on_a_phone(site, chromium):
+    page = chromium.new_page(viewport={"width": 390, "height": 844})
+    for name in ("index", "guide/one_call"):
+        page.goto((site / f"{name}.html").as_uri())
+        page.wait_for_timeout(600)
+        cut = "(h) => h.scrollWidth > h.clientWidth + 1"
+        assert page.eval_on_selector_all(".tma-live", f"(all) => all.filter({cut}).length") == 0
+        assert page.evaluate(SMALL) == []
+    page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("715", "errors.html"), ("BOX_RANGE", "rules.html"), ("swizzle", "python.html")],
+)
+def test_the_search_finds_numbers_and_rules_and_loads_no_page(site, chromium, words, found):
+    page = chromium.new_page()
+    loaded = []
+    page.on("response", lambda response: loaded.append(response.url))
+    with served(site) as address:
+        page.goto(f"{address}/search.html?q={words}")
+        page.wait_for_selector("#search-results li a")
+        page.wait_for_timeout(500)
+        links = page.eval_on_selector_all("#search-results li a", "(all) => all.map((a) => a.href)")
+    assert any(found in link for link in links)
+    names = {urlsplit(url).path.lstrip("/") for url in loaded}
+    assert {name for name in names if name.endswith(".html")} == {"search.html"}
+    assert sum((site / name).stat().st_size for name in names) < 1_500_000
+    page.close()
+
+
+@contextlib.contextmanager
+def served(folder: Path):
+    """Serve a folder, as a host of pages does."""
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words: object) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.slow
+def test_an_address_that_is_not_there_has_a_page_that_leads_on(site):
+    page = Links(site / "404.html")
+    assert {"index.html", "reference/index.html"} <= {t.partition("#")[0] for t in page.targets}
+
+
 @pytest.mark.slow
 def test_what_answers_a_question_is_folded_until_a_try(site, chromium):
     page = chromium.new_page(viewport={"width": 1280, "height": 900})
@@ -165,10 +251,10 @@ def test_on_a_phone_pages_are_as_wide_as_it_and_letters_of_pictures_are_no_small
 CUT = """() => [...document.querySelectorAll("pre")]
   .filter((e) => e.scrollWidth > e.clientWidth + 1)
   .map((e) => e.textContent.slice(0, 60))"""
-#: Letters of pictures that are less than 10 px high.
+#: Letters of pictures that are less than 12 px high.
 SMALL = """() => [...document.querySelectorAll(".tma-live")]
   .flatMap((host) => [...host.shadowRoot.querySelectorAll("text")])
-  .filter((t) => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize) < 9.99)
+  .filter((t) => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize) < 11.9)
   .map((t) => t.textContent)"""
 #: The colours behind what the article shows.
 GROUNDS = """() => [...document.querySelectorAll(".bd-article *")]

@@ -206,6 +206,13 @@ def _render_traceback_(error: TmaError) -> list[str]:
     return lines
 
 
+def _repr_html_(error: TmaPreconditionError) -> str:
+    """Give what a notebook displays of a refusal: its violations as a card."""
+    card: str = importlib.import_module("tma_dlpack.draw").error_html(error)
+    return card
+
+
+TmaPreconditionError._repr_html_ = _repr_html_  # type: ignore[attr-defined]
 TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 
 for _name in __all__:

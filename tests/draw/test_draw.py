@@ -376,7 +376,7 @@ def test_every_style_has_a_light_and_a_dark_colour():
 
 def test_a_figure_in_a_notebook_gives_html_and_text():
     bundle = FIGURES["shared memory of a vector"]._repr_mimebundle_()
-    assert set(bundle) == {"text/html", "text/plain"}
+    assert set(bundle) == {"text/html", "image/svg+xml", "text/plain"}
     assert "<title>element (48,) and 3 more" in pictured(bundle["text/html"])
 
 

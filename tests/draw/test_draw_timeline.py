@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
+import numpy as np
 import pytest
+from draw_cases import pictured
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -108,3 +113,31 @@ def test_a_chain_marks_what_is_guilty_and_nothing_else():
     assert draw.chain([("a", "b"), ("b", "a")]).is_cycle
     with pytest.raises(tma.TmaPreconditionError):
         draw.chain([])
+
+
+PTX = Path(__file__).parent.parent / "cli" / "examples" / "kernel.ptx"
+
+
+def test_a_missing_fence_is_two_lanes_with_the_copy_as_the_fault():
+    figure = draw.missing_fence("st.shared.u32", "cp.async.bulk.global")
+    assert figure.actors == ("threads", "async proxy")
+    assert [row.is_wrong for row in figure.rows] == [False, True]
+    assert figure.rows[1].start < figure.rows[0].end  # nothing orders them
+    other = draw.missing_fence("cp.async.bulk.shared", "ld.shared.u32")
+    assert other.actors == ("async proxy", "threads")
+
+
+def test_the_report_of_lint_draws_its_missing_fence():
+    report = tma.lint(PTX.read_text(encoding="utf-8"))
+    (gap,) = (f for f in report.findings if f.rule == "PROXY_FENCE")
+    shown = pictured(report._repr_html_())
+    assert "async proxy: cp.async.bulk.global" in shown
+    assert gap.where in report._repr_html_()
+    clean = dataclasses.replace(report, findings=())
+    assert "async proxy" not in pictured(clean._repr_html_())
+
+
+def test_a_refusal_is_displayed_as_its_card():
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        tma.make_tma_descriptor(np.zeros((64, 64), np.float32), (16, 3))
+    assert caught.value._repr_html_() == draw.error_html(caught.value)

@@ -72,6 +72,8 @@ def gallery() -> list[Figure | str]:
         draw.swizzle_bits(),
         draw.matrix(WGMMA),
         draw.matrix(WGMMA, major="MN"),
+        draw.missing_fence("st.shared.u32", "cp.async.bulk.global"),
+        draw.chain([("warp 4", "0x410", "phase 1"), ("0x410", "0x400", "512 bytes", True)]),
         draw.tensor_map_html(rank_5.tensor_map),
         draw.tensor_map_html(second),
         draw.tile_html(below.tile()),
@@ -192,5 +194,7 @@ def test_the_gallery_shows_every_kind_of_figure():
         draw.BarrierPlay,
         draw.SwizzleBits,
         draw.MatrixAtoms,
+        draw.Timeline,
+        draw.WaitChain,
     }
     assert len(ALL) == len(TILED) + len(IM2COL)

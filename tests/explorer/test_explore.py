@@ -406,3 +406,13 @@ def test_a_rule_is_allowed_away_of_an_im2col_map_too():
     allowed = look(overlapping, replace(choice, allow=("STRIDE_UNIQUE",)))
     assert allowed.ok
     assert "allow=('STRIDE_UNIQUE',)" in allowed.code
+
+
+def test_map_is_read_only_and_says_why_it_is_none():
+    explorer = explore(np.zeros((64, 256), np.float16))
+    with pytest.raises(tma.TmaPreconditionError, match="read only"):
+        explorer.map = None
+    assert "save(FILE)" in repr(explorer)
+    explorer.box_sizes = (16, 33)
+    assert explorer.map is None
+    assert "BOX_INNER_16B" in repr(explorer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from urllib.parse import urljoin
 
 import harness
@@ -216,9 +217,10 @@ def test_the_reason_is_read_first_or_beside_the_controls_where_they_are_below(
     open_page, width, order
 ):
     seen = open_page("#shape=96,256&box_sizes=16,60&swizzle=bytes64", width)
-    tops = (
-        "(names) => names.map((n) => document.querySelector(`.${n}`).getBoundingClientRect().top)"
-    )
+    tops = """(names) => names.map((n) => {
+      const e = document.querySelector(`.${n}`);  // the stage has no box of its own in one column
+      return (e.shadowRoot?.querySelector("svg") ?? e).getBoundingClientRect().top;
+    })"""
     found = seen.page.evaluate(tops, order)
     assert found == sorted(found)
 
@@ -892,3 +894,153 @@ def test_an_exported_notebook_carries_the_explorer(see, tmp_path):
     frame.locator('select[aria-label="swizzle"]').select_option("none")
     frame.locator("svg text:has-text('row after row')").first.wait_for()
     seen.shot("page-exported")
+
+
+#: How far a picture has moved its neighbours since the page was opened.
+WATCH_SHIFTS = """window.shifted = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
+}).observe({ type: "layout-shift", buffered: true });"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+def test_nothing_shifts_while_the_page_loads(chromium, tmp_path, width):
+    file = tmp_path / "page.html"
+    file.write_text(page(), encoding="utf-8")
+    opened = chromium.new_page(viewport={"width": width, "height": 844})
+    opened.add_init_script(WATCH_SHIFTS)
+    opened.goto(file.as_uri())
+    opened.wait_for_timeout(600)
+    assert opened.evaluate("shifted") <= 0.05
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    opened.close()
+
+
+def test_a_page_without_scripts_shows_a_still_picture_and_says_what_is_missing(chromium, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page(), encoding="utf-8")
+    context = chromium.new_context(java_script_enabled=False)
+    opened = context.new_page()
+    opened.goto(file.as_uri())
+    assert opened.locator("noscript img.tma-still").count() >= 2
+    assert "the box cannot be dragged" in opened.locator("noscript p").first.inner_text()
+    context.close()
+
+
+def touch_page(chromium, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page(), encoding="utf-8")
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    opened = context.new_page()
+    opened.goto(file.as_uri() + "#shape=32,256&box_sizes=8,64&coords=0,64")
+    opened.wait_for_selector(".tmax-stage svg")
+    return context, opened
+
+
+#: Where an element of the tensor is on the screen.
+PLACE = """([row, column]) => {
+  const svg = document.querySelector(".tmax-stage").shadowRoot.querySelector("svg");
+  const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+  const at = (text, n) => {
+    const [, offset, length, first, last] = text.split(" ").map(Number);
+    return (offset + (n - first) / (last - first) * length) * scale;
+  };
+  return [box.left + at(svg.dataset.x, column), box.top + at(svg.dataset.y, row)];
+}"""
+
+
+def swipe(opened, start, by):
+    """Move a finger over the screen, as the browser hears it."""
+    session = opened.context.new_cdp_session(opened)
+    (x, y), (dx, dy) = start, by
+    send = session.send
+    send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]})
+    for n in range(1, 11):
+        point = {"x": x + dx * n / 10, "y": y + dy * n / 10}
+        send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
+    send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    opened.wait_for_timeout(400)
+
+
+COORDS = """() => ["coords[0]", "coords[1]"].map((name) =>
+  document.querySelector(`input[type=range][aria-label="${name}"]`).valueAsNumber)"""
+
+
+def test_a_finger_scrolls_past_the_tensor_and_drags_the_box_alone(chromium, tmp_path):
+    context, opened = touch_page(chromium, tmp_path)
+    empty = opened.evaluate(PLACE, [24, 230])
+    opened.touchscreen.tap(*empty)
+    assert opened.evaluate(COORDS) == [0, 64]  # a tap throws nothing
+    swipe(opened, empty, (0, -200))
+    assert opened.evaluate("scrollY") > 100
+    assert opened.evaluate(COORDS) == [0, 64]
+
+    context.close()
+
+    context, opened = touch_page(chromium, tmp_path)  # a fling goes on
+    inside = opened.evaluate(PLACE, [4, 96])
+    opened.touchscreen.tap(*inside)
+    assert opened.evaluate(COORDS) == [0, 64]
+    swipe(opened, inside, (60, 20))
+    assert opened.evaluate("scrollY") == 0
+    down, across = opened.evaluate(COORDS)
+    assert down > 0
+    assert across > 64
+    context.close()
+
+
+def test_the_picture_stays_in_sight_above_the_control_that_changes_it(chromium, tmp_path):
+    context, opened = touch_page(chromium, tmp_path)
+    slider = opened.locator('input[type=range][aria-label="box_sizes[0]"]')
+    slider.evaluate("(e) => e.scrollIntoView({ block: 'end' })")
+    picture = opened.locator(".tmax-stage svg").first.bounding_box()
+    control = slider.bounding_box()
+    assert picture["y"] >= 0
+    assert picture["y"] + picture["height"] <= control["y"]
+    assert control["y"] + control["height"] <= 844
+    context.close()
+
+
+def test_each_move_and_each_refusal_is_announced(open_page):
+    seen = open_page("#shape=96,256&box_sizes=8,64&coords=0,0")
+    seen.page.locator(".tmax-stage svg").first.focus()
+    said = []
+    for _ in range(2):
+        seen.page.keyboard.press("ArrowDown")
+        seen.settle()
+        said.append(seen.page.text_content(".tmax-spoken"))
+    assert said == [f"tile at ({n}, 0), box (8, 64): accepted" for n in (1, 2)]
+    assert seen.page.get_attribute(".tmax-spoken", "role") == "status"
+    seen.type("shape", "96, 250")
+    seen.settle()
+    spoken = seen.page.text_content(".tmax-spoken")
+    assert "refused by" in spoken
+    assert "STRIDE_ALIGNED" in spoken
+    assert seen.page.get_attribute(".tmax-stage svg >> nth=0", "role") == "application"
+
+
+@pytest.mark.parametrize(
+    ("address", "first"),
+    [("#shape=96,256&box_sizes=16,33", 32), ("#shape=4,1733", 1728)],
+)
+def test_what_is_refused_is_drawn_and_marked(open_page, address, first):
+    seen = open_page(address)
+    svg = seen.page.locator(".tmax-stage svg").first
+    assert svg.get_attribute("data-refused")
+    marked = svg.locator("g:has(> .t-conflict) > title").all_text_contents()
+    assert len(marked) == 1
+    assert re.search(rf": {first}\b", marked[0])
+
+
+def test_the_tensor_core_shows_the_rows_that_it_cannot_read(open_page):
+    seen = open_page("#shape=128,64&box_sizes=60,64&swizzle=bytes128&tab=core")
+    marked = seen.page.locator(".tmax-stage g:has(> .t-conflict) > title").all_text_contents()
+    assert marked == ["4 rows: no atom of 8"]
+    assert "MATRIX_ROWS" in " ".join(seen.texts())
+
+
+@pytest.mark.parametrize(("shape", "ratio"), [("64,64", 1), ("512,384", 4 / 3), ("64,256", 1 / 4)])
+def test_a_tensor_has_its_proportions(open_page, shape, ratio):
+    seen = open_page(f"#shape={shape}&box_sizes=16,32")
+    drawn = seen.page.locator(".tmax-stage svg .t-tensor").first.bounding_box()
+    assert drawn["height"] / drawn["width"] == pytest.approx(ratio, rel=0.05)

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         WaitChain,
         chain,
         lanes,
+        missing_fence,
     )
     from tma_dlpack.draw.walks import Im2colWalk, walk
 
@@ -105,6 +106,7 @@ __all__ = [
     "lanes",
     "matrix",
     "matrix_html",
+    "missing_fence",
     "page",
     "render_traceback",
     "report_html",
@@ -145,6 +147,7 @@ _LATER = {
         "WaitChain",
         "chain",
         "lanes",
+        "missing_fence",
     ),
     "walks": ("Im2colWalk", "walk"),
 }

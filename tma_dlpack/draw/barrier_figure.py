@@ -21,7 +21,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, TAIL, LONG_TAIL = 640, 4, 16  # px of the axis; ticks after the last event
+WIDTH, NARROW_WIDTH = 640, 164  # px of the axis, and of that on a phone
+TAIL, LONG_TAIL = 4, 16  # ticks after the last event
 NUMBERS, STAIRS, ABOVE = 16, 32, 6  # px: numbers of bytes, stairs below them; above a lane
 #: kind of a row -> its height, and the free space below it, px.
 HEIGHTS = {
@@ -93,6 +94,10 @@ class BarrierPlay(Figure):
         """Lower to one panel."""
         return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
 
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width: words that do not fit are titles."""
+        return (_Timeline(self._played, NARROW_WIDTH).scene(self.title, self.setup.lesson),)
+
     def text(self) -> str:
         """Return the code, and a table of what happens and of the barriers' states."""
         lines = [row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)]
@@ -126,7 +131,12 @@ class BarrierPlay(Figure):
         """Return what the script shows when this is chosen."""
         timeline = _Timeline(self._played)
         frames = [
-            (timeline.x(f.at), "; ".join(f.events), _stated(f, few=MAX_BLOCKS), f.lines)
+            (
+                round(timeline.x(f.at) / WIDTH, 4),
+                "; ".join(f.events),
+                _stated(f, few=MAX_BLOCKS),
+                f.lines,
+            )
             for f in self.frames
         ]
         return {
@@ -134,6 +144,7 @@ class BarrierPlay(Figure):
             "title": self.title,
             "about": " ".join(self.setup.lesson),
             "svg": svg_panel(timeline.scene(self.title, ())),
+            "narrow": svg_panel(_Timeline(self._played, NARROW_WIDTH).scene(self.title, ())),
             "code": self._code_html(),
             "frames": frames,
         }
@@ -155,8 +166,8 @@ def _stated(frame: Frame, few: int = 0) -> list[str]:
 class _Timeline:
     """The rows of a scene, in pixels from where the axis of time begins."""
 
-    def __init__(self, played: Played) -> None:
-        self.played = played
+    def __init__(self, played: Played, width: int = WIDTH) -> None:
+        self.played, self.width = played, width
         hangs = any(bar.end is None for bar in played.bars)
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
         self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
@@ -173,7 +184,7 @@ class _Timeline:
 
     def x(self, at: int | None) -> float:
         """Return the pixels of a tick; of None, the end of the axis."""
-        return round(WIDTH * (self.end if at is None else at) / self.end, 1)
+        return round(self.width * (self.end if at is None else at) / self.end, 1)
 
     def scene(self, title: str, lesson: Sequence[str]) -> Scene:
         """Draw all rows, arrows first."""
@@ -185,10 +196,15 @@ class _Timeline:
             cells.append(label(0, top, row.label, "label", _height(row)))
             draw = {"lane": self._lane, "slot": self._slot}.get(row.kind, self._numbers)
             cells += draw(row, top)
-        grid = Grid(tuple(cells), windows=(("x", 0, 0, WIDTH), ("y", 0, 0, round(self.height))))
+        grid = Grid(
+            tuple(cells), windows=(("x", 0, 0, self.width), ("y", 0, 0, round(self.height)))
+        )
         used = {cell.style for cell in cells}
         legend = [entry for entry in LEGEND if entry[0].style in used]
-        return lay_out(title, [grid], above=lesson, notes=[AXIS], legend=legend)
+        is_narrow = self.width < WIDTH
+        return lay_out(
+            title, [grid], above=lesson, notes=[AXIS], legend=legend, is_narrow=is_narrow
+        )
 
     def _arrows(self) -> list[Cell]:
         """Draw who changes a barrier, and whom the end of its phase wakes."""
@@ -207,7 +223,7 @@ class _Timeline:
 
     def _lane(self, row: Row, top: float) -> list[Cell]:
         height = HEIGHTS["lane"][0]
-        cells = [Cell(0, top + height / 2, "grid", columns=WIDTH, rows=0)]
+        cells = [Cell(0, top + height / 2, "grid", columns=self.width, rows=0)]
         for bar in self.played.bars:
             if bar.lane == row.of:
                 act, wrong = bar.act, bar.wrong
@@ -262,7 +278,7 @@ class _Timeline:
                 y, height = zero - max(0, scale * n), abs(scale * n)
                 stair = replace(cells[-1], row=y, rows=height, style=style, text="", hatched=n < 0)
                 cells.append(stair)
-        axis = [Cell(0, zero, "axis", columns=WIDTH, rows=0)] * (row.kind == "bytes")
+        axis = [Cell(0, zero, "axis", columns=self.width, rows=0)] * (row.kind == "bytes")
         return [*cells, *axis]
 
     def _slot(self, row: Row, top: float) -> list[Cell]:

@@ -12,8 +12,11 @@ from tma_dlpack.draw.chunks import drawn_chunks, request_of
 from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import (
     LINE,
+    MARGIN,
+    NARROW,
     Cell,
     Grid,
+    Legend,
     Scene,
     label,
     lay_out,
@@ -35,7 +38,7 @@ LEAST_BAND = 3  # px; a strided box with narrower positions is filled
 MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
 STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
 TEXT_WIDTH, TEXT_HEIGHT = 64, 12
-LEAST_HEIGHT, MOST_HEIGHT = 96, 280  # px
+LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; beyond, a plot is no more to scale
 STACK = 5  # px from one slice to the one behind it
 MINIMAP = 96, 44  # px
 MOST_LETTERS = 16  # of one line beside the plot
@@ -159,11 +162,11 @@ class Axis:
         """How many positions are one cell of the strip."""
         return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
 
-    def strip(self) -> Grid:
+    def strip(self, most: float = PLOT_WIDTH) -> Grid:
         """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
         (first, last), size = self.shown, self.cell_size
         starts = range(first, last, size)
-        width = min(STRIP_CELL[0], PLOT_WIDTH / len(starts))
+        width = min(STRIP_CELL[0], most / len(starts))
         is_named = size == 1 and width > 7 * len(f"{last - 1}")
         cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
         for n, begin in enumerate(starts):
@@ -244,8 +247,18 @@ class TensorBox(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: the plot, a strip per outer dimension, and a map of the whole."""
+        return (self._scene(PLOT_WIDTH),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width."""
+        names = [f"rows {self.rows.ends}"[: MOST_LETTERS + 1]]
+        names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
+        room = max(text_width(name) for name in names) + 2 * MARGIN + 6
+        return (self._scene(max(NARROW / 3, NARROW - room)),)
+
+    def _scene(self, most: float) -> Scene:
         rows, columns = self.rows, self.columns
-        grids = [self._plot(), *(axis.strip() for axis in self.outer)]
+        grids = [self._plot(most), *(axis.strip(most) for axis in self.outer)]
         grids += [_minimap(columns, rows)] * any((*rows.cut, *columns.cut))
         contiguous = ", contiguous" * (columns.driver_dimension == 0)
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
@@ -256,13 +269,22 @@ class TensorBox(Figure):
             for axis in self.outer
             if axis.cell_size > 1
         ]
-        return (lay_out(about, grids, "", above, (*notes, *self.notes), LEGEND),)
+        notes += self.notes
+        is_narrow = most < PLOT_WIDTH
+        return lay_out(about, grids, "", above, notes, self.legend(), is_narrow=is_narrow)
 
-    def _plot(self) -> Grid:
+    def legend(self) -> Legend:
+        """Return what the styles of the plot mean."""
+        return LEGEND
+
+    def _plot(self, most: float = PLOT_WIDTH) -> Grid:
+        """Draw the plot to scale: an element is as wide as it is high, where both can be seen."""
         rows, columns = self.rows, self.columns
         (left, right), (top, bottom) = columns.shown, rows.shown
-        width = PLOT_WIDTH / (right - left)
-        height = min(max((bottom - top) * width, LEAST_HEIGHT), MOST_HEIGHT) / (bottom - top)
+        across, down = right - left, bottom - top
+        high = min(max(most * down / across, LEAST_HEIGHT), MOST_HEIGHT, max(most, LEAST_HEIGHT))
+        wide = max(min(high * across / down, most), min(LEAST_WIDTH, most))
+        width, height = wide / across, high / down
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
         whole = rectangle("tensor", *tensor)
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
@@ -276,11 +298,11 @@ class TensorBox(Figure):
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
-        across, down = columns.bands(width), rows.bands(height)
-        if self.outer_inside and across and down:
-            clipped = (across[0][0], across[-1][1]), (down[0][0], down[-1][1])
+        parts, bands = columns.bands(width), rows.bands(height)
+        if self.outer_inside and parts and bands:
+            clipped = (parts[0][0], parts[-1][1]), (bands[0][0], bands[-1][1])
             cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
-            taken = [rectangle("taken", part, band) for band in down for part in across]
+            taken = [rectangle("taken", part, band) for band in bands for part in parts]
             cells += [replace(cell, key="is-data", title="copied") for cell in taken]
         cells += [rectangle("box", columns.box, piece) for piece in pieces]
         cells += [replace(whole, style="grid", column=c, columns=0) for c in columns.borders()]

@@ -6,6 +6,7 @@ Every word of the user's, and every value, is escaped here.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 8  # of a tile, shown along one axis
 MOST_BYTES = 400_000  # of a card, before its figures are cut short
+_NARROW = re.compile(r' data-narrow="[^"]*"')  # the layouts for a phone
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:
@@ -148,12 +150,13 @@ def _sentence(error: TmaError) -> str:
 
 
 def _card(parts: Sequence[Figure | str]) -> str:
-    """Join the parts of a card; figures that would make it too large are cut short."""
+    """Join the parts of a card; if it is too large, figures are cut short, then one layout left."""
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
     kinds = Im2colWalk, SharedMemory
-    return fragment([part.brief() if isinstance(part, kinds) else part for part in parts])
+    card = fragment([part.brief() if isinstance(part, kinds) else part for part in parts])
+    return card if len(card.encode()) <= MOST_BYTES else _NARROW.sub("", card)
 
 
 def report_html(report: Report) -> str:

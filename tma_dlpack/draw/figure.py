@@ -134,8 +134,8 @@ class Figure(ABC):
     _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Return what notebooks show: pictures in HTML, and the text."""
-        return {"text/html": self.html(), "text/plain": self.text()}
+        """Return what notebooks show: pictures in HTML, one for viewers without HTML, the text."""
+        return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
 
 
 def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
@@ -217,13 +217,14 @@ def played(
     Without scripts it is the `still` (the figure's first panel), and the HTML `beside` it.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return (
         f'<div class="tma-play" data-{kind}="{packed}">'
         f"<style>{script_source('play.css')}</style>"
         f'<div class="tma-title"><b>{html.escape(figure.title)}</b></div>'
         '<div class="tma-controls" hidden></div>'
-        f'<div style="{_ROW}">{_still(still or figure.scenes()[0])}{beside}</div>'
+        f'<div style="{_ROW}">{image}{beside}</div>'
         f"{prose(figure.sentence)}</div>"
     )
 

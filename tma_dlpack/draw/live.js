@@ -43,6 +43,7 @@ const arrange = (host) => {
   if (narrow === host.tmaIsNarrow) return;
   host.tmaIsNarrow = narrow;
   draw(host, narrow ? host.tmaNarrow : host.tmaWide);
+  host.dispatchEvent(new Event("tma-drawn"));
 };
 
 const enliven = async (img) => {
@@ -52,9 +53,10 @@ const enliven = async (img) => {
   host.tmaWide = new TextDecoder().decode(bytes);
   const { narrow } = img.dataset;
   img.replaceWith(host);
-  if (!narrow) return draw(host, host.tmaWide);
-  if (host.parentElement.clientWidth >= NARROW) arrange(host);
-  host.tmaNarrow = await inflated(narrow);
+  arrange(host);
+  if (!narrow) return;
+  const packed = await inflated(narrow);
+  host.tmaNarrow ??= packed;  // unless another picture has been chosen
   arrange(host);
   new ResizeObserver(() => host.isConnected && arrange(host)).observe(host.parentElement);
 };

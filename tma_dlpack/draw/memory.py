@@ -18,7 +18,7 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT = 50, 29  # px of a chunk
+UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px of a chunk
 SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
 COLOURS = "chunks at the same place in their rows have the same colour"
 #: state of a chunk -> a sample of it, and its meaning.
@@ -38,7 +38,7 @@ class DrawnLayout:
     name: str
     blocks: tuple[Block, ...]
 
-    def scene(self, notes: Sequence[str]) -> Scene:
+    def scene(self, notes: Sequence[str], *, is_narrow: bool = False) -> Scene:
         """Draw one row per 128 bytes, one cell per 16, and a legend of what occurs."""
         cells = [label(0, -0.6, "bank", rows=0.5)]
         for k in range(CHUNKS):
@@ -68,8 +68,10 @@ class DrawnLayout:
         shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
         about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
         legend = [entry for state, entry in LEGEND.items() if state in shown]
-        grid = Grid((*cells, *framed), UNIT)
-        return lay_out(about, [grid], self.name, (), notes, legend)
+        if is_narrow:
+            cells = [replace(c, text=_first_of_spans(c.text)) for c in cells]
+        grid = Grid((*cells, *framed), NARROW_UNIT if is_narrow else UNIT)
+        return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
 
     def first_chunks(self) -> tuple[Chunk, ...]:
         """Return the first chunk of each of the first 8 rows, which ldmatrix reads at once."""
@@ -80,6 +82,15 @@ class DrawnLayout:
     def in_banks(self) -> Counter[int]:
         """Return how many of those chunks are in each group of 4 banks, by its first byte."""
         return Counter(chunk.address % LINE_BYTES for chunk in self.first_chunks())
+
+
+def _first_of_spans(text: str) -> str:
+    r"""Return words with the first number of each span, for a chunk that is drawn narrow.
+
+    >>> _first_of_spans("r0\nc16..23")
+    'r0\nc16'
+    """
+    return "\n".join(line.partition("..")[0] for line in text.split("\n"))
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
@@ -130,6 +141,10 @@ class SharedMemory(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel per layout."""
         return tuple(layout.scene(self.notes) for layout in self.layouts)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width per layout; a chunk has its first element."""
+        return tuple(layout.scene(self.notes, is_narrow=True) for layout in self.layouts)
 
     def text(self) -> str:
         """Return one table per layout."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS, Chunk, drawn_chunks, request_of
@@ -17,11 +17,32 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
-UNIT = 24, 20  # px of a chunk
-ENGINE, MEMORY = 9.4, 14.2  # columns; the tensor begins at 0
-ENGINE_ROWS = 2.3
+HEADING = 2.4  # rows of the words above a place
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, and with the space below it
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
+
+
+class Places(NamedTuple):
+    """Columns and rows at which the engine, what the mbarrier counts, and shared memory begin.
+
+    The tensor begins at (0, 0). `unit` is a chunk, px.
+    """
+
+    unit: tuple[float, float]
+    engine: tuple[float, float]
+    counted: tuple[float, float]
+    memory: tuple[float, float]
+
+
+WIDE = Places((24, 20), (9.4, 0.5), (9.4, 3.2), (14.2, 0))
+
+
+def stacked(rows: int) -> Places:
+    """Return the places one below the other, as a phone shows them, under `rows` of the tensor."""
+    engine = rows + HEADING
+    memory = engine + ENGINE_ALL + HEADING
+    return Places((33, 20), (0, engine), (4.5, engine - 0.5), (0, memory))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,30 +79,40 @@ class CopyMotion(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one animated panel; still viewers show every chunk in its place."""
+        return (self._scene(WIDE),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one animated panel, the three places one below the other."""
+        rows = max(row for _, row in self._sources()) + 1
+        return (self._scene(stacked(rows)),)
+
+    def _scene(self, places: Places) -> Scene:
+        (counter, below), (left, top) = places.counted, places.memory
         total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
-        cells, flying, keyframes = self._places(), [], []
+        cells, flying, keyframes = self._places(places), [], []
         for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
             line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
-            cell = chunk.cell(MEMORY + column, line, f"{chunk.row}.{chunk.number}")
+            cell = chunk.cell(left + column, top + line, f"{chunk.row}.{chunk.number}")
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
             style = "filled" if is_filled else "cell"
             origin = Cell(*source, style, hatched=is_filled, key=chunk.key, to=("is-source",))
             cells.append(origin)
-            cells.append(Cell(cell.column, line, "padding"))
+            cells.append(Cell(cell.column, cell.row, "padding"))
             flying.append(cell)
-            keyframes.append(_flight(n, None if is_filled else source, cell, total))
-        for n, left in enumerate(self.left_after):  # still viewers show the last alone
+            keyframes.append(_flight(n, None if is_filled else source, cell, total, places))
+        for n, pending in enumerate(self.left_after):  # still viewers show the last alone
             is_last = n == len(self.chunks)
             css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
-            text = f"{left}" if left else "0: done"
-            flying.append(replace(words(ENGINE, 5, text, "label"), css=css))
+            text = f"{pending}" if pending else "0: done"
+            flying.append(replace(words(counter, below + 1.8, text, "label"), css=css))
             keyframes.append(_count(n, len(self.chunks), total))
         more = self.all_chunks - len(self.chunks)
         notes = [NAMES, ORDER, *[f"{more} further chunks count with the last"] * bool(more)]
-        grid = Grid((*cells, *flying), UNIT)
+        grid = Grid((*cells, *flying), places.unit)
         css = "".join([*keyframes, STILL])
-        return (lay_out(f"{self.title}, moving", [grid], notes=notes, css=css),)
+        about, is_narrow = f"{self.title}, moving", places is not WIDE
+        return lay_out(about, [grid], notes=notes, css=css, is_narrow=is_narrow)
 
     @property
     def sentence(self) -> str:
@@ -92,18 +123,20 @@ class CopyMotion(Figure):
             f"counts {self.tx_bytes} bytes down to 0."
         )
 
-    def _places(self) -> list[Cell]:
+    def _places(self, places: Places) -> list[Cell]:
         """Name the three places, and draw the engine."""
+        (engine, at), (counter, below), (left, top) = places[1:]
+        heading = 2.5 if places is WIDE else 1.5  # above the engine, in rows
         return [
             words(0, -2, "tensor", "strong"),
             words(0, -1, f"box at {self.chunks[0].element}"),
-            words(ENGINE, -2, "TMA engine", "strong"),
-            words(MEMORY, -2, "shared memory", "strong"),
-            words(MEMORY, -1, f"from {self.start:#06x}, 128 bytes a row"),
-            words(ENGINE, 3.2, "mbarrier", "strong"),
-            words(ENGINE, 4.1, "bytes to come:"),
+            words(engine, at - heading, "TMA engine", "strong"),
+            words(left, top - 2, "shared memory", "strong"),
+            words(left, top - 1, f"from {self.start:#06x}, 128 bytes a row"),
+            words(counter, below, "mbarrier", "strong"),
+            words(counter, below + 0.9, "bytes to come:"),
             Cell(
-                *(ENGINE, 0.5, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
+                *(engine, at, "taken", "tensor map\naddress, XOR", "", 3.5, ENGINE_ROWS),
                 key="is-engine",
             ),
         ]
@@ -170,21 +203,24 @@ def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMo
     return CopyMotion(title, drawn, request.smem_offset, tx_bytes, count)
 
 
-def _flight(n: int, source: tuple[int, int] | None, place: Cell, total: float) -> str:
+def _flight(
+    n: int, source: tuple[int, int] | None, place: Cell, total: float, places: Places
+) -> str:
     """Return the keyframes of a chunk: it waits, goes through the engine, stays in its place.
 
     Without a source, out of bounds, it appears in the engine.
     """
 
     def at(column: float, row: float) -> str:
-        x, y = UNIT[0] * (column - place.column), UNIT[1] * (row - place.row)
+        width, height = places.unit
+        x, y = width * (column - place.column), height * (row - place.row)
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
     start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
-    through = at(ENGINE + 1.25, 0.5 + ENGINE_ROWS / 2 - 0.5)
+    through = at(places.engine[0] + 1.25, places.engine[1] + ENGINE_ROWS / 2 - 0.5)
     rest = f"{end:.2f}%,100%{{transform:none}}"
     return f"@keyframes c{n}{{{begin}{middle:.2f}%{through}{rest}}}"
 

@@ -18,7 +18,7 @@ class Played {
     });
     this.slider = make("input", { type: "range", min: 0, oninput: () => this.seek() });
     this.seeking = make("div", { class: "tma-seek" }, this.slider);
-    const group = make("div", { class: "tma-switches", role: "radiogroup" }, ...switches);
+    const group = make("div", { class: "tma-switches", role: "radiogroup", "aria-label": "variants" }, ...switches);
     this.controls = root.querySelector(".tma-controls");
     this.controls.append(group, this.seeking);
     this.controls.hidden = false;
@@ -32,7 +32,9 @@ class Played {
   choose(n) {
     this.now = n;
     this.root.querySelector(".tma-title b").textContent = this.choice.title;
-    draw(this.root.querySelector(".tma-live"), this.choice.svg);
+    const host = this.root.querySelector(".tma-live");
+    Object.assign(host, { tmaWide: this.choice.svg, tmaNarrow: this.choice.narrow, tmaIsNarrow: undefined });
+    arrange(host);
   }
 }
 
@@ -47,17 +49,25 @@ class Barrier extends Played {
     this.states = make("div", { class: "tma-states" });
     this.controls.append(this.states, this.event);
     this.choose(this.now);
+    this.svg.getRootNode().host.addEventListener("tma-drawn", () => {  // in its other layout
+      this.takeKeys();
+      this.seek();
+    });
   }
   choose(n) {
     super.choose(n);
-    // A click on the picture gives it the keys, which would go to the notebook's cell.
+    this.takeKeys();
+    this.root.querySelector(".tma-code").innerHTML = this.choice.code;
+    this.slider.max = this.choice.frames.length;
+    this.slider.value = 0;
+    this.play(false);
+    this.seek();
+  }
+  // A click on the picture gives it the keys, which would go to the notebook's cell.
+  takeKeys() {
     for (const e of [this.svg, this.svg.getRootNode().host]) ownKeys(e);
     this.svg.setAttribute("tabindex", "-1");
     this.svg.addEventListener("keydown", (event) => this.step(event));
-    this.root.querySelector(".tma-code").innerHTML = this.choice.code;
-    this.slider.value = this.slider.max = this.choice.frames.length;
-    this.play(false);
-    this.seek();
   }
   step(event) {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -89,18 +99,18 @@ class Barrier extends Played {
       span.classList.toggle("tma-now", lines.includes(line)));
     this.cover(x, next);
   }
-  // Mark the event at x and hide what comes after the next one, in pixels of the axis of time.
+  // Mark the event at x and hide what comes after the next one, as parts of the axis of time.
   cover(x, next) {
     const svg = this.svg;
     svg.querySelectorAll(".tma-cover").forEach((e) => e.remove());
     if (x === null) return;
     const size = (axis) => svg.dataset[axis].split(" ").map(Number);
-    const [, left, width] = size("x"), [, top, height] = size("y"), from = next ?? width;
+    const [, left, width] = size("x"), [, top, height] = size("y"), from = (next ?? 1) * width;
     const part = (name) => svg.appendChild(document.createElementNS(svg.namespaceURI, name));
     const place = { x: left + from, y: top - 1, width: width - from + 2, height };
     const hide = "stroke:none;opacity:.88", mark = "stroke:#e5534b;stroke-width:2";
     set(part("rect"), { ...place, class: "tma-cover t-paper", style: hide });
-    set(part("path"), { d: `M${left + x} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
+    set(part("path"), { d: `M${left + x * width} ${top - 4}v${height + 2}`, class: "tma-cover", style: mark });
   }
 }
 

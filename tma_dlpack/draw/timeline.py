@@ -28,6 +28,7 @@ LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it w
 TAIL = 0.12  # of the axis, behind the last event, where a bar never ends
 MOST_NAME = 24  # letters of an actor, left of its lane
 MOST_ROWS = 400  # bars that are drawn
+PROXIES = "threads", "async proxy"  # who accesses shared memory
 SKETCH = 48  # characters of the axis in text
 
 #: Kind of a bar -> its style, its letter in text, and its meaning.
@@ -230,8 +231,8 @@ def lanes(
     Parameters
     ----------
     rows : iterable of TimelineRow
-        Or of tuples (actor, start, end, kind, label, about, fault, key), of which the last five may
-        be left out. `end` is None for what never ends.
+        Or of tuples (actor, start, end, kind, label, about, fault, key); the last five are
+        optional. `end` is None for what never ends.
     title : str
     arrows : iterable of TimelineArrow
         Or of tuples (from actor, to actor, at, about).
@@ -280,6 +281,40 @@ def lanes(
                 must = "be the actor of a row"
                 raise bad_value(f"arrows[{n}]", actor, must, "pass a row of this actor too")
     return Timeline(title, made, linked, tuple(notes))
+
+
+@opaque
+def missing_fence(first: str, second: str, *, title: str = "a missing fence") -> Timeline:
+    """Show two accesses of shared memory, of the threads and of the async proxy, without a fence.
+
+    Parameters
+    ----------
+    first, second : str
+        The instructions in the order of the program. One that begins with ``cp.`` runs in the
+        async proxy.
+    title : str
+
+    Returns
+    -------
+    Timeline
+        The two accesses overlap: nothing orders one proxy after the other.
+
+    Examples
+    --------
+    >>> missing_fence("st.shared.u32", "cp.async.bulk.global").sentence
+    'Wrong: async proxy: cp.async.bulk.global may not see st.shared.u32: no fence.proxy.async.'
+    """
+    for name, value in (("first", first), ("second", second)):
+        require(name, value, (str,), "pass an instruction")
+    lanes_of = [PROXIES[said.startswith("cp.")] for said in (first, second)]
+    kind = "copy" if first.startswith("cp.") else "run"
+    about = f"{second} may not see {first}: no fence.proxy.async"
+    rows = (
+        TimelineRow(lanes_of[0], 0, 6, kind, first, first),
+        TimelineRow(lanes_of[1], 4, 10, "fault", second, about, True),
+    )
+    note = "their order is that of the program; without the fence the accesses may overlap"
+    return Timeline(title, rows, notes=(note,))
 
 
 # --- A hang as a chain ----------------------------------------------------------------------------
@@ -386,7 +421,7 @@ def chain(
     Parameters
     ----------
     links : iterable of ChainLink
-        Or of tuples (who, what, about, fault), of which the last two may be left out.
+        Or of tuples (who, what, about, fault); the last two are optional.
     title : str
 
     Returns

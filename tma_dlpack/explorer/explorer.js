@@ -25,13 +25,24 @@ class DrawnAxis {
   }
 }
 
+// Below NARROW the pictures and the controls are one column, in which a picture that leaves room for a control stays.
+const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
+const MOST_OF_SCREEN = 0.6;
+const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;  // px: how near the corner is grasped; what is no tap
+
 class Drag {
   constructor(explorer) { this.explorer = explorer; }
   attach(svg) {
     if (!svg.dataset.x) return;
     const axes = [svg.dataset.x, svg.dataset.y].map((text) => text && new DrawnAxis(text));
-    svg.style.touchAction = "none";
+    svg.style.touchAction = "pan-y pinch-zoom";  // but for the box and its corner
+    svg.setAttribute("role", "application");
+    svg.setAttribute("aria-roledescription", "tensor with a box");
     svg.setAttribute("tabindex", "0");
+    svg.addEventListener("touchstart", (event) => {
+      const [touch] = event.touches, grip = this.grip(pointerIn(svg)(touch), axes, TOUCH);
+      if (grip.sizing || grip.inside) event.preventDefault();
+    }, { passive: false });
     svg.addEventListener("keydown", (event) => this.step(event, axes));
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
   }
@@ -47,23 +58,36 @@ class Drag {
     const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
-  begin(event, svg, axes) {
-    const { explorer } = this, { values, legal } = explorer;
-    const pointer = pointerIn(svg), at = pointer(event);
+  // What of the box is at a place, in pixels: its corner, its inside, or nothing.
+  grip(at, axes, reach) {
+    const { values, numbers } = this.explorer;
     const sides = axes.map((axis, n) => {
       if (!axis) return null;
       const start = values[`coords[${axis.dimension}]`], span = values[`box_sizes[${axis.dimension}]`] ?? 1;
       return { axis, n, start, span, position: axis.position(at[n]), fromEnd: at[n] - axis.pixel(start + span) };
     }).filter(Boolean);
-    const inPlot = sides.every((s) => at[s.n] >= s.axis.offset - 12 && at[s.n] <= s.axis.offset + s.axis.length + 12);
-    if (!inPlot || event.button) return;
-    const canSize = explorer.numbers.has(`box_sizes[${sides[0].axis.dimension}]`);
-    const sizing = canSize && sides.every((s) => Math.abs(s.fromEnd) <= 9);
-    const inside = sides.every((s) => s.position >= s.start && s.position < s.start + s.span);
-    for (const s of sides) s.grab = inside ? s.position - s.start : s.span / 2;
+    const canSize = numbers.has(`box_sizes[${sides[0].axis.dimension}]`);
+    const sizing = canSize && sides.every((s) => Math.abs(s.fromEnd) <= reach);
+    const inside = sides.every(({ n, axis, start, span }) => {
+      const first = axis.pixel(start), last = axis.pixel(start + span), free = Math.max(0, (3 * reach - (last - first)) / 2);
+      return at[n] >= first - free && at[n] <= last + free;  // a box of few pixels can be grasped too
+    });
+    for (const s of sides) s.grab = s.position - s.start;
+    const isColumn = values[`box_sizes[${sides[0].axis.dimension}]`] === undefined;  // of pixels: no box to grasp
+    const inPlot = sides.every(({ n, axis }) => at[n] >= axis.offset && at[n] <= axis.offset + axis.length);
+    return { sides, sizing, inside: inside || (isColumn && inPlot && reach === MOUSE) };
+  }
+  begin(event, svg, axes) {
+    const { explorer } = this, { legal } = explorer;
+    const pointer = pointerIn(svg), at = pointer(event);
+    const { sides, sizing, inside } = this.grip(at, axes, event.pointerType === "touch" ? TOUCH : MOUSE);
+    if (event.button || !(sizing || inside)) return;
     explorer.shown = Object.fromEntries(sides.map((s) => [s.axis.dimension, [s.axis.first, s.axis.last]]));
+    let isMoved = false;  // a tap changes nothing
     const move = (e) => {
       const now = pointer(e), changed = {};
+      isMoved ||= Math.hypot(now[0] - at[0], now[1] - at[1]) >= LEAST_MOVE;
+      if (!isMoved) return;
       for (const s of sides) {
         const name = `${sizing ? "box_sizes" : "coords"}[${s.axis.dimension}]`;
         changed[name] = legal.snap(name, Math.round(s.axis.position(now[s.n]) - (sizing ? s.start : s.grab)));
@@ -81,7 +105,6 @@ class Drag {
     for (const name of ["pointerup", "pointercancel"]) addEventListener(name, end, { signal });
     explorer.dragging = true;
     event.preventDefault();
-    if (!inside && !sizing) move(event);
   }
 }
 
@@ -129,14 +152,17 @@ class Explorer {
       onclick: () => this.choose({ task: this.task === name ? "" : name }) }, title));
     this.taskBox = make("div", { class: "tmax-task", hidden: true }, this.taskText = make("p", { "aria-live": "polite" }),
       make("details", {}, make("summary", {}, "hint"), this.taskHint = make("p", {})));
-    this.state = make("div", { class: "tmax-state", role: "status", "aria-live": "polite" });
+    this.state = make("div", { class: "tmax-state" });
+    this.spoken = make("div", { class: "tmax-spoken", role: "status" });
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
     this.report = make("div", { class: "tmax-report" });
-    this.picture = make("div", { class: "tmax-stage", role: "tabpanel", "aria-label": "picture" });
+    const panel = newId();
+    this.picture = make("div", { class: "tmax-stage", role: "tabpanel", id: panel });
+    for (const tab of this.tabs) Object.assign(tab, { id: newId() }).setAttribute("aria-controls", panel);
     const shadow = this.picture.attachShadow({ mode: "open" });
-    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:none}`));
+    shadow.append(make("style", {}, `${LINK_STYLE}.row{display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start}.row>svg{flex:none}:host(.tmax-stale) svg:not([data-refused]){opacity:.4;filter:grayscale(1)}${STACKED}`));
     this.stage = shadow.appendChild(make("div", { class: "row" }));
     this.lookMenu = make("select", { "aria-label": "what reads the tile", onchange: () => {
       this.phase = 0;
@@ -154,12 +180,12 @@ class Explorer {
         onclick: () => place.savePage() }, "save page") : null,
       make("button", { type: "button", onclick: () => this.save("svg") }, "save SVG"),
       make("button", { type: "button", onclick: () => this.save("png") }, "save PNG"));
-    this.root = make("div", { class: "tmax" }, make("div", { class: "tmax-sides" },
+    this.root = make("div", { class: "tmax" }, this.sides = make("div", { class: "tmax-sides" },
       this.form,
       make("div", { class: "tmax-pictures" },
         this.tasks.length ? make("div", { class: "tmax-tasks" }, make("b", {}, "Try:"), ...this.tasks) : null, this.taskBox,
-        make("div", { role: "tablist", "aria-label": "pictures" }, ...this.tabs),
-        this.note, this.state, this.report, this.refused, this.fixes, this.stepper, this.picture, this.codeBox, this.said, tools)));
+        make("div", { class: "tmax-tabs", role: "tablist", "aria-label": "pictures" }, ...this.tabs),
+        this.note, this.spoken, this.state, this.report, this.refused, this.fixes, this.stepper, this.picture, this.codeBox, this.said, tools)));
     this.el.append(this.root);
     const hidden = make("style", {}, about.stored ? `.${about.stored}{display:none}` : "");
     document.head.append(hidden);
@@ -187,12 +213,14 @@ class Explorer {
     this.timer = setTimeout(() => {
       this.host.write();
       this.reach();
+      this.spoken.textContent = this.words;
     }, 180);
   }
 
   // --- Showing ---
+  get width() { return this.picture.clientWidth || this.codeBox.clientWidth || this.sides.clientWidth; }
   show(withControls = false) {
-    const width = this.picture.clientWidth || this.codeBox.clientWidth;
+    const { width } = this;
     const view = this.host.answer({ shown: this.shown, phase: this.phase, pinned: this.linked.pinned, ...(width && { width }) });
     this.values = view.values;
     this.tab = view.tab;
@@ -204,6 +232,7 @@ class Explorer {
   take(view) {
     for (const [name, control] of [...this.numbers, ...this.menus]) control.set(this.values[name]);
     this.state.textContent = view.state;
+    this.words = view.spoken;
     this.note.textContent = view.note;
     this.note.hidden = !view.note;
     this.report.innerHTML = view.report;
@@ -230,6 +259,7 @@ class Explorer {
       const on = tab.dataset.tab === this.tab;
       tab.setAttribute("aria-selected", on);
       tab.tabIndex = on ? 0 : -1;
+      if (on) this.picture.setAttribute("aria-label", `picture: ${tab.textContent}`);
     }
     this.picture.classList.toggle("tmax-stale", !view.ok);
     if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels);
@@ -262,6 +292,7 @@ class Explorer {
     for (const svg of this.stage.querySelectorAll("svg")) {
       svg.style.maxWidth = `min(100%, ${svg.viewBox.baseVal.width}px)`;
       keepLegible(svg);
+      svg.classList.toggle("low", !svg.previousElementSibling && svg.viewBox.baseVal.height <= MOST_OF_SCREEN * innerHeight);
       this.drag.attach(svg);
       this.linked.attach(svg);
       svg.addEventListener("click", (e) => this.strip(e) || this.show());
@@ -288,12 +319,13 @@ class Explorer {
   watch() {
     onTheme(() => this.paint());
     let width = 0;
-    new ResizeObserver(() => {
+    const resized = new ResizeObserver(() => {
       if (!width) this.paint();  // shown at last: the ground it stands on is known
-      const now = this.picture.clientWidth;
+      const now = this.width;
       if (now && Math.abs(now - width) > 24) this.show();
       width = now || width;
-    }).observe(this.picture);
+    });
+    for (const e of [this.picture, this.sides]) resized.observe(e);
   }
   reach() {
     Object.assign(this.legal, this.host.legal());

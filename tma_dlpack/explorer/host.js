@@ -136,21 +136,30 @@ class Host {
     const isBlank = !(ok || this.instead || this.accepted);
     const last = this.instead ? "the picture shows it with the fix below" : isBlank ? "there is no picture of it" : LAST;
     const shown = ok ? this : this.instead;
-    let panels = [], refusal = refused ? `${refused.rule}: ${refused.found}; ${refused.limit}.\nFix: ${refused.fix}` : "", banks = {};
+    let panels = [], why = "", refusal = refused ? `${refused.rule}: ${refused.found}; ${refused.limit}.\nFix: ${refused.fix}` : "", banks = {};
     if (shown) {
       try {
-        [panels, banks] = this.panels(shown);
+        [panels, banks, why = ""] = this.panels(shown);
+        refusal ||= why;
       } catch (error) {
         refusal = String(error.message || error);
       }
     }
+    const asked = ok ? null : refusedPicture(this, this.accepted, this.looks.shown, this.half);
+    if (asked) panels = [asked, ...panels.slice(state.tab === "tensor" ? 1 : 0)];
     const task = state.task ? { name: state.task, isDone: TASKS[state.task].isDone(this) } : null;
     const code = tmaModel.code(this.request, state.coords, offsetsOf(state));
     const states = report.ok ? (refused ? `✗ the map is accepted, this tile is refused; ${last}` : "✓ accepted")
       : `✗ refused: ${counted(report.violations.length, "violation")}; ${last}`;
     return { tab: state.tab, task, menu: menuOf(state), values: this.values(), ok, state: states, note: this.note, report: this.findings(), refusal, fix: this.fixWords(),
-      banks, panels, isBlank,
+      banks, panels, isBlank, spoken: this.spoken(ok),
       codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
+  }
+  // What a move or a refusal is to a reader who does not see the picture: where the tile is, and which rule refuses it.
+  spoken(ok) {
+    const { coords, box_sizes: box, kind } = this.state, at = `tile at (${coords.join(", ")})` + (kind === "tiled" && box ? `, box (${box.join(", ")})` : "");
+    const found = this.tile?.refusal ? [this.tile.refusal] : this.report.violations;
+    return `${at}: ${ok ? "accepted" : `refused by ${found.map((v) => `${v.rule}: ${v.found}`).join("; ")}`}`;
   }
   findings() {
     return this.report.violations.map((v) => `<div class="tma-finding tma-violation"><b>✗ ${escaped(v.found)}</b>` +
@@ -164,8 +173,9 @@ class Host {
       .map(([name, value]) => `${name}=${Array.isArray(value) ? `(${value.join(", ")})` : name === "address" ? hex(value, 1) : value || "the default"}`);
     return parts.length ? `apply ${parts.join(", ")}` : "";
   }
+  get half() { return this.looks.width >= 560 ? (this.looks.width - 10) / 2 : this.looks.width; }
   panels({ state, tile, request }) {
-    const { tab } = this.state, wide = this.looks.width >= 720, half = wide ? (this.looks.width - 10) / 2 : this.looks.width;
+    const { tab } = this.state, { half } = this;
     const swizzled = tile.terms.length ? `Shared memory: the tile, swizzled by ${tile.swizzle}` : "Shared memory: the tile, row after row";
     const legend = [`r: ${state.kind !== "tiled" ? "pixel of the column" : "row of the box"}; c: the elements of that row in the 16 bytes. Point at a chunk to see where it comes from.`];
     if (tab === "tensor") {
@@ -178,7 +188,7 @@ class Host {
         memoryPicture(swizzled, tile.chunks, tile, half), bitsPicture(this.pinnedChunk(tile), tile, this.looks.width)], {}];
     }
     if (tab === "copy") return [[copyPicture(tile, this.looks.width)], {}];
-    if (tab === "core") return this.corePanels({ state, request }, half);
+    if (tab === "core") return this.corePanels({ state, tile, request }, half);
     if (tab === "banks") return this.bankPanels({ state, tile, request }, half);
     if (tab !== "bytes") return [[], {}];
     const bytes = tmaModel.encode(request);
@@ -191,9 +201,9 @@ class Host {
   pinnedChunk({ chunks }) {
     return chunks.find((c) => c.key && c.key === this.looks.pinned) || chunks.find((c) => c.row >= 0 && c.linear >= 128) || chunks.find((c) => c.row >= 0);
   }
-  corePanels({ state, request }, half) {
+  corePanels({ state, tile, request }, half) {
     const operand = tmaModel.operand(request, state.major), [refused] = operand.refusals;
-    if (refused) throw new Error(`${operand.instruction} cannot read this tile ${state.major}-major. ${refused.rule}: ${refused.found}; ${refused.limit}.`);
+    if (refused) return [state.kind === "tiled" ? [unreadablePicture(operand, tile, half)] : [], {}, `${operand.instruction} cannot read this tile ${state.major}-major. ${refused.rule}: ${refused.found}; ${refused.limit}.`];
     return [[corePicture(operand, half), descriptorPicture(operand, half)], {}];
   }
   bankPanels({ state, tile, request }, half) {

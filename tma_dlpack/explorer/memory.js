@@ -215,18 +215,20 @@ function fieldsPicture(fields, width) {
   const sheet = new Sheet(width, "fields of the tensor map and their values");
   const places = (f) => f.pieces.map(([bit, count]) => ends(bit, count)).join(", ");
   const second = EDGE + 28 + Math.max(...fields.map((f) => textWidth(f.label))) + 16;
-  const third = second + Math.max(...fields.map((f) => textWidth(places(f)))) + 16;
+  const longest = Math.max(...fields.map((f) => textWidth(valueOf(f)))), own = Math.max(...fields.map((f) => textWidth(places(f)))) + 16;
+  const hasBits = second + own + longest + EDGE <= width || width > 560;  // where it is narrow, the picture of the bytes has them
+  const third = second + own * hasBits;
   const row = (x, text, style) => sheet.words(x, sheet.y + 13, text, style);
-  for (const [x, head] of [[EDGE + 28, "field"], [second, "bits"], [third, "value"]]) row(x, head, "muted");
+  for (const [x, head] of [[EDGE + 28, "field"], ...(hasBits ? [[second, "bits"]] : []), [third, "value"]]) row(x, head, "muted");
   sheet.y += 20;
   fields.forEach((field, n) => {
     sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { text: LETTERS[n], key: `field-${field.label}`, title: `${field.label} = ${valueOf(field)}` });
     row(EDGE + 28, field.label, "label");
-    row(second, places(field), "muted");
+    if (hasBits) row(second, places(field), "muted");
     row(third, valueOf(field), "label");
     sheet.y += 19;
   });
-  sheet.width = third + Math.max(...fields.map((f) => textWidth(valueOf(f)))) + EDGE;
+  sheet.width = third + longest + EDGE;
   return sheet;
 }
 

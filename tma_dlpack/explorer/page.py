@@ -18,13 +18,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
+
 from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
-from tma_dlpack.draw.figure import CSS, Figure, fragment, script_source, style_sheet
+from tma_dlpack.draw.boxes import tensor
+from tma_dlpack.draw.figure import CSS, Figure, fragment, panel_row, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
+from tma_dlpack.draw.memory import shared
 from tma_dlpack.explorer.choice import Choice, parameters
+from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -37,6 +42,7 @@ PICTURES = (
     "pictures.js",
     "memory.js",
     "scenes.js",
+    "refused.js",
     "tasks.js",
     "state.js",
     "places.js",
@@ -63,7 +69,10 @@ const first = globalThis.tmaState || FIRST_STATE;
 const Place = ["about:", "data:"].includes(location.protocol) ? Nowhere : AddressBar;
 const there = document.getElementById("explorer");
 tmaCore.ready.then(
-  () => new Explorer(new Host(new Place(first)), there),
+  () => {
+    new Explorer(new Host(new Place(first)), there);
+    document.body.classList.add("tmax-ready");
+  },
   (error) => { there.textContent = `WITHOUT_CORE (${error.message})`; },
 );
 """
@@ -87,7 +96,9 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
         '<meta name="color-scheme" content="light dark">'
         f"<title>{TITLE}</title><style>{CSS}{source('explorer.css')}</style></head>"
         f'<body class="tmax-page"><header><h1>{TITLE}</h1><p>{html.escape(ABOUT)}</p></header>'
-        f'<main id="explorer" class="tma"></main><script type="module">{_closed(script)}</script>'
+        f'<main id="explorer" class="tma"></main>'
+        f"{_without_scripts() if with_barriers else ''}"
+        f'<script type="module">{_closed(script)}</script>'
         f"{_barriers() if with_barriers else ''}</body></html>\n"
     )
 
@@ -126,7 +137,19 @@ def _barriers() -> str:
         ("Multicast: two blocks of a cluster", barrier(blocks=2)),
     ):
         parts += [f"<details><summary>{title}</summary>", figure, "</details>"]
-    return f'<section class="tmax-waiting">{fragment(parts)}</section>'
+    return f'<section class="tmax-waiting" aria-label="{WAITING}">{fragment(parts)}</section>'
+
+
+@cache
+def _without_scripts() -> str:
+    """Return what the page shows where no script runs: one map, still, and what is missing."""
+    tensor_map = make_tma_descriptor(np.zeros((32, 256), np.float16), (8, 64), swizzle="bytes128")
+    pictures = "".join(panel_row(figure) for figure in (tensor(tensor_map), shared(tensor_map)))
+    return (
+        "<noscript><style>body .tmax-waiting{display:block!important}</style>"
+        f"<p>Without scripts the box cannot be dragged: this is one tile, still.</p>{pictures}"
+        "</noscript>"
+    )
 
 
 def address(state: Mapping[str, Any]) -> str:

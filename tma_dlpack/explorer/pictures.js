@@ -1,7 +1,7 @@
 // Pictures as SVG text, in the styles of the package's own figures (STYLE_SHEET and STYLE_ATTRIBUTES
 // come from draw/grid.py). They are drawn as wide as the page has room, with letters of one size.
 
-const FONT = 12, LEAST_FONT = 10, GLYPH = 0.61;  // px; the width of a letter, in font sizes
+const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px; the width of a letter, in font sizes
 const EDGE = 12, LINE = 17;  // px around a picture, and of a line of words
 const TINTS = 8;
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -92,6 +92,7 @@ const hatching = (x, y, width, height) => {
 // --- The tensor with the box ----------------------------------------------------------------------
 
 const MOST_BOXES = 48, MOST_TILES = 12;  // along one axis: drawn whole up to here, else 12 around the box
+const MOST_HEIGHT = 420;  // px, of the plot
 const MOST_CELLS = 64;  // of the strip of an outer dimension
 
 // One dimension of the tensor and what the box takes of it: positions start, start + step, ...
@@ -136,7 +137,8 @@ class Axis {
 }
 
 // tile: of host.js. plane: the two dimensions that are drawn, [down, across]; the others are strips.
-function tensorPicture(tile, plane, shown, width) {
+// faults: the parts that break a rule, of refused.js; the box is then what was asked for, and nothing is copied.
+function tensorPicture(tile, plane, shown, width, faults = []) {
   const axis = (d) => new Axis(d, tile.shape[d], tile.coords[d], tile.spans[d], tile.steps[d], shown?.[d]);
   const columns = axis(plane[1]);
   const rows = plane[0] >= 0 ? axis(plane[0]) : new Axis(-1, 1, 0, 1, 1, [0, 1]);
@@ -146,13 +148,15 @@ function tensorPicture(tile, plane, shown, width) {
   const inner = plane[1] === tile.shape.length - 1;
   sheet.say(`→ shape[${columns.dimension}] = ${columns.extent.toLocaleString("en")}${inner ? ", contiguous" : ""}` +
     (rows.dimension >= 0 ? `   ↓ shape[${rows.dimension}] = ${rows.extent.toLocaleString("en")}` : ""));
-  sheet.say("Drag the box, or its lower right corner; arrow keys move it.");
+  if (faults.length) sheet.say(`✗ as asked for; marked: ${[...new Set(faults.map(({ words }) => words))].join(", ")}`, "alarm");
+  else sheet.say("Drag the box, or its lower right corner; arrow keys move it.");
   sheet.y += LINE;  // for the columns of the box
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
-  const plotWidth = width - left - EDGE, unit = plotWidth / (columns.last - columns.first);
-  const least = rows.dimension >= 0 ? 110 : 40;
-  const count = rows.last - rows.first, tall = Math.max(count * unit, Math.min(4.5 * count, 0.55 * plotWidth));
-  const plotHeight = clamp(tall, least, Math.max(least, 0.72 * plotWidth));
+  // True proportions: an element is as wide as high, from 1:4 to 4:1 of the whole; beyond, a side is stretched to be seen.
+  const most = width - left - EDGE, across = columns.last - columns.first, count = rows.last - rows.first;
+  const least = rows.dimension >= 0 ? 96 : 40, highest = Math.max(least, Math.min(most, MOST_HEIGHT));
+  const plotHeight = clamp(count / across * most, least, highest);
+  const plotWidth = clamp(across / count * plotHeight, Math.min(most, 150), most), unit = plotWidth / across;
   const down = plotHeight / (rows.last - rows.first);
   const x = (p) => left + (columns.clip(p) - columns.first) * unit, y = (p) => top + (rows.clip(p) - rows.first) * down;
   const rectangle = (c, r, style, more) => sheet.cell(x(c[0]), y(r[0]), x(c[1]) - x(c[0]), y(r[1]) - y(r[0]), style, more);
@@ -160,8 +164,8 @@ function tensorPicture(tile, plane, shown, width) {
   for (let n = Math.min(2, others.reduce((sum, a) => sum + a.extent - 1, 0)); n > 0; n--)
     sheet.cell(x(0) + 5 * n, y(0) + 5 * n, x(columns.extent) - x(0), y(rows.extent) - y(0), "tensor");
   rectangle(...whole, "tensor");
-  rectangle(...box, "filled", { hatched: true });
-  if (others.every((a) => a.start >= 0 && a.start < a.extent)) {
+  if (!faults.length) rectangle(...box, "filled", { hatched: true });
+  if (!faults.length && others.every((a) => a.start >= 0 && a.start < a.extent)) {
     const bands = [columns.bands(unit), rows.bands(down)];
     if (bands[0].length && bands[1].length)
       rectangle([bands[0][0][0], bands[0].at(-1)[1]], [bands[1][0][0], bands[1].at(-1)[1]], "ground");
@@ -179,6 +183,15 @@ function tensorPicture(tile, plane, shown, width) {
       unit * c.positions >= 5 && down >= 4 && c.state !== "filled" ? `tint${c.number % TINTS}` : "plain",
       { key: c.key, to: c.to, title: c.about });
   rectangle(...box, "box");
+  for (const { dimension, first, last, words } of faults) {
+    const part = [columns, rows].findIndex((a) => a.dimension === dimension), isOfTensor = first >= tile.coords[dimension] + tile.spans[dimension];
+    if (part < 0) continue;
+    const place = (isOfTensor ? whole : box).map((side, n) => (n === part ? [first, last] : side));
+    const thick = Math.max(4, part ? y(last) - y(first) : x(last) - x(first));
+    const [px, py] = [x(place[0][0]), y(place[1][0])], title = `${words}: ${ends(first, last - first)} of shape[${dimension}]`;
+    sheet.cell(px, py, part ? x(place[0][1]) - px : thick, part ? thick : y(place[1][1]) - py, "conflict", { hatched: true, title });
+  }
+  if (faults.length) sheet.data.refused = faults.map(({ words }) => words).join(" ");
   sheet.cell(x(box[0][1]) - 4, y(box[1][1]) - 4, 8, 8, "handle");
   sheet.words(clamp((x(box[0][0]) + x(box[0][1])) / 2, left + textWidth(columns.ends) / 2, width - EDGE - textWidth(columns.ends) / 2),
     top - 6, columns.ends, "label", "middle");
@@ -190,7 +203,8 @@ function tensorPicture(tile, plane, shown, width) {
   if (columns.cut || rows.cut) minimap(sheet, columns, rows);
   for (const a of [...others, rows, columns]) if (a.dimension >= 0) sheet.say(a.about());
   for (const words of tile.remarks) sheet.say(words);
-  sheet.legend([["taken", "copied"], ["filled", "out of bounds: filled", true], ["grid", "tiles side by side"]]);
+  if (faults.length) sheet.legend([["box", "the box asked for"], ["conflict", "breaks the rule", true]]);
+  else sheet.legend([["taken", "copied"], ["filled", "out of bounds: filled", true], ["grid", "tiles side by side"]]);
   return sheet.svg();
 }
 

@@ -1,27 +1,34 @@
 // The copy in motion, and the tile as the tensor core reads it. As draw/motion.py and draw/atoms.py.
 
 const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;  // a flight lasts 3 chunks
-const MOTION_LEAST = 580;  // px; a narrower panel scrolls
+const MOTION_LEAST = 560;  // px; in a narrower panel the three are one below the other
 const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // in chunks; the tensor begins at 0
+const ENGINE_ROWS = 6.4, HEADING_ROWS = 2.4;  // where they are stacked
 
 // One load, chunk by chunk: tensor, engine, shared memory, and what the mbarrier still waits for.
 // Viewers that do not move, and paper, show every chunk in its place.
 function copyPicture(tile, width) {
   const all = tile.chunks.filter((c) => c.row >= 0).sort((a, b) => a.row - b.row || a.first - b.first);
   const chunks = all.slice(0, MOST_FLYING), total = SECONDS_PER_CHUNK * (chunks.length + FLIGHT) + HOLD_SECONDS;
-  const sheet = new Sheet(Math.max(width, MOTION_LEAST), `one load of ${tile.txBytes} bytes, moving from the tensor through the TMA engine to shared memory`);
-  const unit = Math.min(40, (sheet.width - 2 * EDGE) / MOTION_COLUMNS), height = Math.min(24, unit), x = (column) => EDGE + column * unit;
+  const sheet = new Sheet(width, `one load of ${tile.txBytes} bytes, moving from the tensor through the TMA engine to shared memory`);
+  const isStacked = width < MOTION_LEAST;
+  const unit = Math.min(40, (sheet.width - 2 * EDGE) / (isStacked ? 8 : MOTION_COLUMNS)), height = Math.min(24, unit), x = (column) => EDGE + column * unit;
   const percent = (n) => round(100 * SECONDS_PER_CHUNK * n / total), rows = [...new Set(chunks.map((c) => c.row))];
   sheet.say(`One load: ${tile.txBytes.toLocaleString("en")} bytes, swizzle ${tile.swizzle}`, "strong");
-  for (const [at, words, style] of [[0, "tensor", "strong"], [ENGINE_AT, "TMA engine", "strong"], [MEMORY_AT, "shared memory", "strong"]]) sheet.words(x(at), sheet.y + 20, words, style);
-  sheet.words(x(0), sheet.y + 38, `box at (${tile.coords.join(", ")})`);
-  sheet.words(x(MEMORY_AT), sheet.y + 38, "128 bytes a row");
   const top = sheet.y + 48, y = (row) => top + row * height, tall = Math.ceil(Math.max(...chunks.map((c) => c.number + 1)) / 8);
-  sheet.cell(x(ENGINE_AT), y(0.5), 3.5 * unit, 2.3 * height, "taken", { text: ["tensor map\naddress, XOR", "map\nXOR"] });
-  sheet.words(x(ENGINE_AT), y(3.2) + 18, "mbarrier", "strong");
-  sheet.words(x(ENGINE_AT), y(4.1) + 18, "bytes to come:");
+  // Column and row of the engine and of shared memory; the tensor begins at 0, 0.
+  const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
+  const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
+  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // what the mbarrier counts, beside the engine
+  for (const [[column, row], words] of [[[0, 0], "tensor"], [engine, "TMA engine"], [memory, "shared memory"]]) sheet.words(x(column), y(row) - 28, words, "strong");
+  sheet.words(x(0), y(0) - 10, `box at (${tile.coords.join(", ")})`);
+  sheet.words(x(memory[0]), y(memory[1]) - 10, "128 bytes a row");
+  sheet.cell(x(engine[0]), y(engine[1] + (isStacked ? 0 : 0.5)), 3.5 * unit, 2.3 * height, "taken", { text: ["tensor map\naddress, XOR", "map\nXOR"] });
+  const count = (row) => [x(engine[0] + beside[0]), y(engine[1] + row + beside[1]) + 18];
+  sheet.words(...count(3.2), "mbarrier", "strong");
+  sheet.words(...count(4.1), "bytes to come:");
   const places = chunks.map((c) => ({ c, from: [c.number % 8, rows.indexOf(c.row) * tall + Math.floor(c.number / 8)],
-    to: [MEMORY_AT + c.address % LINE_OF_BANKS / CHUNK, Math.floor((c.address - tile.smemOffset) / LINE_OF_BANKS)] }));
+    to: [memory[0] + c.address % LINE_OF_BANKS / CHUNK, memory[1] + Math.floor((c.address - tile.smemOffset) / LINE_OF_BANKS)] }));
   for (const { c, from, to } of places) {
     const filled = c.state === "filled";
     sheet.cell(x(from[0]), y(from[1]), unit, height, filled ? "filled" : "cell", { hatched: filled });
@@ -31,7 +38,7 @@ function copyPicture(tile, width) {
     const move = ([column, row]) => `{transform:translate(${round((column - to[0]) * unit)}px,${round((row - to[1]) * height)}px)}`;
     const [start, middle, end] = [0, 0.5, 1].map((share) => percent(n + share * FLIGHT)), filled = c.state === "filled";
     const begin = filled ? `0%,${start}%{opacity:0}${round(start + 0.01)}%,` : `0%,${start}%${move(from)}`;
-    sheet.css += `@keyframes c${n}{${begin}${middle}%${move([ENGINE_AT + 1.25, 1.15])}${end}%,100%{transform:none}}`;
+    sheet.css += `@keyframes c${n}{${begin}${middle}%${move([engine[0] + 1.25, engine[1] + (isStacked ? 0.65 : 1.15)])}${end}%,100%{transform:none}}`;
     sheet.cell(x(to[0]), y(to[1]), unit, height, filled ? "filled" : `tint${c.number % TINTS}`,
       { text: `${c.row}.${c.number}`, title: c.about, hatched: filled, key: c.key, css: `animation:c${n} ${round(total)}s linear infinite` });
   });
@@ -40,10 +47,10 @@ function copyPicture(tile, width) {
     const isLast = n === chunks.length, [begin, end] = [n - 1, n].map((k) => (k < 0 ? 0 : percent(k + FLIGHT)));
     sheet.css += `@keyframes n${n}{${n ? "0%{opacity:0}" : ""}${begin}%{opacity:1}${isLast ? "" : `${end}%{opacity:0}`}}`;
     const words = isLast ? "0: done" : `${tile.txBytes - perChunk * n}`;
-    sheet.words(x(ENGINE_AT), y(5) + 18, words, "label", "start", `opacity:${Number(isLast)};animation:n${n} ${round(total)}s step-end infinite`);
+    sheet.words(...count(5), words, "label", "start", `opacity:${Number(isLast)};animation:n${n} ${round(total)}s step-end infinite`);
   }
   sheet.css += "@media (prefers-reduced-motion:reduce),print{g[style*=animation],text[style*=animation]{animation:none!important}}";
-  sheet.y = y(Math.max(6.4, rows.length * tall, ...places.map(({ to }) => to[1] + 1))) + 4;
+  sheet.y = y(Math.max(ENGINE_ROWS, rows.length * tall, ...places.map(({ to }) => to[1] + 1))) + 4;
   sheet.say("2.5 is chunk 5 of row 2 of the box. The picture goes row by row; NVIDIA does not document in which order the engine copies.");
   if (all.length > chunks.length) sheet.say(`${counted(all.length - chunks.length, "further chunk")} count with the last.`);
   return sheet.svg();

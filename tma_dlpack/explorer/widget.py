@@ -114,6 +114,10 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
     return Explorer(tensor_map, choice, ONLY_TILE)
 
 
+#: What the arguments result in.
+READ_ONLY = ("choice", "code", "map", "panel", "tensor_map")
+
+
 class Explorer:
     """The arguments of a map that can be changed, and the map that results.
 
@@ -184,6 +188,10 @@ class Explorer:
             refuses is no error: `look.report` has the reason.
         """
         for name in values:
+            if name in READ_ONLY:
+                found, must = f"{name} is what the arguments result in", "be read only"
+                fix = "set an argument, as in explorer.box_sizes = (8, 64)"
+                raise argument_error(name, found, must, fix)
             if name not in NAMES:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(NAMES)}"
                 raise argument_error(name, found, must, "use one of these names")
@@ -264,7 +272,16 @@ class Explorer:
         return "\n\n".join(filter(None, parts))
 
     def __repr__(self) -> str:
+        if self.map is None:
+            return f"<Explorer: map is None because {self._why_none()}>"
         return "<Explorer: a notebook shows it; save(FILE) writes it as a page>"
+
+    def _why_none(self) -> str:
+        """Return why there is no map: the rules that refuse it, or another tensor that is shown."""
+        violations = self.look.report.violations
+        if not violations:
+            return "the tensor that is shown is not yours"
+        return "it is refused: " + "; ".join(f"{v.rule}, {v.found}" for v in violations)
 
     _repr_html_ = still
 

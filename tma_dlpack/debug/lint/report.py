@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.debug.foreign import printable
 from tma_dlpack.debug.lint.rules import RULES, Mistake
@@ -23,8 +23,12 @@ from tma_dlpack.public import public_in
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
 
+if TYPE_CHECKING:
+    from tma_dlpack.draw.figure import Figure
+
 ERROR, WARNING = "error", "warning"
 _MOST_FRAMES = 6
+_MOST_PICTURES = 3  # of missing fences, in HTML
 
 
 @public_in("tma_dlpack.debug")
@@ -137,11 +141,23 @@ class LintReport:
             (f.severity, f.rule, f.where, short_name(f.kernel), f.message, f.fix)
             for f in self.findings
         ]
-        parts = [bold(self._total())]
+        parts: list[Figure | str] = [bold(self._total())]
         if rows:
             parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
+        parts += self._pictures()
         parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(printable, parts)])
+        return fragment([printable(p) if isinstance(p, str) else p for p in parts])
+
+    def _pictures(self) -> list[Figure]:
+        """Return the gap of the first missing fences, as lanes of threads and async proxy."""
+        from tma_dlpack.draw.timeline import missing_fence
+
+        found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
+        pictures: list[Figure] = []
+        for f in found[:_MOST_PICTURES]:
+            first, second = (f.path[n].partition(": ")[2] or f.path[n] for n in (0, -1))
+            pictures.append(missing_fence(first, second, title=f"{f.where}: a missing fence"))
+        return pictures
 
     def to_json(self) -> str:
         """Return the findings as JSON: ``{"findings": [...]}``, with the names of `LintFinding`."""
