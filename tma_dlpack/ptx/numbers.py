@@ -92,6 +92,22 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     return odd(total, np.where(np.isfinite(total), error, 0))
 
 
+def fused32(a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c of float32, rounded once.
+
+    Rounding the sum in float64 first differs only where that sum is halfway between two float32.
+    """
+    total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    near = total.astype(np.float32)
+    halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    if halfway.any() or ((np.abs(near) < _TINY) & (total != 0)).any():
+        return fused(a, b, c).astype(np.float32)
+    return near
+
+
+_TINY = np.finfo(np.float32).tiny
+
+
 def _split(a: Any) -> tuple[Any, Any]:
     """Return two halves of float64 with 26 bits each (Veltkamp)."""
     spread = a * 134217729.0
@@ -141,7 +157,8 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
     nan = np.isnan(value)
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return np.where(nan, np.uint16(0x7FFF), (bits >> np.uint32(16)).astype(np.uint16))
+    found = (bits >> np.uint32(16)).astype(np.uint16)
+    return np.where(nan, np.uint16(0x7FFF), found) if nan.any() else found
 
 
 def flushed(value: Any) -> Any:
@@ -584,6 +601,8 @@ def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any
         shift = 16
 
         def one(v: Any) -> Any:
+            if mode == "rn" and base == "bf16":
+                return bf16_bits(v).astype(np.uint32)
             near = rounded(v, base, mode)
             bits = bf16_bits(near) if base == "bf16" else near.view(np.uint16)
             return bits.astype(np.uint32)

@@ -235,9 +235,11 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
             return None
         text = f"rounded({_EXACT[base]}, 'f32', {mode!r})"
     elif base in ("fma", "mad"):
-        text = {"f64": "fused64(a, b, c)", "bf16": "from_odd(fused(a, b, c))"}.get(
-            one, f"fused(a, b, c).astype({NUMPY[one].__name__})"
-        )
+        text = {
+            "f64": "fused64(a, b, c)",
+            "f32": "fused32(a, b, c)",
+            "bf16": "from_odd(fused(a, b, c))",
+        }.get(one, f"fused(a, b, c).astype({NUMPY[one].__name__})")
     if base in ("min", "max"):
         text = _least(base, modifiers, count)
     if "ftz" in modifiers and one == "f32":
