@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-MAX_KIB = 900  # of a wheel; today's sizes are printed
+MAX_KIB = 1100  # of a wheel; today's sizes are printed
 IN_EVERY_WHEEL = {
     "tma_dlpack/py.typed",
     "tma_dlpack/include/tma_dlpack.h",
@@ -24,8 +24,7 @@ IN_EVERY_WHEEL = {
 }
 COMPILED = {
     "tma_dlpack/debug/trace/_inject.abi3.so",
-    "tma_dlpack/make/_accept.abi3.so",
-    "tma_dlpack/tensor_map/_storage.abi3.so",
+    "tma_dlpack/native/_core.abi3.so",
 }
 
 
@@ -43,7 +42,7 @@ def check(wheel: Path, compiled: bool) -> None:
     sources = {f"tma_dlpack/{path.relative_to(package)}" for path in package.rglob("*.py")}
     data = {
         f"tma_dlpack/{path.relative_to(package)}"
-        for ending in ("js", "css", "cu", "cuh", "txt")
+        for ending in ("js", "css", "cu", "cuh", "txt", "wasm")
         for path in package.rglob(f"*.{ending}")
     }
     wanted = IN_EVERY_WHEEL | sources | data | (COMPILED if compiled else set())

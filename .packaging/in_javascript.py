@@ -16,31 +16,23 @@ from typing import Any
 
 from predicates import (
     CONSTANTS,
-    NUMBER,
     SOURCE,
     InJavaScript,
-    OfCapability,
     abi,
-    in_javascript,
-    judge_lines,
     names_in,
     reads_of,
-    with_braces,
 )
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.columns import NAN_REFUSED
 from tma_dlpack.checks.options import RULE_SETS
-from tma_dlpack.checks.rule import LOOPS, STRUCT
+from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.consumer import descriptor, operand, refusals
 from tma_dlpack.copies.refusals import REFUSALS
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
 from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
-from tma_dlpack.tables import bits as map_bits
 from tma_dlpack.tables import dtypes, limits
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
-from tma_dlpack.tables.bits import element_type_bits
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -51,9 +43,9 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX, Rule
+from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX
 from tma_dlpack.tables.fields import FIELDS
-from tma_dlpack.tables.targets import COLUMNS, TARGETS
+from tma_dlpack.tables.targets import TARGETS
 
 #: The enums by our name of the argument.
 ENUMS = {
@@ -64,29 +56,6 @@ ENUMS = {
     "mode": TensorMapIm2ColWideMode,
     "data_type": TensorMapDataType,
 }
-
-
-def js_judge() -> list[str]:
-    """Return the JavaScript function that judges."""
-    lines = judge_lines(with_braces(in_javascript, "let", "c.", _js_predicate))
-    return [
-        "// [row, entry] of each failed predicate among the rows `asked`; entry -1 for none.",
-        "function judge(c, asked) {",
-        "  const failed = [];",
-        *lines,
-        "  return failed;",
-        "}",
-    ]
-
-
-def _in_brackets(text: str) -> str:
-    return text if text.startswith("(") else f"({text})"
-
-
-def _js_predicate(rule: Rule) -> list[str]:
-    row, entry = NUMBER[rule.id], LOOPS[rule.each][0] if rule.each else "-1"
-    test = f"asked[{row}] && !{_in_brackets(in_javascript(rule.holds))}"
-    return [f"if ({test}) failed.push([{row}, {entry}]); // {rule.id}"]
 
 
 def _static(text: object) -> str:
@@ -133,22 +102,14 @@ def js_types() -> list[dict[str, Any]]:
         own = [n for n, t in named.items() if dtypes.data_type_of(t) is r.data_type]
         others = [n for n, t in named.items() if r.data_type in dtypes.overrides_of(t)]
         others.sort(key=lambda name: name != r.numpy)
-        number, tf32 = element_type_bits(r.data_type, derived=True)
         rows.append(
             {
                 "name": r.data_type.name,
                 "c_name": c_name(r.data_type),
                 "dtype": next(iter((*own, *others))),
                 "element_bits": r.element_bits,
-                "is_packed": int(r.is_packed),
-                "is_padded": int(r.is_padded),
-                "is_float": int(r.is_float),
                 "packed_unit": r.packed_unit,
-                "type_interleaves": int(r.interleaves),
-                "type_swizzles": r.swizzles,
                 "smem_chunk_bytes": r.smem_chunk_bytes,
-                "element_type": number,
-                "tf32": int(tf32),
             }
         )
     return rows
@@ -158,19 +119,17 @@ def js_dtypes() -> dict[str, dict[str, Any]]:
     """Return the dtypes of tensors by their names in NumPy, torch and JAX."""
     found = {}
     for name, dtype in NAMED_DTYPES.items():
-        own = dtypes.data_type_of(dtype)
         found[name] = {
             "bits": dtype.itemsize_bits,
-            "data_type": -1 if own is None else int(own),
+            "dlpack": (dtype.code, dtype.bits, dtype.lanes),
             "overrides": [int(t) for t in dtypes.overrides_of(dtype)],
-            "refuses_nan": int(dtype.code in NAN_REFUSED),
         }
     return found
 
 
 def js_fields() -> list[dict[str, Any]]:
     """Return where each field of the 128 bytes stands."""
-    names = ("name", "index", "pieces", "bias", "unit", "kind", "rank")
+    names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank")
     rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
@@ -290,10 +249,6 @@ def js_verbs() -> dict[str, Any]:
 
 def js_tables() -> str:
     """Return explorer/tables.js."""
-    columns = []
-    for name, expression in COLUMNS.items():
-        test = _OfCapabilityInJs().visit(ast.parse(expression, mode="eval"))
-        columns.append(f"    {name}: (major, minor) => Number{test},")
     targets = {
         name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
         for name, t in TARGETS.items()
@@ -301,6 +256,13 @@ def js_tables() -> str:
     copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in REFUSALS.items()}
     tables: dict[str, Any] = {
         "VERBS": js_verbs(),
+        "STRUCT": [(name, count) for name, count, *_ in STRUCT],
+        "CAPABILITIES": (
+            "has_tma",
+            "is_sm_9x",
+            "has_wide",
+            "has_model",
+        ),  # as native/page.c has them
         "OPTION_NAMES": OPTION_NAMES,
         "RULE_SETS": RULE_SETS,
         "ALLOWABLE": ALLOWABLE,
@@ -308,10 +270,8 @@ def js_tables() -> str:
         "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
         "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],
         "SWIZZLE_SPAN_BYTES": limits.SWIZZLE_SPAN_BYTES,
-        "SWIZZLE_REPEAT_BYTES": map_bits._SWIZZLE_REPEAT_BYTES,
         "SMEM_ALIGNMENT": SMEM_ALIGNMENT,
         "W128_PIXELS": W128_PIXELS,
-        "CORNER_ENDS": limits.CORNER_ENDS,
         "MAX_OFFSET": MAX_OFFSET,
         "MAX_COPIED_DIM": MAX_COPIED_DIM,
         "DOCUMENTS": DOCUMENTS,
@@ -333,16 +293,9 @@ def js_tables() -> str:
             *(f"  {name}: {_js_constant(name)}," for name in CONSTANTS),
             "};",
             "",
-            *js_judge(),
-            "",
             "return {",
             f"  ABI: {abi():#010x},",
             "  K,",
-            "  judge,",
-            "  // What a GPU can do, by its compute capability.",
-            "  COLUMNS: {",
-            *columns,
-            "  },",
             *js_operand_functions(),
             *(f"  {name}: {_js_value(value)}," for name, value in tables.items()),
             "};",
@@ -367,8 +320,3 @@ def _js_value(value: object) -> str:
         return "\n".join(["{", *entries, "  }"])
     assert isinstance(value, (list, tuple))
     return "\n".join(["[", *(f"    {json.dumps(v)}," for v in value), "  ]"])
-
-
-class _OfCapabilityInJs(InJavaScript):
-    def visit_Name(self, node: ast.Name) -> str:
-        return OfCapability().visit_Name(node)

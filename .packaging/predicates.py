@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.tensor_map._storage"] = None  # type: ignore[assignment]  # it may be older
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
@@ -141,12 +141,6 @@ class InJavaScript(InC):
         if node.id in CONSTANTS:
             return f"K.{node.id}"
         return super().visit_Name(node).replace("c->", "c.")
-
-
-def in_javascript(expression: str) -> str:
-    """Return an expression as JavaScript."""
-    text: str = InJavaScript().visit(ast.parse(expression, mode="eval"))
-    return text
 
 
 def names_in(expression: str) -> set[str]:

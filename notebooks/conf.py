@@ -74,20 +74,32 @@ CHAPTERS = {
         "TensorMapIm2ColWideMode Target TARGETS"
     ),
     "Reports, rules and errors": (
-        "Report Violation Advice rules RuleList RuleInfo TmaError TmaPreconditionError "
+        "Report Violation Advice rules TmaError TmaPreconditionError "
         "TmaTargetError TmaUnsupportedError TmaDriverError"
     ),
     "Copy tiles": "load_tile load_tiles store_tile reduce_tile tile_coords Tile backend Backend",
     "Choose a box, and read it": (
-        "suggest Suggestions Suggestion bank_conflicts matrix_descriptor MatrixDescriptor "
-        "ldmatrix_addresses"
+        "suggest bank_conflicts matrix_descriptor MatrixDescriptor ldmatrix_addresses"
     ),
-    "Explain and trace": "explain Explanation PrintedArguments trace Trace TracedMap",
-    "Dead kernels": "postmortem PostMortem Fault DeadBarrier DeadKernel FoundMap",
-    "Lint": "lint LintReport LintFinding",
+    "Run a kernel": "run_kernel",
+    "Explain and trace": "explain trace",
+    "Dead kernels": "postmortem",
+    "Lint": "lint",
     "Look": "draw explore",
-    "Measure on a GPU": "bandwidth BandwidthReport verify VerifyReport",
+    "Measure on a GPU": "bandwidth verify",
     "Extensions in C++": "get_include",
+}
+
+#: Room -> the classes of results that users import from it.
+RESULTS = {
+    "tma_dlpack.debug": (
+        "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
+        "FoundMap LintReport LintFinding"
+    ),
+    "tma_dlpack.kernel": "KernelRun",
+    "tma_dlpack.report": "RuleList RuleInfo Finding",
+    "tma_dlpack.suggestions": "Suggestions Suggestion",
+    "tma_dlpack.verification": "VerifyReport BandwidthReport",
 }
 
 #: The functions of `draw` whose picture of one map stands in the reference.
@@ -133,10 +145,14 @@ def entries(module: str, names: list[str], values: object) -> str:
 
 def python_reference() -> str:
     """Return the reference of `tma_dlpack`."""
-    return "\n".join(
+    parts = [
         f"## {title}\n\n{entries('tma_dlpack', names.split(), tma)}"
         for title, names in CHAPTERS.items()
-    )
+    ]
+    for room, names in RESULTS.items():
+        title = f"Results: `from {room} import ...`"
+        parts.append(f"## {title}\n\n{entries(room, names.split(), importlib.import_module(room))}")
+    return "\n".join(parts)
 
 
 def draw_reference() -> str:

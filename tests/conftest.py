@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import importlib
 import os
 
 import pytest
@@ -13,6 +14,9 @@ import tma_dlpack
 
 for _name in tma_dlpack.__all__:  # public classes name the package, where doctest looks for them
     getattr(tma_dlpack, _name)
+for _room, _names in tma_dlpack._MOVED.items():
+    for _name in _names:
+        getattr(importlib.import_module(_room), _name)
 
 _LISTED = {rule.id for rule in tma_dlpack.rules()}
 

@@ -2,4 +2,4 @@
 
 import sys
 
-sys.modules["tma_dlpack.tensor_map._storage"] = None  # importing it now raises ImportError
+sys.modules["tma_dlpack.native._core"] = None  # importing it now raises ImportError

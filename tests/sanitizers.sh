@@ -16,10 +16,10 @@ mkdir "$copy/notebooks"
 cp "$root"/notebooks/*.json "$copy/notebooks"
 cd "$copy"
 include=$("$python" -c "import sysconfig; print(sysconfig.get_paths()['include'])")
-for module in tensor_map/_storage make/_accept debug/trace/_inject; do
+for module in native/core:native/_core native/inject:debug/trace/_inject; do
   "${CC:-cc}" -std=gnu11 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-    -fno-omit-frame-pointer -fPIC -shared "-I$include" "tma_dlpack/$module.c" \
-    -o "tma_dlpack/$module.abi3.so"
+    -fno-omit-frame-pointer -fPIC -shared "-I$include" "tma_dlpack/${module%:*}.c" \
+    -o "tma_dlpack/${module#*:}.abi3.so"
 done
 preload="$("${CC:-cc}" -print-file-name=libasan.so) $("${CC:-cc}" -print-file-name=libubsan.so)"
 tests="tests/make/test_crashes.py tests/make/test_extension.py tests/make/test_make.py tests/make/test_batch.py tests/make/test_driver_words.py tests/make/test_stand_in_gpu.py tests/make/test_maps_after_verbs.py tests/make/test_refusals.py tests/make/test_added_dimensions.py tests/make/test_described_maps.py tests/tensor_map/test_tensor_map.py tests/tensor_map/test_foreign_maps.py tests/tensor_map/test_ptx_replace.py tests/consumer tests/dlpack tests/trace"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import graphlib
+import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 
+import numpy as np
 import pytest
 
 import tma_dlpack
@@ -19,16 +23,20 @@ PACKAGE = Path(tma_dlpack.__file__).parent
 #: The rooms, from the top down: a file imports from its own room and from those above it.
 ROOMS = (
     "tables", "public", "include",  # 1
-    "dlpack",  # 2
+    "dlpack", "native",  # 2
     "geometry", "driver", "checks",  # 3
     "tensor_map", "consumer",  # 4
     "make", "copies",  # 5
-    "draw", "report", "suggestions", "explorer", "verification",  # 6
-    "ptx", "kernel",  # what reads and runs PTX
-    "debug",  # 7
+    "draw", "report", "suggestions", "explorer",  # 6
     "__init__",
-    "cli", "torch_ops", "__main__",  # 8
+    "cli", "torch_ops", "__main__",  # 7
+    "ptx", "kernel",  # what reads and runs PTX
+    "verification", "debug",  # the wing
 )  # fmt: skip
+
+#: Rooms without which the rest of the package works. The core imports none of them at its top, and
+#: those of its functions that users call by a name of `tma_dlpack` alone.
+WING = {"debug", "verification"}
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -72,6 +80,23 @@ def at_top(module: str) -> set[str]:
     """Those of them that a file imports when it is imported itself."""
     tree = ast.parse(MODULES[module].read_text())
     return _named(tree.body)
+
+
+def test_the_architecture_page_has_every_room_in_this_order():
+    page = PACKAGE.parent / "notebooks" / "guide" / "architecture.md"
+    if not page.exists():
+        pytest.skip("the package is installed without its guides")
+    rows = re.findall(r"^\| (\d) \| `(\w+)/` \|", page.read_text("utf-8"), flags=re.MULTILINE)
+    floors = [int(floor) for floor, _ in rows]
+    assert floors == sorted(floors)
+    files = {"__init__", "torch_ops", "__main__"}
+    assert {room for _, room in rows} == set(ROOMS) - files
+    order = [ROOMS.index(room) for _, room in rows]
+    by_floor = sorted(zip(floors, order, strict=True))
+    assert [floor for floor, _ in by_floor] == [
+        floor for _, floor in sorted(zip(order, floors, strict=True))
+    ]
+    assert {room for floor, room in rows if floor == "9"} == WING
 
 
 def test_every_file_has_its_room():
@@ -132,3 +157,123 @@ def test_importing_the_package_needs_numpy_alone_and_starts_no_driver():
         [sys.executable, "-W", "error", "-c", FRESH], capture_output=True, text=True, check=True
     ).stdout
     assert printed.splitlines() == ["tma_dlpack", "", "False"]
+
+
+CORE_ALONE = """
+import contextlib, io, sys
+import numpy as np
+import tma_dlpack as tma
+from tma_dlpack.cli.main import main
+from tma_dlpack.cli.table import commands
+
+x = np.arange(64 * 64, dtype=np.float16).reshape(64, 64)
+tm = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
+assert (tma.load_tile(tm, (8, 0)).array == x[8:16]).all()
+assert tma.TensorMap.from_bytes(bytes(tm)).box_sizes == (8, 64)
+report = tma.check_tma_descriptor(x, (8, 300))
+assert not report.ok and report.fixed() and str(report) and report._repr_html_()
+assert tm._repr_html_() and tm.cpp() and tma.rules() and tma.suggest(x, (32, 64))
+assert tma.matrix_descriptor(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")).value
+from tma_dlpack.explorer.page import page
+assert page()
+assert not {"explain", "trace", "lint", "postmortem", "verify", "decode"} & commands().keys()
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    assert main("check --shape 64,64 --dtype float16 --box 8,8".split()) == 0
+    assert main(["demo"]) == main(["rules"]) == main(["doctor"]) == main(["--help"]) == 0
+    assert main(["explain", "error 1"]) == 2
+try:
+    tma.explain("error 1")
+except ModuleNotFoundError as error:
+    assert error.name.startswith("tma_dlpack.debug"), error
+print(tma.__file__)
+"""
+
+
+def test_the_core_works_without_the_folders_of_the_wing(tmp_path):
+    for path in PACKAGE.rglob("*"):
+        to = tmp_path / "tma_dlpack" / path.relative_to(PACKAGE)
+        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in WING:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix != ".pyc":
+                to.write_bytes(path.read_bytes())
+    command = [sys.executable, "-W", "error", "-c", CORE_ALONE]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/tma_dlpack/__init__.py\n", "")
+
+
+#: (caller, room of what it calls) of the only calls that go up, as architecture.md names them.
+CALLS_UP = {
+    ("public/__init__.py", "*"),  # decorators, lazy attributes, and `PICTURES`
+    ("tables/errors.py", "checks"),  # the words of a row, which are functions
+    ("checks/report.py", "make"),  # what `Report` was made with: its words and its search of a fix
+}
+
+
+def twenty_calls(tmp_path: Path) -> dict[str, Callable[[], object]]:
+    """Return what users call, on one array and its map."""
+    tma, box = tma_dlpack, (64, 64)
+    x = np.zeros((256, 128), np.float16)
+    image = np.zeros((2, 14, 14, 64), np.float16)
+    tm = tma.make_tma_descriptor(x, box, swizzle="bytes128")
+    report = tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128")
+
+    def refused() -> None:
+        with contextlib.suppress(tma.TmaError):
+            tma.make_tma_descriptor(x, (64, 100), swizzle="bytes128")
+
+    return {
+        "make": lambda: tma.make_tma_descriptor(x, box),
+        "a convolution": lambda: tma.make_conv_descriptor(
+            image, 3, channels_per_pixel=64, pixels_per_column=32
+        ),
+        "a batch": lambda: tma.make_tma_descriptors([x, x], box)._repr_html_(),
+        "refused": refused,
+        "checked": lambda: tma.check_tma_descriptor(x, (64, 100)),
+        "text": lambda: str(tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128")),
+        "fixed": lambda: tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128").fixed(),
+        "HTML of a report": lambda: report._repr_html_(),
+        "attributes": lambda: (tm.shape, tm.tx_bytes, tm.advice, tm.key(), tm.view),
+        "text of a map": lambda: (repr(tm), str(tm)),
+        "HTML of a map": lambda: tm._repr_html_(),
+        "load": lambda: tma.load_tile(tm, (0, 0)).array,
+        "HTML of a tile": lambda: tma.load_tile(tm, (0, 0))._repr_html_(),
+        "store": lambda: tma.store_tile(tm, (0, 0), np.zeros(box, np.float16)),
+        "suggest": lambda: str(tma.suggest(x, box)),
+        "matrix descriptor": lambda: str(tma.matrix_descriptor(tm)),
+        "banks": lambda: str(tma.bank_conflicts(tm, "column")),
+        "rules": lambda: str(tma.rules()),
+        "explain": lambda: str(tma.explain("CUDA error 715")),
+        "lint": lambda: str(tma.lint(".version 9.0 .target sm_90a .address_size 64")),
+        "C++": lambda: tm.cpp(),
+        "replace": lambda: tm.replace(box_dim={0: 32}),
+        "from bytes": lambda: tma.TensorMap.from_bytes(bytes(tm)),
+    }
+
+
+def test_twenty_calls_go_up_only_where_the_architecture_page_says_so(tmp_path):
+    calls = twenty_calls(tmp_path)
+    for call in calls.values():  # what is imported when first needed is imported now
+        call()
+    up: set[tuple[str, str]] = set()
+
+    def watch(frame: FrameType, event: str, _argument: object) -> None:
+        path, caller = Path(frame.f_code.co_filename), frame.f_back
+        if event != "call" or PACKAGE not in path.parents:
+            return
+        while caller is not None and PACKAGE not in Path(caller.f_code.co_filename).parents:
+            caller = caller.f_back
+        if caller is None:
+            return
+        above = Path(caller.f_code.co_filename)
+        rooms = [room_of(name_of(p)) for p in (above, path)]
+        if ROOMS.index(rooms[0]) < ROOMS.index(rooms[1]):
+            up.add((above.relative_to(PACKAGE).as_posix(), rooms[1]))
+
+    sys.setprofile(watch)
+    try:
+        for call in calls.values():
+            call()
+    finally:
+        sys.setprofile(None)
+    assert {"public/__init__.py", "tables/errors.py"} <= {caller for caller, _ in up}
+    assert {pair for pair in up if pair[0] != "public/__init__.py"} <= CALLS_UP

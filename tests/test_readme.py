@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import tma_dlpack as tma
 from tma_dlpack.cli.main import main
 from tma_dlpack.cli.table import commands
+from tma_dlpack.debug import Trace
 from tma_dlpack.verification import VerifyReport, VerifyRow
 
 ROOT = Path(__file__).parent.parent
@@ -89,7 +89,7 @@ def test_a_tool_prints_the_line_that_the_table_shows(words, capsys):
 
 
 def test_the_tools_that_need_a_gpu_print_the_lines_that_the_table_shows():
-    trace = tma.Trace.from_json((ROOT / "notebooks/09_trace.json").read_text(encoding="utf-8"))
+    trace = Trace.from_json((ROOT / "notebooks/09_trace.json").read_text(encoding="utf-8"))
     assert TOOLS["trace"] in str(trace)
     report = VerifyReport("a GPU", 0, (VerifyRow("tile loads", 1, 1, 0),))
     assert TOOLS["verify"] == str(report).splitlines()[-1]

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
     from tma_dlpack.consumer import MatrixDescriptor, ldmatrix_addresses, matrix_descriptor
     from tma_dlpack.copies.backend import Backend
-    from tma_dlpack.copies.rule_list import RuleInfo, RuleList, rules
     from tma_dlpack.copies.tile import Tile
     from tma_dlpack.copies.verbs import (
         backend,
@@ -58,24 +58,18 @@ if TYPE_CHECKING:
         store_tile,
         tile_coords,
     )
-    from tma_dlpack.debug.explain import Explanation, PrintedArguments, explain
-    from tma_dlpack.debug.lint import LintFinding, LintReport, lint
-    from tma_dlpack.debug.postmortem import (
-        DeadBarrier,
-        DeadKernel,
-        Fault,
-        FoundMap,
-        PostMortem,
-        postmortem,
-    )
-    from tma_dlpack.debug.trace import Trace, TracedMap, trace
+    from tma_dlpack.debug.explain import explain
+    from tma_dlpack.debug.lint import lint
+    from tma_dlpack.debug.postmortem import postmortem
+    from tma_dlpack.debug.trace import trace
     from tma_dlpack.draw import bank_conflicts
     from tma_dlpack.explorer.widget import explore
     from tma_dlpack.kernel import run_kernel
     from tma_dlpack.make.recipes import ragged, ragged_coords, split_inner, split_inner_coords
-    from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport, bandwidth
-    from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions, suggest
-    from tma_dlpack.verification import VerifyReport, verify
+    from tma_dlpack.report.rule_list import rules
+    from tma_dlpack.suggestions.tile_suggestions import suggest
+    from tma_dlpack.verification.bandwidth import bandwidth
+    from tma_dlpack.verification.run import verify
 
 __version__ = "0.4.0.dev0"
 
@@ -83,22 +77,8 @@ __all__ = [
     "TARGETS",
     "Advice",
     "Backend",
-    "BandwidthReport",
-    "DeadBarrier",
-    "DeadKernel",
-    "Explanation",
-    "Fault",
-    "FoundMap",
-    "LintFinding",
-    "LintReport",
     "MatrixDescriptor",
-    "PostMortem",
-    "PrintedArguments",
     "Report",
-    "RuleInfo",
-    "RuleList",
-    "Suggestion",
-    "Suggestions",
     "Target",
     "TensorMap",
     "TensorMapBatch",
@@ -114,9 +94,6 @@ __all__ = [
     "TmaSwizzle",
     "TmaTargetError",
     "TmaUnsupportedError",
-    "Trace",
-    "TracedMap",
-    "VerifyReport",
     "Violation",
     "backend",
     "bandwidth",
@@ -161,21 +138,9 @@ __all__ = [
 
 #: What is imported when first asked for, so that `import tma_dlpack` stays fast.
 _LATER = {
-    "tma_dlpack.suggestions.tile_bandwidth": ("BandwidthReport", "bandwidth"),
-    "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments", "explain"),
-    "tma_dlpack.debug.lint": ("LintFinding", "LintReport", "lint"),
-    "tma_dlpack.debug.postmortem": (
-        "DeadBarrier",
-        "DeadKernel",
-        "Fault",
-        "FoundMap",
-        "PostMortem",
-        "postmortem",
-    ),
-    "tma_dlpack.debug.trace": ("Trace", "TracedMap", "trace"),
+    "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
     "tma_dlpack.copies.backend": ("Backend",),
-    "tma_dlpack.copies.rule_list": ("RuleInfo", "RuleList", "rules"),
     "tma_dlpack.copies.tile": ("Tile",),
     "tma_dlpack.copies.verbs": (
         "backend",
@@ -185,13 +150,38 @@ _LATER = {
         "store_tile",
         "tile_coords",
     ),
+    "tma_dlpack.debug.explain": ("explain",),
+    "tma_dlpack.debug.lint": ("lint",),
+    "tma_dlpack.debug.postmortem": ("postmortem",),
+    "tma_dlpack.debug.trace": ("trace",),
     "tma_dlpack.draw": ("bank_conflicts",),
     "tma_dlpack.explorer.widget": ("explore",),
     "tma_dlpack.kernel": ("run_kernel",),
     "tma_dlpack.make.recipes": ("ragged", "ragged_coords", "split_inner", "split_inner_coords"),
-    "tma_dlpack.checks.report": ("Report",),
-    "tma_dlpack.verification": ("VerifyReport", "verify"),
-    "tma_dlpack.suggestions.tile_suggestions": ("Suggestion", "Suggestions", "suggest"),
+    "tma_dlpack.report.rule_list": ("rules",),
+    "tma_dlpack.suggestions.tile_suggestions": ("suggest",),
+    "tma_dlpack.verification.run": ("verify",),
+    "tma_dlpack.verification.bandwidth": ("bandwidth",),
+}
+
+#: Result classes that were here in 0.3, and the rooms where they are now. Remove in 0.5.
+_MOVED = {
+    "tma_dlpack.debug": (
+        "DeadBarrier",
+        "DeadKernel",
+        "Explanation",
+        "Fault",
+        "FoundMap",
+        "LintFinding",
+        "LintReport",
+        "PostMortem",
+        "PrintedArguments",
+        "Trace",
+        "TracedMap",
+    ),
+    "tma_dlpack.report": ("RuleInfo", "RuleList"),
+    "tma_dlpack.suggestions": ("Suggestion", "Suggestions"),
+    "tma_dlpack.verification": ("BandwidthReport", "VerifyReport"),
 }
 
 #: Which function of `draw` gives the HTML of which class.
@@ -254,9 +244,18 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tma_dlpack.draw")
     for module, names in _LATER.items():
         if name in names:
+            # The package before its files: a thread that imports `checks` and one that imports a
+            # file of it would wait for each other.
+            importlib.import_module("tma_dlpack.checks")
             value = getattr(importlib.import_module(module), name)
             globals()[name] = value
             return value
+    for room, names in _MOVED.items():
+        if name in names:
+            where = f"from {room} import {name}"
+            text = f"tma_dlpack.{name} will be removed in 0.5: use `{where}`"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return getattr(importlib.import_module(room), name)
     near = min((n for n in __all__ if name in n.split("_")), key=len, default="")
     asked = f"; did you mean {near}?" * bool(near)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{asked}")

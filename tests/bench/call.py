@@ -87,11 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-#: The same bench where the compiled modules cannot be imported.
+#: The same bench where the compiled module cannot be imported.
 _PYTHON_LANE = """
 import sys
 sys.path[:0] = {paths}
-sys.modules["tma_dlpack.tensor_map._storage"] = None
+sys.modules["tma_dlpack.native._core"] = None
 from bench.call import main
 main([word for word in sys.argv[1:] if word != "--all-lanes"])
 """

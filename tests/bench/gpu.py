@@ -11,8 +11,8 @@ from typing import Any
 
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
-from tma_dlpack.suggestions.pipeline import library, multiprocessors
-from tma_dlpack.suggestions.tile_bandwidth import bandwidth
+from tma_dlpack.verification.bandwidth import bandwidth
+from tma_dlpack.verification.pipeline import library, multiprocessors
 
 EXIT_OK, EXIT_WRONG = 0, 1
 ELEMENT_BYTES = 2

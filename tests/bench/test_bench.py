@@ -131,7 +131,7 @@ def test_targets_are_those_that_could_be_measured(bench, lane):
 
 
 def test_all_lanes_are_timed_one_after_the_other(capfd):
-    pytest.importorskip("tma_dlpack.tensor_map._storage")
+    pytest.importorskip("tma_dlpack.native._core")
     assert main([*TINY, "--imports", "0", "--all-lanes"]) == 0
     text = capfd.readouterr().out
     assert text.index(", compiled\n") < text.index(", Python\n")

@@ -19,7 +19,8 @@ from typing import Any
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
+from tma_dlpack.suggestions import Suggestion
+from tma_dlpack.verification.pipeline import Pipeline, TiledCopy, fits
 
 TENSOR_BYTES, MOST_TILE_BYTES = 1 << 28, 1 << 16
 #: Map data type -> torch's dtype, bytes, and the type that wgmma multiplies.
@@ -92,7 +93,7 @@ def tensor_of(case: Case, torch: Any) -> Any:
     return raw.view(getattr(torch, name))[..., :columns]
 
 
-def variants(x: object, suggestion: tma.Suggestion) -> list[tma.TensorMap]:
+def variants(x: object, suggestion: Suggestion) -> list[tma.TensorMap]:
     """Return the suggestion's map with every L2 fetch size, its own first."""
     own = suggestion.arguments["l2_fetch_size"]
     sizes = sorted(("none", "bytes128", "bytes256"), key=lambda l2: l2 != own)

@@ -123,7 +123,7 @@ def test_an_older_gpu_is_refused_by_its_compute_capability():
 
 
 @pytest.mark.parametrize(
-    ("name", "room"), [("copies.cu", "copies"), ("bandwidth.cu", "suggestions")]
+    ("name", "room"), [("copies.cu", "copies"), ("bandwidth.cu", "verification")]
 )
 def test_the_packaged_kernels_include_the_users_header_and_say_no_ptx_of_their_own(name, room):
     source = nvrtc.packaged(name, f"tma_dlpack.{room}")

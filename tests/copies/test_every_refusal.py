@@ -17,6 +17,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
+from tma_dlpack.debug import Trace
 from tma_dlpack.debug.hexdump import map_bytes
 from tma_dlpack.driver.encode import ENCODERS, bind
 from tma_dlpack.tables.errors import Finding
@@ -52,7 +53,7 @@ def explained(text: str) -> object:
 
 def traced(**fields: Any) -> object:
     text = json.dumps({**RAW, "tma_dlpack_trace": 1, "maps": [{**MADE, **fields}]})
-    (found,) = tma.Trace.from_json(text).maps
+    (found,) = Trace.from_json(text).maps
     found.report.raise_if_refused()
     return found
 
@@ -115,8 +116,8 @@ PAIRS: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
     "FILE_MAP": (lambda: map_bytes(MAP[1:].hex()), lambda: map_bytes(MAP.hex())),
     "FILE_PTX": (lambda: tma.lint(".versio 8.0\n.targe\n"), lambda: tma.lint(PTX)),
     "FILE_TRACE": (
-        lambda: tma.Trace.from_json('{"tma_dlpack_trace": 2}'),
-        lambda: tma.Trace.from_json(json.dumps(RAW)),
+        lambda: Trace.from_json('{"tma_dlpack_trace": 2}'),
+        lambda: Trace.from_json(json.dumps(RAW)),
     ),
     "FILE_VERIFY": (
         lambda folder: verified(FINDINGS.replace("verify, 1", "verify, 2"), folder),

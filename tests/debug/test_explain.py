@@ -37,16 +37,17 @@ from printed_forms import (
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
+from tma_dlpack.debug import Explanation
 from tma_dlpack.debug.explain.results import RESULTS, STICKY, results_of
 from tma_dlpack.debug.explain.sentences import FIXES, SENTENCES
 from tma_dlpack.debug.explain.words import FORMS
 
 
-def rules(found: tma.Explanation) -> list[list[str]]:
+def rules(found: Explanation) -> list[list[str]]:
     return [[v.rule for v in report.violations] for report in found.reports]
 
 
-def notes(found: tma.Explanation) -> str:
+def notes(found: Explanation) -> str:
     return "\n".join(found.notes)
 
 
@@ -984,9 +985,9 @@ def test_html_says_what_the_text_says_and_is_escaped():
     )
 
 
-def test_explanations_are_immutable_and_belong_to_the_package():
+def test_explanations_are_immutable_and_belong_to_their_room():
     found = tma.explain(cutlass(GOOD))
-    assert type(found).__module__ == type(found.requests[0]).__module__ == "tma_dlpack"
+    assert type(found).__module__ == type(found.requests[0]).__module__ == "tma_dlpack.debug"
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.notes = ()
 

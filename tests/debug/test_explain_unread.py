@@ -21,10 +21,11 @@ from printed_forms import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.debug import PrintedArguments
 from tma_dlpack.debug.explain.judge import _check_printed
 
 
-def read(text: str) -> tma.PrintedArguments:
+def read(text: str) -> PrintedArguments:
     (request,) = tma.explain(text).requests
     return request
 

@@ -10,9 +10,9 @@ from draw_cases import numbered, pictured
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.suggestions.pipeline import Pipeline
-from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport, BandwidthRow
 from tma_dlpack.verification import VerifyReport, VerifyRow
+from tma_dlpack.verification.bandwidth import BandwidthReport, BandwidthRow
+from tma_dlpack.verification.pipeline import Pipeline
 
 EVIL = "<script>alert(1)</script>"
 

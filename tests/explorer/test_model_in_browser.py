@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from importlib.resources import files
 
 import harness
 import numpy as np
@@ -29,7 +28,7 @@ import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.judge import ABI
 from tma_dlpack.draw.chunks import first_coords, lines_positions
-from tma_dlpack.explorer.page import MODEL
+from tma_dlpack.explorer.page import model_source
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
@@ -81,9 +80,8 @@ window.answer = ({ page, place, lanes }) => {
 def page(chromium):
     seen = harness.Seen(chromium)
     seen.page.set_content("<!doctype html>")
-    folder = files("tma_dlpack.explorer")
-    scripts = [(folder / name).read_text(encoding="utf-8") for name in MODEL]
-    seen.page.add_script_tag(content="\n".join([*scripts, ANSWER]))
+    seen.page.add_script_tag(content=f"{model_source()}\n{ANSWER}")
+    seen.page.evaluate("tmaCore.ready.then(() => null)")
     yield seen.page
     seen.close()
 

@@ -6,8 +6,8 @@ import pytest
 from bench import gpu
 
 import tma_dlpack as tma
-from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy
-from tma_dlpack.suggestions.tile_bandwidth import bandwidth
+from tma_dlpack.verification.bandwidth import bandwidth
+from tma_dlpack.verification.pipeline import Pipeline, TiledCopy
 
 PIPELINE = Pipeline(stages=3, ctas_per_sm=1, stores_in_flight=1, neighbours=1)
 QUICK = {"stages": (3, 8), "ctas_per_sm": (2,), "repeats": 1}

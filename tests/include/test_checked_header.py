@@ -21,7 +21,7 @@ KERNELS = [
     "tests/every_helper.cu",
     "tests/gpu/header_kernels.cu",
     "tma_dlpack/copies/kernels/copies.cu",
-    "tma_dlpack/suggestions/kernels/bandwidth.cu",
+    "tma_dlpack/verification/kernels/bandwidth.cu",
     "tma_dlpack/verification/kernels/changes.cu",
     "notebooks/hopper_conv.cu",  # includes hopper_gemm.cu
     "notebooks/grouped_gemm.cu",

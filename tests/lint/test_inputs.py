@@ -15,7 +15,6 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.debug import programs
 from tma_dlpack.debug.lint.rules import RULES
 
 HERE = Path(__file__).parent

@@ -10,6 +10,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
+from tma_dlpack.debug import Trace
 
 X = np.zeros((256, 256), np.float16)
 TILE = tma.make_tma_descriptor(X, (64, 64), swizzle="bytes128")  # 8192 bytes
@@ -102,7 +103,7 @@ def test_a_trace_says_which_kernel_takes_which_map(tmp_path, capsys):
     path.write_text(json.dumps(trace))
     copy = load("3d.shared::cta.global.tile", "%r5, %r6, %r7")
     assert len(found(copy, maps=path)) == 1
-    assert len(found(copy, maps=tma.Trace.from_json(path.read_text()))) == 1
+    assert len(found(copy, maps=Trace.from_json(path.read_text()))) == 1
     trace["maps"][0]["kernels"][0]["kernel"] = "another"
     path.write_text(json.dumps(trace))
     assert found(copy, maps=path) == []

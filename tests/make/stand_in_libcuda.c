@@ -1,6 +1,6 @@
 /* A stand-in for libcuda.so.1, so that the roads of CUDA tensors are tested where there is no GPU.
  *
- * It has the functions that make/_accept.c and driver/library.py call to encode a map. They keep a
+ * It has the functions that native/core.c and driver/library.py call to encode a map. They keep a
  * stack of current contexts per thread, as the driver does, and write down each call. The encoders
  * refuse what the driver refuses, and write the layout that was measured on an H200.
  * stand_in_gpu.py sets it up through the functions named stand_in_*.

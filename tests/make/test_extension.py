@@ -850,26 +850,27 @@ def test_a_batch_in_one_call_has_the_bytes_of_single_calls():
 
 @compiled
 def test_with_address_moves_a_map_to_a_tensor_of_the_same_layout():
-    from tma_dlpack.make import _accept
+    from tma_dlpack.native import _core
 
     x, y = tensor(), tensor()
     made = accepted(x)
-    moved = _accept.accept_address(made, y)
+    moved = _core.accept_address(made, y)
     assert (moved == accepted(y), moved.tensor is y) == (True, True)
     assert made.with_address(y) == moved
-    assert _accept.accept_address(made, 4096).global_address == 4096
+    assert _core.accept_address(made, 4096).global_address == 4096
     for other in (tensor(127), tensor().to(torch.bfloat16), 4097, 0, 1 << 57, -16, None, True):
-        assert _accept.accept_address(made, other) is None
+        assert _core.accept_address(made, other) is None
 
 
 _FRESH = """
 import gc, importlib.machinery, importlib.util, inspect, numpy
 import tma_dlpack as tma
-from tma_dlpack.make import _accept, extension
+from tma_dlpack.make import extension
+from tma_dlpack.native import _core
 
 def fresh_module():
-    loader = importlib.machinery.ExtensionFileLoader("_accept", _accept.__file__)
-    fresh = importlib.util.module_from_spec(importlib.util.spec_from_loader("_accept", loader))
+    loader = importlib.machinery.ExtensionFileLoader("_core", _core.__file__)
+    fresh = importlib.util.module_from_spec(importlib.util.spec_from_loader("_core", loader))
     loader.exec_module(fresh)
     return fresh
 

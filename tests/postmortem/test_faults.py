@@ -12,6 +12,7 @@ import pytest
 from slim import slim
 
 import tma_dlpack as tma
+from tma_dlpack.debug import Fault
 from tma_dlpack.debug.names import demangled, short_name
 from tma_dlpack.debug.postmortem import causes as table
 from tma_dlpack.debug.postmortem import faults, results
@@ -71,7 +72,7 @@ def line_of(case: str) -> str:
     return f"/tmp/dying/dying.cu:{next(n for n, t in enumerate(SOURCE, 1) if begins.match(t))}"
 
 
-def fault_of(dumps: Path, case: str) -> tma.Fault:
+def fault_of(dumps: Path, case: str) -> Fault:
     (fault,) = tma.postmortem(dumps / f"fault_{case}.core").faults
     return fault
 
@@ -241,7 +242,7 @@ def test_an_address_in_another_block_names_block_and_offset(dumps):
     assert "destination 0x800, barrier 0x400 of the cluster's block 1, coord" in fault_text(fault)
 
 
-def fault_text(fault: tma.Fault) -> str:
+def fault_text(fault: Fault) -> str:
     return "\n".join(results.fault_lines(fault))
 
 

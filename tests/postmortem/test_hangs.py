@@ -8,6 +8,7 @@ import pytest
 from test_faults import line_of
 
 import tma_dlpack as tma
+from tma_dlpack.debug import DeadBarrier
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
 from tma_dlpack.debug.postmortem.pictures import frozen
@@ -133,7 +134,7 @@ def test_the_picture_says_who_waits_for_which_parity(dumps, case, who):
 
 
 def test_a_barrier_that_was_never_initialised_has_a_picture():
-    never = tma.DeadBarrier("k", 0x400, 0, 0, 0, 0, blocks=1, waiting=2, rule="BARRIER_INIT")
+    never = DeadBarrier("k", 0x400, 0, 0, 0, 0, blocks=1, waiting=2, rule="BARRIER_INIT")
     (picture,) = frozen([never])
     assert ">2 warps wait<" in picture.svg()
 

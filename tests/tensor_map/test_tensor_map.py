@@ -474,3 +474,28 @@ def test_attributes_have_the_names_of_the_arguments_too():
     assert tm.interleave_layout is tm.interleave is tma.TmaInterleaveLayout.bytes16
     assert tm.l2_fetch_size is tm.l2_promotion is tma.TmaL2FetchSize.bytes128
     assert tm.oobfill is tm.oob_fill is tma.TmaOobFill.nan
+
+
+def test_attributes_are_those_of_the_call_after_somebody_wrote_to_the_bytes():
+    encoded = (tma.TensorMapDataType.FLOAT16, 2, 1 << 32, (128, 64), (256,), (64, 16), (1, 1))
+    made, other = (tma.driver_encode_tiled(*encoded, swizzle=3) for _ in range(2))
+    shared = made.as_ctypes()
+    shared[:] = bytes(128)
+    assert not any(shared)
+    assert (made.box_dim, made.global_strides, made.swizzle) == ((64, 16), (256,), 3)
+    assert (made.tx_bytes, made) == (2048, other)
+
+
+@pytest.mark.parametrize("target", ["sm_90", "sm_100", "sm_120"])
+def test_attributes_do_not_depend_on_whether_the_layout_of_the_bytes_is_known(target):
+    x = np.zeros((4, 20, 20, 64), np.float16)
+    made = tma.make_im2col_descriptor(
+        x, (-1, -2), (3, 4), 64, 100, elem_strides=(1, 2, 1, 1), swizzle="bytes128",
+        oobfill="nan", l2_fetch_size="bytes256", target=target,
+    )  # fmt: skip
+    assert made.pixel_box_lower_corner == (-2, -1)
+    assert made.pixel_box_upper_corner == (4, 3)
+    assert (made.channels_per_pixel, made.pixels_per_column, made.tx_bytes) == (64, 100, 12800)
+    assert (made.global_dim, made.element_strides) == ((64, 20, 20, 4), (1, 1, 2, 1))
+    assert (made.oob_fill.name, made.l2_promotion.name) == ("nan", "bytes256")
+    assert (made.box_dim, made.mode.name, made.rank) == ((), "w", 4)

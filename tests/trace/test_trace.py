@@ -14,6 +14,7 @@ from stand_ins import COMPILER, build, compile_c, environment
 
 import tma_dlpack as tma
 from tma_dlpack import driver
+from tma_dlpack.debug import Trace
 from tma_dlpack.debug import trace as program
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
@@ -245,7 +246,7 @@ def test_what_to_do_about_a_result_is_what_explain_says(traced, result, fix):
     _, trace = traced("init nocontext tiled")
     raw = json.loads(trace.to_json())
     raw["maps"][0]["result"] = result
-    (violation,) = tma.Trace.from_json(json.dumps(raw)).maps[0].report.violations
+    (violation,) = Trace.from_json(json.dumps(raw)).maps[0].report.violations
     assert (violation.rule, violation.fix[: len(fix)]) == ("DRIVER_RESULT", fix)
 
 
@@ -468,11 +469,11 @@ def test_without_a_file_the_report_is_the_end_of_standard_error(folder):
 def test_json_is_a_switch_and_standard_error_has_nothing_else(folder, tmp_path):
     done = command(folder, "--json")
     assert (done.returncode, done.stdout) == (9, "tiled 0\nrefused 1\n")
-    again = tma.Trace.from_json(done.stderr)
+    again = Trace.from_json(done.stderr)
     assert [len(again.maps), json.loads(done.stderr)["tma_dlpack_trace"]] == [2, 1]
     record = tmp_path / "t.json"
     done = command(folder, "--json", "-o", record)
-    assert str(tma.Trace.from_json(record.read_text())).startswith("2 different tensor maps")
+    assert str(Trace.from_json(record.read_text())).startswith("2 different tensor maps")
     assert done.stderr.count("box_dim[1] is 512") == 1
     assert command(folder, "--json", "-o", "-").stdout.startswith("tiled 0\nrefused 1\n{")
 
@@ -552,13 +553,13 @@ LONG = '{"tma_dlpack_trace": 1, "processes": [], "maps": [{"count": ' + "9" * 50
 )
 def test_other_json_is_refused(text):
     with pytest.raises(TmaError, match="it must be the JSON of a trace"):
-        tma.Trace.from_json(text)
+        Trace.from_json(text)
 
 
 def test_json_beyond_the_limit_is_refused_before_it_is_parsed(monkeypatch):
     monkeypatch.setattr("tma_dlpack.debug.trace.result.MAX_TRACE_CHARACTERS", 10)
     with pytest.raises(TmaError, match="be the JSON of a trace, of at most 134217728 char"):
-        tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
+        Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
 
 
 def test_the_bytes_of_a_map_get_advice_too():
@@ -568,7 +569,7 @@ def test_the_bytes_of_a_map_get_advice_too():
     data = bytearray(bytes(tma.driver_encode_tiled(*small, encoder="model")))
     data[10] |= 0x20  # bit 85
     raw["maps"] = [{**made, "bytes": data.hex()}]
-    (traced,) = tma.Trace.from_json(json.dumps(raw)).maps
+    (traced,) = Trace.from_json(json.dumps(raw)).maps
     assert "ALLOCATION_CLASS" in [a.rule for a in traced.report.advice]
 
 
@@ -588,7 +589,7 @@ def test_names_are_escaped_in_html():
     ).hex()
     made = {"call": None, "bytes": data, "process": 0, "count": 0, "kernels": [kernel]}
     text = json.dumps({"tma_dlpack_trace": 1, "processes": [raw], "maps": [made]})
-    page = tma.Trace.from_json(text)._repr_html_()
+    page = Trace.from_json(text)._repr_html_()
     assert "passed to &lt;b&gt;k&lt;/b&gt; (parameter 0), once" in page
     assert "<b>k</b>" not in page
 

@@ -12,6 +12,23 @@ import numpy as np
 import numpy.typing as npt
 
 import tma_dlpack as tma
+from tma_dlpack.debug import (
+    DeadBarrier,
+    DeadKernel,
+    Explanation,
+    Fault,
+    FoundMap,
+    LintFinding,
+    LintReport,
+    PostMortem,
+    PrintedArguments,
+    Trace,
+    TracedMap,
+)
+from tma_dlpack.kernel import KernelRun
+from tma_dlpack.report import RuleInfo, RuleList
+from tma_dlpack.suggestions import Suggestion, Suggestions
+from tma_dlpack.verification import BandwidthReport, VerifyReport
 
 
 def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
@@ -157,21 +174,21 @@ def consume(tensor_map: tma.TensorMap) -> int:
 
 def choose(x: npt.NDArray[np.float16]) -> tma.TensorMap:
     """Ask which box to take."""
-    found: tma.Suggestions = tma.suggest(x, (128, 64), reader="ldmatrix", stages=4)
-    best: tma.Suggestion = found[0]
+    found: Suggestions = tma.suggest(x, (128, 64), reader="ldmatrix", stages=4)
+    best: Suggestion = found[0]
     print(len(found), found.reasons, best.copies * best.tx_bytes, best.smem_bytes, best.reasons)
     return tma.make_tma_descriptor(x, **best.arguments)
 
 
 def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> None:
     """Draw, explain, lint and explore."""
-    report: tma.LintReport = tma.lint(text, nvcc_flags=["-Iinclude"])
-    mistake: tma.LintFinding = report.findings[0]
+    report: LintReport = tma.lint(text, nvcc_flags=["-Iinclude"])
+    mistake: LintFinding = report.findings[0]
     print(report.ok, mistake.rule, mistake.source, mistake.path, report.to_json())
-    explanation: tma.Explanation = tma.explain(text)
-    request: tma.PrintedArguments = explanation.requests[0]
-    every: tma.RuleList = tma.rules()
-    rule: tma.RuleInfo = every[0]
+    explanation: Explanation = tma.explain(text)
+    request: PrintedArguments = explanation.requests[0]
+    every: RuleList = tma.rules()
+    rule: RuleInfo = every[0]
     print(tma.draw.tensor(tensor_map, (0, 0)), tma.bank_conflicts(tensor_map, "column"))
     explorer = tma.explore(x)
     explorer.box_sizes = (8, 64)
@@ -179,25 +196,33 @@ def look(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16], text: str) -> No
     print(explanation, request, rule, explored, explorer.code, tma.get_include())
 
 
+def run(source: str, x: npt.NDArray[np.float16]) -> str:
+    """Run a kernel without a GPU."""
+    tensor_map = tma.make_tma_descriptor(x, (8, 64))
+    found: KernelRun = tma.run_kernel(source, "copy", grid=1, block=128, args=(tensor_map, x))
+    print(found.ok, found.findings, found.barriers, found.steps, found.schedule, found.timeline)
+    return found.to_json()
+
+
 def dead(path: str) -> str:
     """Read a GPU core dump."""
-    found: tma.PostMortem = tma.postmortem(path)
-    fault: tma.Fault = found.faults[0]
-    barrier: tma.DeadBarrier = found.barriers[0]
-    kernel: tma.DeadKernel = found.kernels[0]
-    parameter: tma.FoundMap = found.maps[0]
+    found: PostMortem = tma.postmortem(path)
+    fault: Fault = found.faults[0]
+    barrier: DeadBarrier = found.barriers[0]
+    kernel: DeadKernel = found.kernels[0]
+    parameter: FoundMap = found.maps[0]
     print(found.ok, fault.rule, fault.fix, barrier.message, kernel.grid, parameter.map.box_sizes)
     return found.to_json()
 
 
-def measure(x: Sequence[npt.NDArray[np.float16]]) -> tuple[tma.BandwidthReport, tma.VerifyReport]:
+def measure(x: Sequence[npt.NDArray[np.float16]]) -> tuple[BandwidthReport, VerifyReport]:
     """Ask a GPU."""
     batch: tma.TensorMapBatch = tma.make_tma_descriptors(x, (64, 64))
     print(batch.numpy().shape, [tensor_map.rank for tensor_map in batch])
     with tma.trace() as trace:
         tma.make_tma_descriptor(x[0], (64, 64))
-    traced: tma.TracedMap = trace.maps[0]
-    recorded: tma.Trace = tma.Trace.from_json(trace.to_json())
+    traced: TracedMap = trace.maps[0]
+    recorded: Trace = Trace.from_json(trace.to_json())
     print(recorded, traced.arguments.box_dim, traced.result, traced.report.ok, traced.kernels)
     return tma.bandwidth(x[0], [(64, 64)]), tma.verify(1000)
 

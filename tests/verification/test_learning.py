@@ -15,10 +15,10 @@ import tma_dlpack as tma
 from tma_dlpack.cli.main import main
 from tma_dlpack.tables.fields import fields_of
 from tma_dlpack.tables.targets import TARGETS, Target
-from tma_dlpack.verification import _require_writable
 from tma_dlpack.verification.arena import ENCODERS, written
 from tma_dlpack.verification.checks import Outcome
 from tma_dlpack.verification.learning import Findings
+from tma_dlpack.verification.run import _require_writable
 
 H200 = Target((9, 0), 232_448, 13_000, 132)
 CHECKS = {"tiled": "encode tiled", "im2col": "encode im2col", "im2col_wide": "encode im2col wide"}

@@ -20,7 +20,7 @@ from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tensor_map import ptx_replace
-from tma_dlpack.verification import VerifyReport, VerifyRow, _progress, replay, verify
+from tma_dlpack.verification import VerifyReport, VerifyRow, replay, verify
 from tma_dlpack.verification.arena import ENCODERS, keywords_of
 from tma_dlpack.verification.checks import CHECKS, _judge_bytes
 from tma_dlpack.verification.learning import FieldStatistics
@@ -31,6 +31,7 @@ from tma_dlpack.verification.random_copies import (
     random_copy,
     start_at_limits,
 )
+from tma_dlpack.verification.run import _progress
 
 MAX_SMEM_BYTES = 232_448
 

@@ -113,7 +113,7 @@ def allowed_ids(mask: int) -> frozenset[str]:
 
 
 class JudgedCall(Protocol):
-    """A call that was read and judged in C, with the fields of `STRUCT` (make/_judged.h)."""
+    """A call that was read and judged in C, with the fields of `STRUCT` (native/judged.h)."""
 
     kind: int
     rank: int

@@ -15,11 +15,11 @@ A command is one function below its row of the table::
         show(options, tma.get_include())                # text or JSON, to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, `failures.py` those that read other programs
-(explain, trace, postmortem, lint), `machine.py` those about this installation; a new module is a
-row of `table.MODULES`. `table.py` registers, `main.py` reads the command line and words its errors,
-`output.py` writes (`-` is standard output, ``--json``, ``--html``, colours), `common.py` has the
-options that describe a tensor and a request.
+`maps.py` has the commands that make and show a map, `machine.py` those about this installation; a
+room with commands of its own, such as `debug`, has them in its `commands.py`, which `table.py`
+finds. `table.py` registers, `main.py` reads the command line and words its errors, `output.py`
+writes (`-` is standard output, ``--json``, ``--html``, colours), `common.py` has the options that
+describe a tensor and a request.
 
 Results go to standard output, remarks to standard error; a command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to

@@ -7,26 +7,57 @@ import importlib
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from tma_dlpack.cli import output
-from tma_dlpack.cli.common import integer
 from tma_dlpack.cli.output import JSON, show
 from tma_dlpack.cli.table import (
-    EXIT_NOTHING,
     EXIT_OK,
-    EXIT_REFUSED,
+    FAILURES,
+    MACHINE,
     PRINTED,
     Option,
+    UsageError,
     command,
     commands,
+    did_you_mean,
     option,
 )
 
 
+def _ids() -> Iterator[Option]:
+    import tma_dlpack as tma
+
+    about, ids = "only these rules, such as BOX_IN_SHAPE", [rule.id for rule in tma.rules()]
+    yield option("ids", about, nargs="*", metavar="RULE", values=ids)
+
+
+@command(
+    "list every rule: what it requires, why, and who refuses",
+    _ids,
+    JSON,
+    heading=FAILURES,
+    examples=("rules", "rules BOX_RANGE stride_aligned"),
+    status=PRINTED,
+)
+def _rules(options: argparse.Namespace) -> int:
+    import tma_dlpack as tma
+
+    known = {rule.id: rule for rule in tma.rules()}
+    groups = {rule.group for rule in known.values()}
+    found: list[object] = []
+    for word in options.ids:
+        if word.upper() not in known and word.lower() not in groups:
+            near = did_you_mean(word, [*known, *groups])
+            raise UsageError(f"there is no rule {word}{near or '; `rules` alone lists all'}")
+        found += tma.rules(word.upper() if word.upper() in known else word.lower())
+    found = found or [*known.values()]
+    show(options, found, "\n\n".join(map(str, found)))
+    return EXIT_OK
+
+
 @command(
     "make a map, copy a tile, see a refusal; needs no GPU",
+    heading=MACHINE,
     examples=("demo",),
     status=PRINTED,
 )
@@ -66,44 +97,9 @@ def _say(code: str) -> None:
 
 
 @command(
-    "compare this package with the driver and GPU of this machine",
-    option("-n", "random inputs per check; default 1000", type=integer, default=1000),
-    option("--seed", "seed of the random inputs; default 0", type=integer, default=0),
-    option("--device", "index of the GPU; default 0", type=integer, default=0),
-    output.out("write all cases and results to FILE, compressed if it ends in .gz"),
-    option("--read", "read such a file instead; - is standard input; no GPU", metavar="FILE"),
-    option("--target", "compare what was read with this target; default: its own"),
-    JSON,
-    examples=("verify -n 200", "verify --out found.json.gz"),
-    status="0 no difference; 1 differences; 2 nothing to compare with (no driver or GPU), or wrong "
-    "use",
-)
-def _verify(options: argparse.Namespace) -> int:
-    import tma_dlpack as tma
-
-    out = Path("/dev/stdout") if options.out == output.STDOUT else options.out
-    if options.read is not None:
-        from tma_dlpack.verification import learning
-
-        source = Path("/dev/stdin" if options.read == "-" else options.read)
-        source.stat()  # raises where there is none
-        report = learning.Findings.read(source).against(options.target)
-    else:
-        try:
-            report = tma.verify(options.n, options.seed, device_id=options.device, out=out)
-        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
-            output.failure(sys.stdout, options.json, str(missing))
-            return EXIT_NOTHING
-    if options.out == output.STDOUT:
-        output.write(sys.stderr, f"{report}\n")
-    else:
-        show(options, report)
-    return EXIT_OK if report.ok else EXIT_REFUSED
-
-
-@command(
     "list what is installed, and whether the driver or the model encodes",
     JSON,
+    heading=MACHINE,
     examples=("doctor",),
     status=PRINTED,
 )
@@ -170,7 +166,7 @@ def _extension() -> str:
     if extension.COMPILED:
         return "built"
     try:
-        importlib.import_module("tma_dlpack.tensor_map._storage")
+        importlib.import_module("tma_dlpack.native._core")
     except ImportError as error:
         return (
             f"none, because it cannot be imported ({error}); install a C compiler and run pip "
@@ -201,6 +197,7 @@ def _lines(known: dict[str, Any]) -> Iterator[str]:
 
 @command(
     "print the folder of the C and C++ headers",
+    heading=MACHINE,
     examples=("include",),
     status=PRINTED,
 )
@@ -214,6 +211,7 @@ def _include(options: argparse.Namespace) -> int:
 @command(
     "print the script by which a shell completes commands, flags and values",
     option("shell", "whose script", values=("bash", "zsh", "fish"), closed=True),
+    heading=MACHINE,
     examples=("completion bash", "completion zsh", "completion fish"),
     status=PRINTED,
     more='bash: add eval "$(tma-dlpack completion bash)" to ~/.bashrc. zsh: the same, with zsh, to '

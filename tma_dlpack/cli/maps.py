@@ -12,6 +12,7 @@ from tma_dlpack.cli.output import JSON, show, status_of
 from tma_dlpack.cli.table import (
     EXIT_OK,
     EXIT_REFUSED,
+    MAPS,
     PRINTED,
     Option,
     UsageError,
@@ -34,6 +35,7 @@ _TENSOR = "--shape 4096,4096 --dtype bfloat16"
     *common.REQUEST,
     output.html("report"),
     JSON,
+    heading=MAPS,
     examples=(
         f"check {_TENSOR} --box 128,64 --swizzle bytes128",
         "check --shape 64,1733 --dtype float16 --box 64,64",
@@ -78,6 +80,7 @@ def _check(options: argparse.Namespace) -> int:
     option("--smem-bytes", "default: all that a block can have", type=common.integer),
     *common.RULES,
     JSON,
+    heading=MAPS,
     examples=(
         f"suggest {_TENSOR} --tile 128,64",
         "suggest --shape 1024,512 --dtype fp32 --tile 64,32 --reader threads --access column",
@@ -117,6 +120,7 @@ def _figures() -> Iterator[Option]:
     _figures,
     _COORDS,
     output.out("write SVG, or a page if FILE ends in .html, instead of printing text"),
+    heading=MAPS,
     examples=(
         f"draw {_TENSOR} --box 16,64 --swizzle bytes128",
         f"draw {_TENSOR} --box 16,64 --figure tensor --coords 4088,0 -o tensor.svg",
@@ -151,6 +155,7 @@ def _draw(options: argparse.Namespace) -> int:
     *common.REQUEST,
     _COORDS,
     output.out("write the page to FILE and open nothing"),
+    heading=MAPS,
     examples=(
         "explore",
         f"explore {_TENSOR} --box 64,64 --swizzle bytes128 -o explorer.html",
@@ -175,27 +180,3 @@ def _explore(options: argparse.Namespace) -> int:
     if not webbrowser.open(path.as_uri()):
         print("no browser was found here; open the file yourself", file=sys.stderr)
     return EXIT_OK
-
-
-@command(
-    "print the fields of the 128 bytes of a map",
-    option(
-        "map",
-        "128 bytes as a debugger, xxd or a C source shows them; or a file of these or of 128 "
-        "raw bytes; - for standard input",
-        metavar="DUMP|FILE|-",
-    ),
-    common.target("the GPU that the map was made for:"),
-    JSON,
-    examples=("decode map.bin", "decode gdb.txt --json"),
-    status="0 a map; 1 the bytes are no map; 2 nothing could be read, or wrong use",
-)
-def _decode(options: argparse.Namespace) -> int:
-    import tma_dlpack as tma
-    from tma_dlpack.debug import hexdump
-    from tma_dlpack.tensor_map import text
-
-    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
-    words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
-    show(options, output.attributes(tensor_map), "\n".join(words))
-    return EXIT_REFUSED if tensor_map.is_zero else EXIT_OK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ PRINTED = "0 printed; 2 wrong use"
 
 HIDDEN = "==SUPPRESS=="  #: for `option`'s `about`: what argparse leaves out of the help
 
-#: The modules that hold commands, and the headings over them in ``--help``.
-MODULES = {
-    "maps": "Make and see a map",
-    "failures": "Find out why it failed",
-    "machine": "This installation and its GPU",
-}
+#: The headings over the commands in ``--help``.
+HEADINGS = MAPS, FAILURES, MACHINE = (
+    "Make and see a map",
+    "Find out why it failed",
+    "This installation and its GPU",
+)
 
 
 class UsageError(Exception):
@@ -66,6 +67,7 @@ class Command(NamedTuple):
     more: str
     runs_program: bool
     after_dashes: str  #: what its usage calls the words after ``--``; "" where it takes none
+    heading: str  #: of `HEADINGS`
 
     def options(self) -> Iterator[Option]:
         """Return its options; those of a function are made now."""
@@ -78,11 +80,6 @@ class Command(NamedTuple):
     def shown(self) -> list[Option]:
         """Return the options that its help has."""
         return [entry for entry in self.options() if entry.about != HIDDEN]
-
-    @property
-    def heading(self) -> str:
-        """The heading in ``--help`` under which it stands."""
-        return MODULES[self.run.__module__.rpartition(".")[2]]
 
 
 _COMMANDS: dict[str, Command] = {}
@@ -139,6 +136,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def command(
     about: str,
     *options: Options,
+    heading: str,
     examples: Iterable[str],
     status: str = JUDGED,
     more: str = "",
@@ -154,6 +152,8 @@ def command(
     *options : Option or function
         A function returns options, and is called when the command's own help or arguments are read:
         what it imports costs other commands nothing.
+    heading : str
+        The one of `HEADINGS` under which it is listed.
     examples : iterable of str
         Whole command lines without the program's name, at least one. tests/cli/test_examples.py
         runs each in a folder that holds the files of tests/cli/examples.
@@ -172,7 +172,7 @@ def command(
         name = run.__name__.strip("_")
         _COMMANDS[name] = Command(
             name, about, run, options, tuple(examples), status, more, runs_program,
-            after_dashes or "PROGRAM ARGS..." * runs_program,
+            after_dashes or "PROGRAM ARGS..." * runs_program, heading,
         )  # fmt: skip
         return run
 
@@ -180,7 +180,12 @@ def command(
 
 
 def commands() -> dict[str, Command]:
-    """Return every command by its name, in the order of ``--help``."""
-    for module in MODULES:
-        importlib.import_module(f"tma_dlpack.cli.{module}")
-    return _COMMANDS
+    """Return every command by its name, in the order of ``--help``.
+
+    A room that has a module ``commands`` adds its own: whoever deletes the room deletes them.
+    """
+    rooms = sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/commands.py"))
+    for module in ("cli.maps", *(f"{room}.commands" for room in rooms), "cli.machine"):
+        importlib.import_module(f"tma_dlpack.{module}")
+    listed = sorted(_COMMANDS.values(), key=lambda command: HEADINGS.index(command.heading))
+    return {command.name: command for command in listed}

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
     from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
     from tma_dlpack.draw.boxes import TensorBox, tensor
-    from tma_dlpack.draw.cards import page, report_html, rules_html, tensor_map_html, tile_html
+    from tma_dlpack.draw.cards import page, report_html, tensor_map_html, tile_html
     from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
     from tma_dlpack.draw.memory import Comparison, SharedMemory, compare, shared
     from tma_dlpack.draw.motion import CopyMotion, copy_motion
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         batch_html,
         error_html,
         render_traceback,
+        rules_html,
         verify_html,
     )
     from tma_dlpack.draw.timeline import (
@@ -124,11 +125,18 @@ _LATER = {
     "barrier_figure": ("BarrierPlay", "barrier"),
     "bits": ("SwizzleBits", "swizzle_bits"),
     "boxes": ("TensorBox", "tensor"),
-    "cards": ("page", "report_html", "rules_html", "tensor_map_html", "tile_html"),
+    "cards": ("page", "report_html", "tensor_map_html", "tile_html"),
     "map_bytes": ("MapBytes", "diff", "fields_of"),
     "memory": ("Comparison", "SharedMemory", "compare", "shared"),
     "motion": ("CopyMotion", "copy_motion"),
-    "results": ("bandwidth_html", "batch_html", "error_html", "render_traceback", "verify_html"),
+    "results": (
+        "bandwidth_html",
+        "batch_html",
+        "error_html",
+        "render_traceback",
+        "rules_html",
+        "verify_html",
+    ),
     "timeline": (
         "ChainLink",
         "Timeline",

@@ -26,7 +26,6 @@ from tma_dlpack.tensor_map.text import map_rows, tile_line
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
-    from tma_dlpack.copies.rule_list import RuleList
 
 MOST_VALUES = 8  # of a tile, shown along one axis
 MOST_BYTES = 400_000  # of a card, before its figures are cut short
@@ -178,32 +177,6 @@ def report_html(report: Report) -> str:
     (True, True)
     """
     return fragment(report_parts(report))
-
-
-def rules_html(rules: RuleList) -> str:
-    """Return a list of rules as an HTML table.
-
-    Parameters
-    ----------
-    rules : RuleList
-        As `tma.rules()` returns it.
-
-    Returns
-    -------
-    str
-        A fragment with its own style sheet.
-
-    Examples
-    --------
-    >>> import tma_dlpack as tma
-    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.rules("rule"))
-    True
-    """
-    from tma_dlpack.copies.rule_list import RuleList, as_rows
-
-    require("rules", rules, (RuleList,), "pass tma.rules()")
-    heads, *rows = as_rows(rules)
-    return fragment([table_html(heads, rows)])
 
 
 def report_parts(report: Report) -> list[str]:

@@ -1,6 +1,7 @@
 """Results as HTML: batches of maps, what `verify` and `bandwidth` found, and refusals.
 
-Verification is a room beside this one; its reports are known by their names.
+`verify`, `bandwidth` and `rules` are of rooms that import this one, so that their results are known
+by their names.
 """
 
 from __future__ import annotations
@@ -64,6 +65,30 @@ def batch_html(batch: TensorMapBatch) -> str:
     return fragment([bold(head), table_html(heads, rows), *more])
 
 
+def rules_html(rules: Any) -> str:
+    """Return a list of rules as an HTML table.
+
+    Parameters
+    ----------
+    rules : RuleList
+        As `tma.rules()` returns it.
+
+    Returns
+    -------
+    str
+        A fragment with its own style sheet.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma
+    >>> "<td>BOX_IN_SHAPE</td>" in rules_html(tma.rules("rule"))
+    True
+    """
+    _known("rules", rules, "tma_dlpack.report.RuleList", "pass tma.rules()")
+    heads, *rows = rules.table()
+    return fragment([table_html(heads, rows)])
+
+
 def verify_html(report: Any) -> str:
     """Return what `verify` found as HTML: one row per check, disagreements in full.
 
@@ -83,7 +108,7 @@ def verify_html(report: Any) -> str:
     >>> "all agree" in verify_html(report)
     True
     """
-    _known(report, "VerifyReport", "pass the result of verify()")
+    _known("report", report, "tma_dlpack.verification.VerifyReport", "pass the result of verify()")
     verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
     heads = ("", "check", "cases", "accepted", "disagreements", "note")
     rows = [
@@ -112,12 +137,17 @@ def bandwidth_html(report: Any) -> str:
 
     Examples
     --------
-    >>> from tma_dlpack.suggestions.tile_bandwidth import BandwidthReport
+    >>> from tma_dlpack.verification.bandwidth import BandwidthReport
     >>> report = BandwidthReport("a GPU", "FLOAT16 of shape (8192, 8192)", 1 << 27, 4.0e12, ())
     >>> "a GPU: FLOAT16 of shape (8192, 8192), 128 MiB" in bandwidth_html(report)
     True
     """
-    _known(report, "BandwidthReport", "pass the result of bandwidth(x)")
+    _known(
+        "report",
+        report,
+        "tma_dlpack.verification.BandwidthReport",
+        "pass the result of bandwidth(x)",
+    )
     bars, rows = [], []
     for row in report.rows:
         box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
@@ -184,10 +214,11 @@ def error_html(error: TmaPreconditionError) -> str:
     return fragment([bold(f"✗ refused: {count}"), *map(finding_html, error.violations)])
 
 
-def _known(report: object, name: str, fix: str) -> None:
-    kind = type(report)
-    if (kind.__name__, kind.__module__) != (name, "tma_dlpack"):
-        raise argument_error("report", f"report is of type {kind.__name__}", f"be a {name}", fix)
+def _known(argument: str, value: object, name: str, fix: str) -> None:
+    kind = type(value)
+    if f"{kind.__module__}.{kind.__name__}" != name:
+        found = f"{argument} is of type {kind.__name__}"
+        raise argument_error(argument, found, f"be a {name.rpartition('.')[2]}", fix)
 
 
 # --- Refusals in a notebook -----------------------------------------------------------------------

@@ -186,7 +186,7 @@ const tmaCheck = (() => {
 
   // -- repairs, found by trying ------------------------------------------------------------------
 
-  const keysOf = (request, other = null) =>
+  const keysOf = (request, other = {}) =>
     new Set(failuresOf(request, other).map(([row, entry]) => `${row} ${entry}`));
 
   /** Changes of one argument each that satisfy a rule, in the order of its row; those of the tensor
@@ -233,7 +233,7 @@ const tmaCheck = (() => {
     const places = Array.isArray(value) ? (index === null ? [...value.keys()] : [index]) : [null];
     let best = null;
     for (const place of places) {
-      const old = place === null ? value : value[place];
+      const old = Number(place === null ? value : value[place]);
       const range = reachOf(a, name, place);
       const near = nearest(old, range, (n) => isAccepted(put(request, name, n, place)));
       if (near === null || near === old) continue;

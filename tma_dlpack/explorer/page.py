@@ -1,8 +1,9 @@
 """The explorer as one HTML file that needs no Python, no kernel and no network.
 
 `host.js` is behind the front end, `explorer.js`, and asks `model.js`, whose tables are generated
-from the rows of `checks` and `tables`. The state stands in the page's address; in a notebook, whose
-widget runs the same scripts, in a trait that Python reads and sets.
+from the rows of `checks` and `tables`, and whose judge is the C core, compiled to WebAssembly
+(native/page.c). The state stands in the page's address; in a notebook, whose widget runs the same
+scripts, in a trait that Python reads and sets.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "request.js", "geometry.js", "operand.js", "check.js", "model.js")
+MODEL = ("tables.js", "core.js", "geometry.js", "operand.js", "check.js", "model.js")
+CORE = HERE.parent / "native" / "page.wasm"
 PICTURES = (
     "pictures.js",
     "memory.js",
@@ -55,10 +57,15 @@ ABOUT_WAITING = (
     "reads too early, or waits for ever, nearly always makes one of these."
 )
 #: The address has the state; else the frame around the page, or the file itself.
+WITHOUT_CORE = "The explorer needs WebAssembly, which this viewer does not run"
 START = """
 const first = globalThis.tmaState || FIRST_STATE;
 const Place = ["about:", "data:"].includes(location.protocol) ? Nowhere : AddressBar;
-new Explorer(new Host(new Place(first)), document.getElementById("explorer"));
+const there = document.getElementById("explorer");
+tmaCore.ready.then(
+  () => new Explorer(new Host(new Place(first)), there),
+  (error) => { there.textContent = `WITHOUT_CORE (${error.message})`; },
+);
 """
 ADDRESS = 1 << 32  # stands for that of a tensor in host memory
 MOST_RANK = 8  # as in state.js
@@ -73,7 +80,7 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
     True
     """
     first = f"const FIRST_STATE = {json.dumps(address(state or {}))};"
-    script = "\n".join([first, scripts(), START])
+    script = "\n".join([first, scripts(), START.replace("WITHOUT_CORE", WITHOUT_CORE)])
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -95,11 +102,18 @@ def scripts() -> str:
     return "\n".join(
         [
             *(f"const {name} = {json.dumps(value)};" for name, value in constants.items()),
-            source(*MODEL),
+            model_source(),
             script_source("linked.js"),
             source(*PICTURES),
         ]
     )
+
+
+@cache
+def model_source() -> str:
+    """Return the scripts of the model, and the compiled core, whose `tmaCore.ready` is awaited."""
+    core = base64.b64encode(CORE.read_bytes()).decode()
+    return f'const TMA_CORE = "{core}";\n{source(*MODEL)}'
 
 
 @cache

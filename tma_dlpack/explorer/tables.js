@@ -32,97 +32,9 @@ const K = {
   SWIZZLE_128B: 3,
 };
 
-// [row, entry] of each failed predicate among the rows `asked`; entry -1 for none.
-function judge(c, asked) {
-  const failed = [];
-  if (asked[0] && !(c.has_tma)) failed.push([0, -1]); // CAPABILITY
-  if (asked[1] && !((c.swizzle <= K.SWIZZLE_128B) || !c.is_sm_9x)) failed.push([1, -1]); // ATOM_SWIZZLE
-  if (asked[2] && !(!c.is_packed || !c.is_sm_9x)) failed.push([2, -1]); // PACKED_TYPE
-  if (asked[4] && !((1 <= c.rank && c.rank <= K.MAX_RANK) && ((c.kind === K.TILED) || (c.rank >= K.MIN_RANK_IM2COL)))) failed.push([4, -1]); // RANK
-  if (asked[6] && !(!c.is_null)) failed.push([6, -1]); // ADDRESS_NULL
-  if (asked[7] && !((c.address % c.alignment_bytes) === 0)) failed.push([7, -1]); // ADDRESS_ALIGNED
-  if (asked[8] && !((c.asked_type >= 0) || (c.data_type >= 0))) failed.push([8, -1]); // DTYPE
-  if (asked[9] && !((c.asked_type < 0) || (c.data_type >= 0))) failed.push([9, -1]); // DATA_TYPE_OVERRIDE
-  if (asked[10] && !((c.oob_fill === 0) || c.is_float || c.passes_nan)) failed.push([10, -1]); // OOB_NAN
-  if (asked[11] && !(!c.is_packed || ((c.row_bits % (c.packed_unit * c.element_bits)) === 0))) failed.push([11, -1]); // DIM_PACKED
-  if (asked[13] && !(c.inner_stride === 1)) failed.push([13, -1]); // STRIDE_INNERMOST
-  if (asked[24] && !((c.interleave !== K.INTERLEAVE_32B) || (c.swizzle === K.SWIZZLE_32B))) failed.push([24, -1]); // INTERLEAVE_32B_SWIZZLE
-  if (asked[25] && !((c.interleave === 0) || c.type_interleaves)) failed.push([25, -1]); // PACKED_INTERLEAVE
-  if (asked[26] && !((c.type_swizzles >> c.swizzle) & 1)) failed.push([26, -1]); // PACKED_SWIZZLE
-  if (asked[40] && !(!c.is_padded || (c.inner_box === K.PADDED_INNER_VALUES))) failed.push([40, -1]); // BOX_PACKED
-  if (asked[42] && !((c.interleave !== 0) || (c.swizzle === 0) || (c.inner_box_bits <= c.span_bits))) failed.push([42, -1]); // BOX_SWIZZLE_SPAN
-  if (asked[44] && !(c.elem_stride_count === c.rank)) failed.push([44, -1]); // ELEM_STRIDES_RANK
-  if (asked[48] && !(0 <= c.address && c.address < K.ADDRESS_END)) failed.push([48, -1]); // ADDRESS_RANGE
-  if (asked[53] && !((c.oob_fill === 0) || c.is_float || !c.passes_nan)) failed.push([53, -1]); // OOB_NAN_FLOAT8
-  for (let d = 0; d < c.dims; ++d) {
-    if (asked[12] && !(1 <= c.global_dim[d] && c.global_dim[d] <= K.MAX_DIM)) failed.push([12, d]); // DIM_RANGE
-    if (asked[45] && !(((d === 0) && c.ignores_inner_step) || (1 <= c.element_strides[d] && c.element_strides[d] <= K.MAX_ELEM_STRIDE))) failed.push([45, d]); // ELEM_STRIDES_RANGE
-  }
-  for (let d = 1; d < c.dims; ++d) {
-    if (asked[14] && !((c.stride_bits[d - 1] === 0) || (c.stride_bits[d - 1] >= c.inside_bits[d]))) failed.push([14, d]); // STRIDE_UNIQUE
-    if (asked[15] && !((c.stride_bits[d - 1] % (8 * c.alignment_bytes)) === 0)) failed.push([15, d]); // STRIDE_ALIGNED
-    if (asked[16] && !(0 <= c.stride_bits[d - 1] && c.stride_bits[d - 1] < (8 * K.STRIDE_BYTES_END))) failed.push([16, d]); // STRIDE_RANGE
-  }
-  if (c.kind === K.TILED) {
-    if (asked[5] && !((c.interleave === 0) || (c.rank >= K.MIN_RANK_INTERLEAVED))) failed.push([5, -1]); // RANK_INTERLEAVED
-    if (asked[17] && !(!c.is_split || c.has_swizzle)) failed.push([17, -1]); // SPLIT_SWIZZLE
-    if (asked[18] && !((c.interleave === 0) || (!c.is_split && !c.is_ragged))) failed.push([18, -1]); // SPLIT_INTERLEAVE
-    if (asked[19] && !(!c.is_split || (c.rank < (K.MAX_RANK - (2 * c.is_ragged))))) failed.push([19, -1]); // SPLIT_RANK
-    if (asked[20] && !(!c.is_split || !c.is_packed)) failed.push([20, -1]); // SPLIT_DTYPE
-    if (asked[21] && !(!c.is_ragged || (2 <= c.rank && c.rank <= (K.MAX_RANK - 2)))) failed.push([21, -1]); // RAGGED_RANK
-    if (asked[22] && !(!c.is_ragged || (1 <= c.ragged_dim && c.ragged_dim < c.rank))) failed.push([22, -1]); // RAGGED_DIM
-    if (asked[23] && !(!c.is_ragged || (c.ragged_stride_bits < (K.RAGGED_STRIDE_END * c.element_bits)))) failed.push([23, -1]); // RAGGED_STRIDE
-    if (asked[36] && !(c.box_count === c.rank)) failed.push([36, -1]); // BOX_RANK
-    if (asked[39] && !((c.interleave !== 0) || ((c.inner_box_bits % (8 * K.INNER_BYTES)) === 0))) failed.push([39, -1]); // BOX_INNER_16B
-    if (asked[41] && !(!c.is_split || (((c.global_dim[0] % c.span_values) === 0) && ((c.box_dim[0] % c.span_values) === 0)))) failed.push([41, -1]); // SPLIT_SPAN
-    if (asked[43] && !(c.box_bits <= (8 * c.max_smem_bytes))) failed.push([43, -1]); // BOX_SMEM
-    if (asked[47] && !(!c.is_split || c.ignores_inner_step || (c.element_strides[0] === 1))) failed.push([47, -1]); // SPLIT_STEP
-    if (asked[49] && !((c.interleave === 0) || !c.has_model || ((c.inner_box_bits % (8 * K.INNER_BYTES)) === 0))) failed.push([49, -1]); // BOX_INNER_16B_INTERLEAVED
-    if (asked[51] && !(!c.has_model || (c.floor_box_bits <= (8 * K.MAX_BOX_BYTES)))) failed.push([51, -1]); // BOX_BYTES
-    for (let d = 0; d < c.dims; ++d) {
-      if (asked[37] && !(1 <= c.box_dim[d] && c.box_dim[d] <= ((c.is_split && (d === 0)) ? (K.MAX_BOX * c.span_values) : K.MAX_BOX))) failed.push([37, d]); // BOX_RANGE
-      if (asked[38] && !(c.box_dim[d] <= c.global_dim[d])) failed.push([38, d]); // BOX_IN_SHAPE
-      if (asked[46] && !(((d === 0) && c.ignores_inner_step) || (c.element_strides[d] <= c.global_dim[d]))) failed.push([46, d]); // ELEM_STRIDES_IN_SHAPE
-    }
-  }
-  if (c.kind !== K.TILED) {
-    if (asked[34] && !(1 <= c.channels && c.channels <= K.MAX_BOX)) failed.push([34, -1]); // CHANNELS
-    if (asked[35] && !(1 <= c.pixels && c.pixels <= K.MAX_PIXELS)) failed.push([35, -1]); // PIXELS
-    if (asked[50] && !(!c.has_model || ((c.inner_box_bits % (8 * K.INNER_BYTES)) === 0))) failed.push([50, -1]); // CHANNELS_16B
-    if (asked[52] && !(!c.has_model || (c.box_bits <= (8 * K.MAX_BOX_BYTES)))) failed.push([52, -1]); // COLUMN_BYTES
-    for (let s = 0; s < c.corners; ++s) {
-      if (asked[30] && !(-c.corner_end <= c.lower[s] && c.lower[s] < c.corner_end)) failed.push([30, s]); // LOWER_CORNER
-      if (asked[31] && !(-c.corner_end <= c.upper[s] && c.upper[s] < c.corner_end)) failed.push([31, s]); // UPPER_CORNER
-      if (asked[32] && !(((c.has_model ? (((c.global_dim[s + c.first_spatial] | 0) + c.upper[s]) | 0) : (c.global_dim[s + c.first_spatial] + c.upper[s])) - c.lower[s]) > 0)) failed.push([32, s]); // BOUNDING_BOX
-    }
-  }
-  if (c.kind === K.IM2COL) {
-    if (asked[28] && !(c.lower_count === (c.rank - 2))) failed.push([28, -1]); // LOWER_CORNER_COUNT
-    if (asked[29] && !(c.upper_count === (c.rank - 2))) failed.push([29, -1]); // UPPER_CORNER_COUNT
-  }
-  if (c.kind === K.IM2COL_WIDE) {
-    if (asked[3] && !(c.has_wide)) failed.push([3, -1]); // WIDE_CAPABILITY
-    if (asked[27] && !((K.WIDE_SWIZZLES >> c.swizzle) & 1)) failed.push([27, -1]); // WIDE_SWIZZLE
-    for (let s = 1; s < c.spatial; ++s) {
-      if (asked[33] && !(!c.has_model || ((c.global_dim[s + c.first_spatial] | 0) > 0))) failed.push([33, s]); // WIDE_DIMS
-    }
-  }
-  return failed;
-}
-
 return {
   ABI: 0x46324e0a,
   K,
-  judge,
-  // What a GPU can do, by its compute capability.
-  COLUMNS: {
-    has_tma: (major, minor) => Number(major >= 9),
-    is_sm_9x: (major, minor) => Number(major === 9),
-    has_wide: (major, minor) => Number(major >= 10),
-    has_scatter4: (major, minor) => Number((major >= 10) && (major !== 12)),
-    has_model: (major, minor) => Number((major === 9) && (minor === 0)),
-    has_derived_layout: (major, minor) => Number(((major === 10) && ((minor === 0) || (minor === 3) || (minor === 7))) || ((major === 11) && (minor === 0)) || ((major === 12) && (minor <= 1))),
-  },
   // The predicates of an operand's rows, and its two offsets.
   OPERAND_HOLDS: {
     MATRIX_TARGET: (o) => (o.instruction.capabilities.includes(o.tensor_map.target.compute_capability[0]) || (o.tensor_map.target.is_sm_9x && !o.tensor_map.launchable)),
@@ -143,6 +55,66 @@ return {
     "im2col": {"name": "make_im2col_descriptor", "driver_name": "cuTensorMapEncodeIm2col", "needs": ["pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column"], "defaults": {"elem_strides": null, "interleave_layout": "none", "swizzle": "none", "l2_fetch_size": "none", "oobfill": "none", "data_type": null, "rules": "documented", "allow": [], "target": null}},
     "im2col_wide": {"name": "make_im2col_wide_descriptor", "driver_name": "cuTensorMapEncodeIm2colWide", "needs": ["lower_corner_width", "upper_corner_width", "channels_per_pixel", "pixels_per_column"], "defaults": {"elem_strides": null, "interleave_layout": "none", "swizzle": "bytes128", "l2_fetch_size": "none", "oobfill": "none", "mode": "w", "data_type": null, "rules": "documented", "allow": [], "target": null}},
   },
+  STRUCT: [
+    ["kind", 0],
+    ["rank", 0],
+    ["dims", 0],
+    ["spatial", 0],
+    ["corners", 0],
+    ["first_spatial", 0],
+    ["address", 0],
+    ["is_null", 0],
+    ["data_type", 0],
+    ["asked_type", 0],
+    ["element_bits", 0],
+    ["is_packed", 0],
+    ["is_padded", 0],
+    ["is_float", 0],
+    ["packed_unit", 0],
+    ["type_interleaves", 0],
+    ["type_swizzles", 0],
+    ["passes_nan", 0],
+    ["interleave", 0],
+    ["swizzle", 0],
+    ["l2_promotion", 0],
+    ["oob_fill", 0],
+    ["mode", 0],
+    ["alignment_bytes", 0],
+    ["inner_stride", 0],
+    ["row_bits", 0],
+    ["global_dim", 5],
+    ["stride_bits", 4],
+    ["inside_bits", 5],
+    ["box_count", 0],
+    ["box_dim", 5],
+    ["inner_box", 0],
+    ["inner_box_bits", 0],
+    ["box_bits", 0],
+    ["floor_box_bits", 0],
+    ["span_bits", 0],
+    ["elem_stride_count", 0],
+    ["element_strides", 5],
+    ["ignores_inner_step", 0],
+    ["lower_count", 0],
+    ["upper_count", 0],
+    ["lower", 3],
+    ["upper", 3],
+    ["corner_end", 0],
+    ["channels", 0],
+    ["pixels", 0],
+    ["is_split", 0],
+    ["has_swizzle", 0],
+    ["span_values", 0],
+    ["is_ragged", 0],
+    ["ragged_dim", 0],
+    ["ragged_stride_bits", 0],
+    ["has_tma", 0],
+    ["is_sm_9x", 0],
+    ["has_wide", 0],
+    ["has_model", 0],
+    ["max_smem_bytes", 0],
+  ],
+  CAPABILITIES: ["has_tma", "is_sm_9x", "has_wide", "has_model"],
   OPTION_NAMES: {
     "interleave_layout": "interleave",
     "swizzle": "swizzle",
@@ -181,10 +153,8 @@ return {
     {"span_bytes": 128, "repeat_bytes": 256, "granule_bytes": 64, "terms": [[7, 1, 6]]},
   ],
   SWIZZLE_SPAN_BYTES: [0, 32, 64, 128, 128, 128, 128],
-  SWIZZLE_REPEAT_BYTES: [16, 256, 512, 1024],
   SMEM_ALIGNMENT: 128,
   W128_PIXELS: 128,
-  CORNER_ENDS: {"3": 32768, "4": 128, "5": 16},
   MAX_OFFSET: {"1": 65535, "2": 255, "3": 31},
   MAX_COPIED_DIM: 2147483648,
   DOCUMENTS: {
@@ -298,53 +268,53 @@ return {
     "RULES": [{"id": "MATRIX_TARGET", "must": "be an instruction of the map's GPU", "after": []}, {"id": "MATRIX_TYPE", "must": "be FLOAT16, BFLOAT16, TFLOAT32, or UINT8 for e4m3, e5m2, s8 and u8", "after": []}, {"id": "MATRIX_MAJOR", "must": "be K: only 16-bit types have a wgmma that transposes", "after": ["MATRIX_TYPE"]}, {"id": "MATRIX_INTERLEAVE", "must": "be none: an interleaved tile is not a matrix of rows", "after": []}, {"id": "MATRIX_FILL", "must": "be none: one out-of-bounds NaN makes whole rows of the product NaN", "after": []}, {"id": "MATRIX_SWIZZLE", "must": "be bytes128_atom_32B for 32-bit elements that are MN-major, and none, bytes32, bytes64 or bytes128 for all others", "after": ["MATRIX_TYPE", "MATRIX_MAJOR"]}, {"id": "MATRIX_RANK", "must": "be a matrix: two extents over 1, or three in a map made with split_inner", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE"]}, {"id": "MATRIX_WIDTH", "must": "have rows that one descriptor reads: whole spans, or 16 bytes without swizzle", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK"]}, {"id": "MATRIX_ROWS", "must": "have whole atoms of rows, or rows that are the K of instructions", "after": ["MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK"]}, {"id": "MATRIX_ADDRESS", "must": "be aligned for the swizzle, with the tile within reach", "after": []}],
   },
   DATA_TYPES: [
-    {"name": "UINT8", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT8", "dtype": "uint8", "element_bits": 8, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 0, "tf32": 0},
-    {"name": "UINT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT16", "dtype": "uint16", "element_bits": 16, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 1, "tf32": 0},
-    {"name": "UINT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT32", "dtype": "uint32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 2, "tf32": 0},
-    {"name": "INT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_INT32", "dtype": "int32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 3, "tf32": 0},
-    {"name": "UINT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT64", "dtype": "uint64", "element_bits": 64, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 4, "tf32": 0},
-    {"name": "INT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_INT64", "dtype": "int64", "element_bits": 64, "is_packed": 0, "is_padded": 0, "is_float": 0, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 5, "tf32": 0},
-    {"name": "FLOAT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "dtype": "float16", "element_bits": 16, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 6, "tf32": 0},
-    {"name": "FLOAT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "dtype": "float32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 7, "tf32": 0},
-    {"name": "FLOAT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT64", "dtype": "float64", "element_bits": 64, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 9, "tf32": 0},
-    {"name": "BFLOAT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", "dtype": "bfloat16", "element_bits": 16, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 10, "tf32": 0},
-    {"name": "FLOAT32_FTZ", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ", "dtype": "float32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 8, "tf32": 0},
-    {"name": "TFLOAT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32", "dtype": "float32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 7, "tf32": 1},
-    {"name": "TFLOAT32_FTZ", "c_name": "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ", "dtype": "float32", "element_bits": 32, "is_packed": 0, "is_padded": 0, "is_float": 1, "packed_unit": 1, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 0, "element_type": 8, "tf32": 1},
-    {"name": "16U4_ALIGN8B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B", "dtype": "float4_e2m1fn", "element_bits": 4, "is_packed": 1, "is_padded": 0, "is_float": 0, "packed_unit": 2, "type_interleaves": 1, "type_swizzles": 127, "smem_chunk_bytes": 8, "element_type": 11, "tf32": 0},
-    {"name": "16U4_ALIGN16B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B", "dtype": "uint8", "element_bits": 4, "is_packed": 1, "is_padded": 1, "is_float": 0, "packed_unit": 128, "type_interleaves": 1, "type_swizzles": 25, "smem_chunk_bytes": 16, "element_type": 12, "tf32": 0},
-    {"name": "16U6_ALIGN16B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B", "dtype": "uint8", "element_bits": 6, "is_packed": 1, "is_padded": 1, "is_float": 0, "packed_unit": 128, "type_interleaves": 0, "type_swizzles": 89, "smem_chunk_bytes": 16, "element_type": 13, "tf32": 0},
+    {"name": "UINT8", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT8", "dtype": "uint8", "element_bits": 8, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "UINT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT16", "dtype": "uint16", "element_bits": 16, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "UINT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT32", "dtype": "uint32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "INT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_INT32", "dtype": "int32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "UINT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_UINT64", "dtype": "uint64", "element_bits": 64, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "INT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_INT64", "dtype": "int64", "element_bits": 64, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "FLOAT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT16", "dtype": "float16", "element_bits": 16, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "FLOAT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "dtype": "float32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "FLOAT64", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT64", "dtype": "float64", "element_bits": 64, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "BFLOAT16", "c_name": "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16", "dtype": "bfloat16", "element_bits": 16, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "FLOAT32_FTZ", "c_name": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ", "dtype": "float32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "TFLOAT32", "c_name": "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32", "dtype": "float32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "TFLOAT32_FTZ", "c_name": "CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ", "dtype": "float32", "element_bits": 32, "packed_unit": 1, "smem_chunk_bytes": 0},
+    {"name": "16U4_ALIGN8B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B", "dtype": "float4_e2m1fn", "element_bits": 4, "packed_unit": 2, "smem_chunk_bytes": 8},
+    {"name": "16U4_ALIGN16B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B", "dtype": "uint8", "element_bits": 4, "packed_unit": 128, "smem_chunk_bytes": 16},
+    {"name": "16U6_ALIGN16B", "c_name": "CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B", "dtype": "uint8", "element_bits": 6, "packed_unit": 128, "smem_chunk_bytes": 16},
   ],
   DTYPES: {
-    "int32": {"bits": 32, "data_type": 3, "overrides": [2, 3, 7, 10, 11, 12], "refuses_nan": 1},
-    "int64": {"bits": 64, "data_type": 5, "overrides": [4, 5, 8], "refuses_nan": 1},
-    "uint8": {"bits": 8, "data_type": 0, "overrides": [0, 13, 14, 15], "refuses_nan": 1},
-    "uint16": {"bits": 16, "data_type": 1, "overrides": [1, 6, 9], "refuses_nan": 1},
-    "uint32": {"bits": 32, "data_type": 2, "overrides": [2, 3, 7, 10, 11, 12], "refuses_nan": 1},
-    "uint64": {"bits": 64, "data_type": 4, "overrides": [4, 5, 8], "refuses_nan": 1},
-    "float16": {"bits": 16, "data_type": 6, "overrides": [1, 6, 9], "refuses_nan": 0},
-    "float32": {"bits": 32, "data_type": 7, "overrides": [2, 3, 7, 10, 11, 12], "refuses_nan": 0},
-    "float64": {"bits": 64, "data_type": 8, "overrides": [4, 5, 8], "refuses_nan": 0},
-    "bfloat16": {"bits": 16, "data_type": 9, "overrides": [1, 6, 9], "refuses_nan": 0},
-    "bool": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 1},
-    "float8_e3m4": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e4m3": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e4m3b11fnuz": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e4m3fn": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e4m3fnuz": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e5m2": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e5m2fnuz": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float8_e8m0fnu": {"bits": 8, "data_type": 0, "overrides": [0], "refuses_nan": 0},
-    "float4_e2m1fn": {"bits": 4, "data_type": 13, "overrides": [13, 14], "refuses_nan": 0},
-    "int8": {"bits": 8, "data_type": -1, "overrides": [0, 13, 14, 15], "refuses_nan": 1},
-    "int16": {"bits": 16, "data_type": -1, "overrides": [1, 6, 9], "refuses_nan": 1},
-    "complex32": {"bits": 32, "data_type": -1, "overrides": [2, 3, 7, 10, 11, 12], "refuses_nan": 0},
-    "complex64": {"bits": 64, "data_type": -1, "overrides": [4, 5, 8], "refuses_nan": 0},
-    "complex128": {"bits": 128, "data_type": -1, "overrides": [], "refuses_nan": 0},
-    "uint4x16": {"bits": 64, "data_type": 13, "overrides": [4, 5, 8, 13, 14], "refuses_nan": 1},
-    "float4_e2m1fnx2": {"bits": 8, "data_type": 13, "overrides": [0, 13, 14], "refuses_nan": 0},
-    "float4_e2m1fnx16": {"bits": 64, "data_type": 13, "overrides": [4, 5, 8, 13, 14], "refuses_nan": 0},
-    "float4_e2m1fn_x2": {"bits": 8, "data_type": 13, "overrides": [0, 13, 14], "refuses_nan": 0},
+    "int32": {"bits": 32, "dlpack": [0, 32, 1], "overrides": [2, 3, 7, 10, 11, 12]},
+    "int64": {"bits": 64, "dlpack": [0, 64, 1], "overrides": [4, 5, 8]},
+    "uint8": {"bits": 8, "dlpack": [1, 8, 1], "overrides": [0, 13, 14, 15]},
+    "uint16": {"bits": 16, "dlpack": [1, 16, 1], "overrides": [1, 6, 9]},
+    "uint32": {"bits": 32, "dlpack": [1, 32, 1], "overrides": [2, 3, 7, 10, 11, 12]},
+    "uint64": {"bits": 64, "dlpack": [1, 64, 1], "overrides": [4, 5, 8]},
+    "float16": {"bits": 16, "dlpack": [2, 16, 1], "overrides": [1, 6, 9]},
+    "float32": {"bits": 32, "dlpack": [2, 32, 1], "overrides": [2, 3, 7, 10, 11, 12]},
+    "float64": {"bits": 64, "dlpack": [2, 64, 1], "overrides": [4, 5, 8]},
+    "bfloat16": {"bits": 16, "dlpack": [4, 16, 1], "overrides": [1, 6, 9]},
+    "bool": {"bits": 8, "dlpack": [6, 8, 1], "overrides": [0]},
+    "float8_e3m4": {"bits": 8, "dlpack": [7, 8, 1], "overrides": [0]},
+    "float8_e4m3": {"bits": 8, "dlpack": [8, 8, 1], "overrides": [0]},
+    "float8_e4m3b11fnuz": {"bits": 8, "dlpack": [9, 8, 1], "overrides": [0]},
+    "float8_e4m3fn": {"bits": 8, "dlpack": [10, 8, 1], "overrides": [0]},
+    "float8_e4m3fnuz": {"bits": 8, "dlpack": [11, 8, 1], "overrides": [0]},
+    "float8_e5m2": {"bits": 8, "dlpack": [12, 8, 1], "overrides": [0]},
+    "float8_e5m2fnuz": {"bits": 8, "dlpack": [13, 8, 1], "overrides": [0]},
+    "float8_e8m0fnu": {"bits": 8, "dlpack": [14, 8, 1], "overrides": [0]},
+    "float4_e2m1fn": {"bits": 4, "dlpack": [17, 4, 1], "overrides": [13, 14]},
+    "int8": {"bits": 8, "dlpack": [0, 8, 1], "overrides": [0, 13, 14, 15]},
+    "int16": {"bits": 16, "dlpack": [0, 16, 1], "overrides": [1, 6, 9]},
+    "complex32": {"bits": 32, "dlpack": [5, 32, 1], "overrides": [2, 3, 7, 10, 11, 12]},
+    "complex64": {"bits": 64, "dlpack": [5, 64, 1], "overrides": [4, 5, 8]},
+    "complex128": {"bits": 128, "dlpack": [5, 128, 1], "overrides": []},
+    "uint4x16": {"bits": 64, "dlpack": [1, 4, 16], "overrides": [4, 5, 8, 13, 14]},
+    "float4_e2m1fnx2": {"bits": 8, "dlpack": [17, 4, 2], "overrides": [0, 13, 14]},
+    "float4_e2m1fnx16": {"bits": 64, "dlpack": [17, 4, 16], "overrides": [4, 5, 8, 13, 14]},
+    "float4_e2m1fn_x2": {"bits": 8, "dlpack": [17, 4, 2], "overrides": [0, 13, 14]},
   },
   FIELDS: [
     {"name": "global_address", "pieces": [[0, 64]], "bias": 0, "unit": 1},
@@ -378,18 +348,18 @@ return {
     {"name": "box_dim", "index": 3, "pieces": [[464, 8]], "bias": 1, "unit": 1, "kind": "tiled"},
     {"name": "box_dim", "index": 4, "pieces": [[472, 8]], "bias": 1, "unit": 1, "kind": "tiled"},
     {"name": "channels_per_pixel", "pieces": [[440, 8]], "bias": 1, "unit": 1, "kind": "im2col"},
-    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 16]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 3},
-    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 8]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 4},
-    {"name": "pixel_box_lower_corner", "index": 1, "pieces": [[456, 8]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 4},
-    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
-    {"name": "pixel_box_lower_corner", "index": 1, "pieces": [[453, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
-    {"name": "pixel_box_lower_corner", "index": 2, "pieces": [[458, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
-    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 16]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 3},
-    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 8]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 4},
-    {"name": "pixel_box_upper_corner", "index": 1, "pieces": [[472, 8]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 4},
-    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
-    {"name": "pixel_box_upper_corner", "index": 1, "pieces": [[469, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
-    {"name": "pixel_box_upper_corner", "index": 2, "pieces": [[474, 5]], "bias": 0, "unit": 1, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 16]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 3},
+    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 8]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 4},
+    {"name": "pixel_box_lower_corner", "index": 1, "pieces": [[456, 8]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 4},
+    {"name": "pixel_box_lower_corner", "index": 0, "pieces": [[448, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_lower_corner", "index": 1, "pieces": [[453, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_lower_corner", "index": 2, "pieces": [[458, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 16]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 3},
+    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 8]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 4},
+    {"name": "pixel_box_upper_corner", "index": 1, "pieces": [[472, 8]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 4},
+    {"name": "pixel_box_upper_corner", "index": 0, "pieces": [[464, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_upper_corner", "index": 1, "pieces": [[469, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
+    {"name": "pixel_box_upper_corner", "index": 2, "pieces": [[474, 5]], "bias": 0, "unit": 1, "signed": true, "kind": "im2col", "rank": 5},
     {"name": "pixels_per_column", "pieces": [[480, 10]], "bias": 1, "unit": 1, "kind": "im2col"},
     {"name": "box_bytes", "pieces": [[512, 32]], "bias": 0, "unit": 1},
     {"name": "swizzle_repeat_bytes", "pieces": [[576, 32]], "bias": 0, "unit": 1},

@@ -87,6 +87,7 @@ typedef struct TmaDlpackManagedVersioned {
   TmaDlpackTensor tensor;
 } TmaDlpackManagedVersioned;
 
+#ifndef __wasm32__ /* where no DLPack producer is: native/page.c passes flat arrays */
 TMA_DLPACK_STATIC_ASSERT(sizeof(void *) == 8, "DLPack's offsets below are those of 64-bit machines");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, device) == 8, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, ndim) == 16, "dlpack.h 1.3");
@@ -99,6 +100,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManaged, deleter) == 56, "dlpack.h 1.
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, deleter) == 16, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, flags) == 24, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, tensor) == 32, "dlpack.h 1.3");
+#endif
 #ifdef DLPACK_MAJOR_VERSION /* the real dlpack.h was included before: a DLTensor may be cast to ours */
 TMA_DLPACK_STATIC_ASSERT(sizeof(DLTensor) == sizeof(TmaDlpackTensor), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, shape) == offsetof(TmaDlpackTensor, shape), "dlpack.h");
@@ -569,6 +571,66 @@ static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char 
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_BOX_BYTES, (uint32_t)(c->floor_box_bits / 8));
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_SWIZZLE_REPEAT_BYTES,
                       c->swizzle == 0 ? 16 : 128u << c->swizzle);
+}
+
+/* ---- decode: what the 128 bytes hold ------------------------------------------------------------- */
+
+static inline int64_t tma_dlpack_get(const unsigned char *map, int bit, int width) {
+  uint32_t word;
+  memcpy(&word, map + bit / 32 * 4, sizeof word);
+  return word >> bit % 32 & (~UINT32_C(0) >> (32 - width));
+}
+
+/* The same of a two's complement number. */
+static inline int64_t tma_dlpack_get_signed(const unsigned char *map, int bit, int width) {
+  const int64_t value = tma_dlpack_get(map, bit, width), sign = INT64_C(1) << (width - 1);
+  return (value ^ sign) - sign;
+}
+
+/* Entry `i` of a field. */
+#define TMA_DLPACK_GET(name, i) \
+  tma_dlpack_get(map, TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name)
+
+/* Read the corners of an im2col map. */
+static inline void tma_dlpack_get_corners(const unsigned char *map, TmaDlpackDescribed *c) {
+  const int width = c->rank == 3 ? 16 : c->rank == 4 ? 8 : 5, lower = TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER,
+            upper = TMA_DLPACK_BIT_PIXEL_BOX_UPPER_CORNER;
+  c->corners = c->kind == TMA_DLPACK_IM2COL_WIDE ? 1 : c->rank - 2;
+  for (int s = 0; s < c->corners; ++s) {
+    c->lower[s] = tma_dlpack_get_signed(map, lower + width * s, width);
+    c->upper[s] = tma_dlpack_get_signed(map, upper + width * s, width);
+  }
+}
+
+/* The inverse of tma_dlpack_encode, of a map of `kind`: the bytes do not tell im2col from im2col-wide. Fills the
+ * driver's arguments except the address and `mode`, and `element_bits`. */
+static inline void tma_dlpack_decode(const unsigned char *map, int kind, TmaDlpackDescribed *c) {
+  memset(c, 0, sizeof *c);
+  c->kind = kind;
+  c->rank = TMA_DLPACK_GET(RANK, 0) + 1;
+  c->interleave = TMA_DLPACK_GET(INTERLEAVE, 0);
+  c->swizzle = TMA_DLPACK_GET(SWIZZLE, 0);
+  c->oob_fill = TMA_DLPACK_GET(OOB_FILL, 0);
+  c->l2_promotion = TMA_DLPACK_GET(L2_PROMOTION, 0);
+  for (int t = 0; t < TMA_DLPACK_DATA_TYPES; ++t) {
+    const TmaDlpackTypeRow *row = tma_dlpack_type_row(t);
+    if (row->is_packed || row->element_type != TMA_DLPACK_GET(ELEMENT_TYPE, 0) || row->tf32 != TMA_DLPACK_GET(TF32, 0))
+      continue;
+    c->data_type = t;
+    c->element_bits = row->element_bits;
+  }
+  for (int d = 0; d < c->rank; ++d) {
+    c->global_dim[d] = tma_dlpack_get(map, TMA_DLPACK_BIT_GLOBAL_DIM + 32 * d, 32) + 1;
+    c->element_strides[d] = TMA_DLPACK_GET(ELEMENT_STRIDES, d) + 1;
+    if (kind == TMA_DLPACK_TILED) c->box_dim[d] = TMA_DLPACK_GET(BOX_DIM, d) + 1;
+    if (d < c->rank - 1)
+      c->stride_bits[d] = 128 * (tma_dlpack_get(map, TMA_DLPACK_BIT_GLOBAL_STRIDES + 32 * d, 32) |
+                                 TMA_DLPACK_GET(GLOBAL_STRIDES_HIGH, d) << 32);
+  }
+  if (kind == TMA_DLPACK_TILED) return;
+  c->channels = TMA_DLPACK_GET(BOX_DIM, 0) + 1;
+  c->pixels = TMA_DLPACK_GET(PIXELS_PER_COLUMN, 0) + 1;
+  tma_dlpack_get_corners(map, c);
 }
 
 #endif /* TMA_DLPACK_MAKE_H */

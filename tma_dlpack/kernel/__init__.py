@@ -27,6 +27,7 @@ from tma_dlpack.kernel.core import (
     driver,
     integer_of,
     integers_of,
+    opaque,
     text_of,
 )
 from tma_dlpack.kernel.result import KernelRun
@@ -36,6 +37,7 @@ MAX_THREADS = 1024  # of a block
 MAX_CLUSTER = 16  # blocks, non-portable size
 
 
+@opaque
 def run_kernel(
     source: Any,
     name: str | None = None,

@@ -12,6 +12,7 @@ from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
+from tma_dlpack.public import opaque
 from tma_dlpack.report import stuck
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, rows, shown, text_of
 from tma_dlpack.tables.errors import (
@@ -29,7 +30,7 @@ __all__ = [
     "Function", "Instruction", "Library", "Module", "RawCopy", "Target", "TensorMap",
     "TensorMapBatch", "TensorView", "TmaError", "TmaUnsupportedError", "argument_error",
     "as_tensor_view", "at_least", "bad_value", "counted", "download", "driver", "get_include",
-    "host_bytes", "integer_of", "integers_of", "nvrtc_bindings", "opcodes", "operand_addresses",
-    "parse", "picture", "reduce_bytes", "replace_field", "report", "rows", "scratch", "shown",
-    "storage_of", "stuck", "synchronize", "text_of", "upload",
+    "host_bytes", "integer_of", "integers_of", "nvrtc_bindings", "opaque", "opcodes",
+    "operand_addresses", "parse", "picture", "reduce_bytes", "replace_field", "report", "rows",
+    "scratch", "shown", "storage_of", "stuck", "synchronize", "text_of", "upload",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
 from tma_dlpack.kernel.operands import operands_of
 from tma_dlpack.kernel.order import Order
-from tma_dlpack.kernel.program import CodeBlock, Program, program_of
+from tma_dlpack.kernel.program import WARPGROUP_WARPS, CodeBlock, Program, program_of
 from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
 from tma_dlpack.kernel.timeline import Timeline
 
@@ -395,13 +395,21 @@ class Machine:
         if group.passes == group.pc:
             group.passes = -1
             return True
+        group.joins = [join for join in group.joins if not join.released]
+        mine = set((group.warps // WARPGROUP_WARPS).tolist())
         for other in list(place.groups):  # others that wait at the same place join in
             same = other.pc == group.pc and len(other.frames) == len(group.frames)
-            if other is not group and other.gated and same and other.joins == group.joins:
+            same = same and not mine.isdisjoint((other.warps // WARPGROUP_WARPS).tolist())
+            rest = [join for join in other.joins if not join.released]
+            if other is not group and other.gated and same and rest == group.joins:
                 other.gated = False
                 self._absorb(group, other)
         numbers = group.warps
-        members = self._member_masks(group, block)
+        if block.code[0].opcode.startswith("wgmma"):
+            first = numbers // WARPGROUP_WARPS * WARPGROUP_WARPS
+            numbers = np.unique(first[:, None] + np.arange(WARPGROUP_WARPS))
+            numbers = numbers[numbers < -(-place.threads // WARP)]
+        members = self._member_masks(group, block, len(numbers))
         lanes = group.lanes
         have = np.zeros(len(numbers), np.uint64)
         at = np.searchsorted(numbers, lanes // WARP)
@@ -412,13 +420,13 @@ class Machine:
         group.gated = True
         return False
 
-    def _member_masks(self, group: Group, block: CodeBlock) -> Any:
+    def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
         """Return the lanes that an instruction wants of each warp of a group."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:
-            return np.full(len(group.warps), every)
-        return np.full(len(group.warps), np.uint64(mask) & every)
+            return np.full(count, every)
+        return np.full(count, np.uint64(mask) & every)
 
     def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
         """Return the member mask of the instruction at the start of a block; None is the warp."""

@@ -25,6 +25,7 @@ from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
 
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
+WARPGROUP_WARPS = 4
 _ENDS = ("bra", "brx", "ret", "exit", "trap")
 
 
@@ -223,19 +224,20 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    together = False
+    together = 0  # warps that are known to have come together: none, one, a warpgroup
     for n, instruction in enumerate(code):
         if n in starts:
-            together = False
+            together = 0
         found = operations[id(instruction)]
-        if found is not None and found.needs_warp and not together:
+        needs = WARPGROUP_WARPS if instruction.opcode.startswith("wgmma") else 1
+        if found is not None and found.needs_warp and together < needs:
             starts.add(n)
             gates[n] = instruction
-            together = True
+            together = needs
         ends = instruction.opcode.split(".")[0] in (*_ENDS, "call")
         if ends or (found is not None and found.pauses):
             starts.add(n + 1)
-            together = False
+            together = 0
     ordered = sorted(s for s in starts if s < len(code))
     number_at = {start: n for n, start in enumerate(ordered)}
     blocks = []

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together: shuffles, votes, matches, elections.
+"""Operations of the lanes of a warp together: shuffles, votes, matches, elections.
 
 Source: PTX ISA 9.0, 9.7.9.6 (shfl.sync), 9.7.13 (vote, match, activemask, redux, elect).
 """

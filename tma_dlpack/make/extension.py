@@ -73,9 +73,9 @@ if TYPE_CHECKING or not COMPILED:
         """No-op without the C extension."""
         return lambda function: function
 else:
-    from tma_dlpack.make import _accept
+    from tma_dlpack.native import _core
 
-    if getattr(_accept, "TABLES_ABI", None) != ABI:
+    if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
             "build it again with `pip install .`, or `python -c 'import setuptools; "
@@ -104,9 +104,9 @@ else:
         ALLOWABLE_ROWS,
         NO_SWIZZLE,
     )
-    _accept.setup(*SETUP)
-    TensorMap._accept_address = _accept.accept_address
-    accept_many = _accept.accept_many
+    _core.setup(*SETUP)
+    TensorMap._accept_address = _core.accept_address
+    accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
         """Try `verb` in C before a function is called: a callable with the same signature.
@@ -120,6 +120,6 @@ else:
             defaults = {p.name: p.default for p in parameters.values()}
             positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
             required = inspect.Parameter.empty
-            return _accept.quick(function, verb, defaults, required, positional)
+            return _core.quick(function, verb, defaults, required, positional)
 
         return with_verb

@@ -1,4 +1,4 @@
-"""What instructions compute: one row for each operation, with its modifiers.
+"""The values of instructions: one row for each operation, with its modifiers.
 
 A row is ``name | operands | result | value``. The value is an expression of typed arrays `a`, `b`,
 `c`, `d` and of the functions of `numbers`. Operands and results are letters: `t` the instruction's
@@ -27,7 +27,7 @@ __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "compariso
 
 
 class Value(NamedTuple):
-    """What an instruction computes: the types of its operands and of its result, and how.
+    """The value of an instruction: the types of its operands and of its result, and how.
 
     `expression` is Python source of a, b, c, d; where it is empty `run` is called.
     """
@@ -165,7 +165,7 @@ def is_float(kind: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def value_of(opcode: str, count: int) -> Value | None:
-    """Return what an instruction with so many operands computes; None if it is unknown.
+    """Return the value of an instruction with `count` operands; None if it is unknown.
 
     >>> value_of("mul.wide.u32", 2).result
     'u64'

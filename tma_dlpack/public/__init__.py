@@ -10,7 +10,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 C = TypeVar("C", bound=type)
@@ -29,6 +29,38 @@ def public(kind: C) -> C:
     """Set the module of a class to the package, for tracebacks, pickles and help()."""
     kind.__module__ = "tma_dlpack"
     return kind
+
+
+def public_in(room: str) -> Callable[[C], C]:
+    """Set the module of a result class to the room from which users import it."""
+
+    def named(kind: C) -> C:
+        kind.__module__ = room
+        return kind
+
+    return named
+
+
+def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a room that imports each name when it is first asked for.
+
+    Parameters
+    ----------
+    room : str
+        The module whose names they are.
+    modules : dict
+        Module -> the names that it defines.
+    """
+
+    def of_room(name: str) -> Any:
+        for module, names in modules.items():
+            if name in names:
+                value = getattr(importlib.import_module(module), name)
+                setattr(sys.modules[room], name, value)
+                return value
+        raise AttributeError(f"module {room!r} has no attribute {name!r}", name=name)
+
+    return of_room
 
 
 class Drawn:

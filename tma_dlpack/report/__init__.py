@@ -1,10 +1,23 @@
-"""Findings of the tools that read or run kernels, and their text, HTML, JSON and SARIF.
+"""What tools find, and what is refused: one record of a finding, and the list of all rules.
 
-`finding.py` has the record, `render.py` the four forms. A tool fills `Finding` and adds no form of
-its own. Refusals of calls are `tma_dlpack.tables.errors.Violation`.
+`finding.py` has the record that tools which read or run kernels fill, `render.py` its text, HTML,
+JSON and SARIF; `rule_list.py` has `rules`. Refusals of calls are `Violation` of
+`tma_dlpack.tables.errors`.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tma_dlpack.public import imported_later
 from tma_dlpack.report.finding import ERROR, WARNING, Finding, merged, total, worst_first
-from tma_dlpack.report.render import as_html, as_json, as_sarif, as_text
+
+if TYPE_CHECKING:
+    from tma_dlpack.report.render import as_html, as_json, as_sarif, as_text
+    from tma_dlpack.report.rule_list import RuleInfo, RuleList
+
+_LATER = {
+    "tma_dlpack.report.render": ("as_html", "as_json", "as_sarif", "as_text"),
+    "tma_dlpack.report.rule_list": ("RuleInfo", "RuleList"),
+}
+__getattr__ = imported_later(__name__, _LATER)

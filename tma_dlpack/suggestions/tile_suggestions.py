@@ -13,7 +13,7 @@ from tma_dlpack.consumer import MatrixDescriptor
 from tma_dlpack.consumer.matrix import read_major
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
-from tma_dlpack.public import opaque, public
+from tma_dlpack.public import opaque, public_in
 from tma_dlpack.suggestions import reasons
 from tma_dlpack.suggestions.reasons import Reasons
 from tma_dlpack.suggestions.speeds import card_of
@@ -68,7 +68,7 @@ class _Reasoned:
         return reasons
 
 
-@public
+@public_in("tma_dlpack.suggestions")
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion(_Reasoned):
@@ -123,7 +123,7 @@ class Suggestion(_Reasoned):
         return (box, words["swizzle"], words["l2_fetch_size"], *counts, conflicts, speed)
 
 
-@public
+@public_in("tma_dlpack.suggestions")
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestions(_Reasoned, Sequence[Suggestion]):

@@ -238,14 +238,19 @@ class MapAttributes(MapStorage):
     @property
     def split_inner(self) -> bool | None:
         """Whether `split_inner=True` made the map; None where the call is not known."""
-        added = self.description.added if self._added is None else self._added
+        added = self._added_dimensions
         return None if added is None else added[0]
 
     @property
     def ragged(self) -> int | None:
         """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
-        added = self.description.added if self._added is None else self._added
+        added = self._added_dimensions
         return None if added is None else added[1]
+
+    @property
+    def _added_dimensions(self) -> tuple[bool, int | None] | None:
+        known = self._description
+        return self._added if known is None else known.added
 
     @property
     @untraced
@@ -297,7 +302,7 @@ class MapAttributes(MapStorage):
     @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
-        if self._description is not None or self._added is None:
+        if self._description is not None:
             return self.description.target
         known: Any = self._target  # of a map that was made in C: as given, or the tensor's own GPU
         if type(known) is not int:

@@ -463,7 +463,8 @@ class TensorMap(MapAttributes, Drawn):
     @property
     def encoder(self) -> str | None:
         """What made the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
-        return self.description.encoder if self._added is None else self._encoder
+        known = self._description
+        return self._encoder if known is None else known.encoder
 
     @property
     @opaque

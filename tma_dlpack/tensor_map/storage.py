@@ -1,6 +1,6 @@
 """The data of a `TensorMap`: its 128 bytes, its tensor, what the bytes do not say; for launchers.
 
-`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: `_storage.c`,
+`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: in `native/map.h`,
 where the package was built with a C compiler, and `PythonStorage` below.
 """
 
@@ -75,12 +75,10 @@ class PythonStorage:
         What the map describes.
     _arguments : EncodeArguments or None
         The driver's arguments, once they have been read.
-    _call, _producer, _numbers, _target, _encoder, _added, _tx_bytes
-        Of a call that was accepted in C, and so None here: the items of `dlpack.Layout` and of
-        `checks.parse.Options`, neither for a `driver_encode_*` call; the type of the tensor whose
-        layout it was, where a bare address took its place; the fields of
-        EncodeArguments; the target or the ordinal of a GPU; the encoder; `split_inner` and
-        `ragged`; the bytes of a copy.
+    _tx_bytes : int or None
+        Bytes that one load adds, where C computes them.
+
+    A map that was made in C has no description until one is asked for.
     """
 
     _tensor: object
@@ -90,12 +88,6 @@ class PythonStorage:
     _launchable: bool
     _description: Any | None = None
     _arguments: EncodeArguments | None = None
-    _call: tuple[Any, ...] | None = None
-    _producer: type | None = None
-    _numbers: tuple[Any, ...] | None = None
-    _target: object = None
-    _encoder: str | None = None
-    _added: tuple[bool, int | None] | None = None
     _tx_bytes: int | None = None
 
     @classmethod
@@ -176,11 +168,27 @@ def moved_bytes(data: bytes | None, address: int) -> bytes | None:
 
 
 if TYPE_CHECKING:
-    MapStorage = PythonStorage
+
+    class MapStorage(PythonStorage):
+        """What the compiled class knows of a map without a description, which C made.
+
+        The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
+        `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address
+        took its place; the fields of `EncodeArguments`, from the bytes; the target or the ordinal
+        of a GPU; the encoder; `split_inner` and `ragged`.
+        """
+
+        _call: tuple[Any, ...] | None
+        _producer: type | None
+        _numbers: tuple[Any, ...] | None
+        _target: object
+        _encoder: str | None
+        _added: tuple[bool, int | None] | None
+
     COMPILED: bool
 else:
     try:
-        from tma_dlpack.tensor_map._storage import MapStorage
+        from tma_dlpack.native._core import MapStorage
 
         COMPILED = True
     except ImportError:

@@ -20,7 +20,7 @@ from typing import Any
 
 from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import find_violations
-from tma_dlpack.public import Drawn, public
+from tma_dlpack.public import Drawn, public_in
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import aligned, counted, summary
@@ -76,7 +76,7 @@ class VerifyRow:
         return cls(name, len(cases), sum(ok for ok, _ in cases), len(differing), first)
 
 
-@public
+@public_in("tma_dlpack.verification")
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class VerifyReport(Drawn):

@@ -30,7 +30,7 @@ from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_m
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
-from tma_dlpack.public import opaque, public
+from tma_dlpack.public import opaque, public_in
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
 from tma_dlpack.tables.limits import MAP_BYTES
@@ -272,7 +272,7 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 # -- the result -----------------------------------------------------------------------------------
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:

@@ -20,7 +20,7 @@ from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.debug.explain.words import ARRAYS, Entries
-from tma_dlpack.public import public
+from tma_dlpack.public import public_in
 from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import (
@@ -48,7 +48,7 @@ def arguments_of(kind: MapKind) -> tuple[str, ...]:
     return (*COMMON, *tile, *OPTIONS)
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class PrintedArguments:

@@ -18,7 +18,7 @@ from typing import Any
 from tma_dlpack.debug.lint.rules import RULES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
-from tma_dlpack.public import public
+from tma_dlpack.public import public_in
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
 
@@ -26,7 +26,7 @@ ERROR, WARNING = "error", "warning"
 _MOST_FRAMES = 6
 
 
-@public
+@public_in("tma_dlpack.debug")
 @dataclass(frozen=True)
 class LintFinding:
     """A mistake around TMA that PTX shows.
@@ -76,7 +76,7 @@ class LintFinding:
         return "\n".join(lines)
 
 
-@public
+@public_in("tma_dlpack.debug")
 @dataclass(frozen=True, repr=False)
 class LintReport:
     """What `lint` found.

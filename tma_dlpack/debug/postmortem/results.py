@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
-from tma_dlpack.public import Drawn, public
+from tma_dlpack.public import Drawn, public_in
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import sealed, wrapped
 from tma_dlpack.tensor_map.map import TensorMap
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
     warps: int
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class DeadKernel:
@@ -68,7 +68,7 @@ class DeadKernel:
     standing: tuple[Standing, ...]
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class FoundMap:
@@ -93,7 +93,7 @@ class FoundMap:
         return f"parameter +{self.offset:#x} of {self.kernel}: {map_words(self.map)}"
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -162,7 +162,7 @@ class Fault:
         return self.causes[0].fix if self.causes else ""
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class DeadBarrier:
@@ -204,7 +204,7 @@ class DeadBarrier:
     fix: str = ""
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class PostMortem(Drawn):

@@ -1,12 +1,12 @@
 """`trace`: every tensor map that a process or a program makes, whoever makes it.
 
-`_inject.c` is a library that libcuda loads into the program, or `trace` into this process. Through
-CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
+`native/inject.c` is a library that libcuda loads into the program, or `trace` into this process.
+Through CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
 `result` reads the folder and shows the maps, which `traced` checks against the rules; `run` runs a
 program with the library in it, for ``python -m tma_dlpack trace -- PROGRAM``.
 
-A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of _inject.c: the number of its
-callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
+A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of native/inject.c: the number of
+its callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What `trace` returns: every different map, as text, HTML and JSON.
 
-It is read from the folder that _inject.c wrote: for each process, a file of JSON lines and one of
-counts.
+It is read from the folder that native/inject.c wrote: for each process, a file of JSON lines and
+one of counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
-from tma_dlpack.public import public
+from tma_dlpack.public import public_in
 from tma_dlpack.tables.coerce import counted, shown, summary
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
 from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
@@ -29,7 +29,7 @@ _MOST_KERNELS = 6
 _FORMAT = 1
 
 
-@public
+@public_in("tma_dlpack.debug")
 class Trace:
     """Every tensor map that a process or a program made, from `trace`.
 
@@ -46,8 +46,8 @@ class Trace:
 
     Examples
     --------
-    >>> import tma_dlpack as tma
-    >>> t = tma.Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
+    >>> from tma_dlpack.debug import Trace
+    >>> t = Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
     >>> len(t.maps), t.notes[0].partition(":")[0]
     (0, 'no process was traced')
     """
@@ -239,9 +239,9 @@ def refusal_text(traced: TracedMap) -> str:
     return "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
 
 
-# -- reading what _inject.c wrote -----------------------------------------------------------------
+# -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Ids of the counts that belong to no line, and bytes of a count, as in _inject.c.
+#: Ids of the counts that belong to no line, and bytes of a count, as in native/inject.c.
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
 _COUNT = struct.Struct("<Q")
 

@@ -13,7 +13,7 @@ from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.debug.names import demangled
-from tma_dlpack.public import public
+from tma_dlpack.public import public_in
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
 from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
@@ -49,7 +49,7 @@ class TracedKernel(NamedTuple):
     is_least: bool
 
 
-@public
+@public_in("tma_dlpack.debug")
 @sealed
 @dataclass(frozen=True, slots=True)
 class TracedMap:

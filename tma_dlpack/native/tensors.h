@@ -1,4 +1,4 @@
-/* _tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
+/* tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
  *
  * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
  * The capsule is not consumed: its own destructor runs its deleter. Only the types of known libraries
@@ -9,7 +9,7 @@
 #ifndef TMA_DLPACK_TENSORS_H
 #define TMA_DLPACK_TENSORS_H
 
-#include "_options.h"
+#include "options.h"
 
 /* A tensor as exported; shape and strides are copies. */
 typedef struct {

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "_lines.h"
+#include "lines.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 

@@ -1,4 +1,4 @@
-/* _calls.h: a call for a tensor, up to the encoded map.
+/* calls.h: a call for a tensor, up to the encoded map.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge it
  *   map_of_call    the map, with what it keeps of the call
@@ -9,7 +9,7 @@
 #define TMA_DLPACK_CALLS_H
 
 #include "../include/tma_dlpack_driver.h"
-#include "_tensors.h"
+#include "tensors.h"
 
 /* A tensor and its call, which was judged. */
 typedef struct {
@@ -81,18 +81,15 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Keep the options of an accepted call; the fields are as narrow as the checked ranges. */
-static void keep_options(Call *kept, const TmaDlpackOptions *o) {
-#define CALL_OF_OPTION(name) kept->name = o->name;
-  SAME_IN_CALL(CALL_OF_OPTION)
+/* Keep what the bytes do not hold of the options; the members are as narrow as the checked ranges. */
+static void keep_options(Record *kept, const TmaDlpackOptions *o) {
+  kept->kind = (uint8_t)o->kind;
+  kept->mode = (uint8_t)o->mode;
   kept->driver_rules = (uint8_t)o->driver_rules;
   kept->asked_type = (int8_t)o->asked_type;
   kept->has_swizzle = (uint8_t)o->has_swizzle;
   kept->has_elem_strides = o->elem_stride_count > 0;
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
-  for (int i = 0; i < o->box_count; ++i) kept->box[i] = (uint16_t)o->box_sizes[i];
-  for (int i = 0; i < o->lower_count; ++i) kept->lower[i] = (int16_t)o->lower[i];
-  for (int i = 0; i < o->upper_count; ++i) kept->upper[i] = (int16_t)o->upper[i];
 }
 
 /* Keep the options that few calls have, where there are any. 0 with an exception if out of memory. */
@@ -105,7 +102,7 @@ static int keep_rare(RareOptions **kept, const Options *options) {
   return *kept != NULL;
 }
 
-static void keep_target(Call *kept, const TmaDlpackTarget *target, int ordinal, int encoder) {
+static void keep_target(Record *kept, const TmaDlpackTarget *target, int ordinal, int encoder) {
   kept->major = (int8_t)target->major;
   kept->minor = (int8_t)target->minor;
   kept->ordinal = (int8_t)ordinal;
@@ -113,7 +110,7 @@ static void keep_target(Call *kept, const TmaDlpackTarget *target, int ordinal, 
 }
 
 /* Keep a tensor's layout, the target, and by whom its map is encoded. */
-static void keep_layout(Call *kept, const Judged *call) {
+static void keep_layout(Record *kept, const Judged *call) {
   const View *view = &call->view;
   kept->rank = (uint8_t)view->tensor.ndim;
   kept->device = view->tensor.device;
@@ -132,6 +129,11 @@ static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsig
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
   if (encoder == BY_MODEL) tma_dlpack_encode(described, bytes);
   return 1;
+}
+
+/* The arguments of an encoded call, where the bytes do not show them; else NULL. */
+static const TmaDlpackDescribed *hidden_fields(const TmaDlpackDescribed *c, int encoder) {
+  return encoder != NOT_ENCODED && c->has_model ? NULL : c;
 }
 
 /* An empty map, in the spare memory if there is any; NULL with an exception if out of memory. */
@@ -157,7 +159,7 @@ static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *te
                            uint64_t address) {
   MapStorage *map = empty_map(map_type, spare);
   if (map == NULL) return NULL;
-  map->has_call = 1;
+  map->has_record = 1;
   map->address = address;
   Py_XINCREF(tensor);
   map->tensor = tensor;
@@ -170,8 +172,8 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   MapStorage *map =
       new_map(state->map_type, state->spare, tensor, (uint64_t)call->described.address);
   if (map == NULL) return NULL;
-  keep_options(&map->call, &options->o);
-  keep_layout(&map->call, call);
+  keep_options(&map->record, &options->o);
+  keep_layout(&map->record, call);
   map->launchable = (uint8_t)is_on_gpu(&call->view.tensor.device);
   if (keep_rare(&map->rare, options)) return map;
   Py_DECREF(map);
@@ -185,7 +187,9 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   MapStorage *map = map_of_call(state, tensor, options, call);
   if (map == NULL) return NULL;
   map->has_bytes = call->encoder != NOT_ENCODED;
-  if (encode(&call->described, call->encoder, call->ordinal, map_bytes(map))) return map;
+  if (encode(&call->described, call->encoder, call->ordinal, map_bytes(map)) &&
+      keep_fields(&map->fields, hidden_fields(&call->described, call->encoder)))
+    return map;
   Py_DECREF(map);
   return NULL;
 }
@@ -193,7 +197,12 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
 /* Check a call: what the map would keep, with the tensor's type in place of the tensor, and no bytes. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
-  return map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);
+  MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);
+  if (map == NULL) return NULL;
+  tma_dlpack_extend(&call->described);
+  if (keep_fields(&map->fields, &call->described)) return map;
+  Py_DECREF(map);
+  return NULL;
 }
 
 #endif /* TMA_DLPACK_CALLS_H */

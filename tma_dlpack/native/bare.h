@@ -1,9 +1,9 @@
-/* _bare.h: the arguments of driver_encode_* calls, which have no tensor. */
+/* bare.h: the arguments of driver_encode_* calls, which have no tensor. */
 
 #ifndef TMA_DLPACK_BARE_H
 #define TMA_DLPACK_BARE_H
 
-#include "_calls.h"
+#include "calls.h"
 
 /* An array with at least the required number of entries; those past it are ignored, as in C. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
@@ -91,23 +91,12 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
 }
 
-/* Keep judged arguments, in the driver's order. */
-static void keep_bare(Call *kept, const TmaDlpackDescribed *c) {
-  kept->is_bare = kept->has_elem_strides = kept->has_swizzle = 1;
-#define CALL_OF_FIELD(name) kept->name = c->name;
-  SAME_IN_CALL(CALL_OF_FIELD)
+/* Keep what the bytes do not hold of judged arguments. */
+static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
+  kept->is_bare = 1;
+  kept->kind = (uint8_t)c->kind;
+  kept->mode = (uint8_t)c->mode;
   kept->rank = (uint8_t)c->rank;
-  kept->asked_type = (int8_t)c->data_type;
-  for (int d = 0; d < c->rank; ++d) {
-    kept->shape[d] = c->global_dim[d];
-    kept->box[d] = (uint16_t)c->box_dim[d];
-    kept->elem_strides[d] = (uint8_t)c->element_strides[d];
-    if (d < c->rank - 1) kept->strides[d] = c->stride_bits[d] / 8;
-  }
-  for (int s = 0; s < 3; ++s) {
-    kept->lower[s] = (int16_t)c->lower[s];
-    kept->upper[s] = (int16_t)c->upper[s];
-  }
 }
 
 /* The GPU whose driver encodes: the current one, or GPU 0; ON_HOST without one. */
@@ -137,13 +126,14 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;
-  keep_bare(&map->call, &c);
-  keep_target(&map->call, &options.target, ON_HOST, encoder);
+  keep_bare(&map->record, &c);
+  keep_target(&map->record, &options.target, ON_HOST, encoder);
   map->launchable = 1; /* the address is the caller's word */
   map->has_bytes = encoder != NOT_ENCODED;
   int is_default = options.target_object == state->default_target;
   if (!is_default) tma_dlpack_start_options(&options.o, kind);
-  if ((is_default || keep_rare(&map->rare, &options)) && encode(&c, encoder, ordinal, map_bytes(map)))
+  if ((is_default || keep_rare(&map->rare, &options)) && encode(&c, encoder, ordinal, map_bytes(map)) &&
+      keep_fields(&map->fields, hidden_fields(&c, encoder)))
     return (PyObject *)map;
   Py_DECREF(map);
   return NULL;

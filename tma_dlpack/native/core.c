@@ -1,4 +1,4 @@
-/* tma_dlpack.make._accept: the verbs that make and check maps, in C.
+/* tma_dlpack.native._core: the base class of TensorMap, and the verbs that make and check maps, in C.
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
@@ -8,14 +8,15 @@
  * are cleared, because that function asks the producer again and reports them; only MemoryError,
  * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
- * _quick.h binds the arguments, _options.h reads the options, _tensors.h the tensor, _bare.h what comes
- * without one; _calls.h takes one call to its map, _batch.h many; _judged.h shows a refused one to Python.
+ * map.h has the class; quick.h binds the arguments, options.h reads the options, tensors.h the tensor, bare.h what comes
+ * without one; calls.h takes one call to its map, batch.h many; judged.h shows a refused one to Python.
  * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
  * GIL protects all state.
  */
 
-#include "_batch.h"
-#include "_quick.h"
+#include "batch.h"
+#include "map.h"
+#include "quick.h"
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
@@ -51,7 +52,7 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
  * and mean nothing: Python decides then. */
-static int same_layout(const Call *call, const View *view) {
+static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
          (view->tensor.strides != NULL) == call->has_strides &&
@@ -70,33 +71,34 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   State *state = state_of(module);
   if (count != 2 || Py_TYPE(args[0]) != state->map_type) return fall_back();
   MapStorage *old = (MapStorage *)args[0];
-  const TmaDlpackTypeRow *row = tma_dlpack_type_row(old->call.asked_type);
   int64_t number = 0;
   View view;
   int is_number = PyLong_CheckExact(args[1]);
-  if (!old->has_call) return fall_back();
+  if (!old->has_record) return fall_back();
   if (is_number ? !read_integer(state, args[1], &number)
-                : !read_tensor(state, args[1], &view) || !same_layout(&old->call, &view))
+                : !read_tensor(state, args[1], &view) || !same_layout(&old->record, &view))
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
   if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
+  TmaDlpackDescribed c;
+  read_fields(old, &c);
   uint64_t alignment =
-      old->call.interleave == TMA_DLPACK_INTERLEAVE_32B || (row != NULL && row->is_padded) ? 32 : 16;
+      c.interleave == TMA_DLPACK_INTERLEAVE_32B || tma_dlpack_type_row((int)c.data_type)->is_padded ? 32 : 16;
   if (address == 0 || address % alignment != 0 || address >= (uint64_t)TMA_DLPACK_ADDRESS_END)
     return fall_back();
   MapStorage *map = new_map(state->map_type, state->spare, is_number ? NULL : args[1], address);
   if (map == NULL) return NULL;
   map->rare = copy_rare(old->rare);
-  if (old->rare != NULL && map->rare == NULL) {
+  if ((old->rare != NULL && map->rare == NULL) || !keep_fields(&map->fields, old->fields)) {
     Py_DECREF(map);
     return NULL;
   }
-  map->call = old->call;
+  map->record = old->record;
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
-  if (!is_number) map->call.flags = (uint8_t)view.flags;
+  if (!is_number) map->record.flags = (uint8_t)view.flags;
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
@@ -167,7 +169,7 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
 
 /* Whether a class is made from MapStorage, and its objects are no larger. */
 static int is_storage(PyTypeObject *type) {
-  PyObject *module = PyImport_ImportModule("tma_dlpack.tensor_map._storage");
+  PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
   int made_from_it = base != NULL && PyType_IsSubtype(type, (PyTypeObject *)base) &&
                      has_number(type, "__basicsize__", sizeof(MapStorage)) &&
@@ -312,6 +314,11 @@ static int module_exec(PyObject *module) {
   state->batch_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &batch_spec, NULL);
   state->judged_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &judged_spec, NULL);
   if (state->batch_type == NULL || state->judged_type == NULL) return -1;
+  PyObject *storage_type = PyType_FromModuleAndSpec(module, &storage_spec, NULL);
+  if (storage_type == NULL) return -1;
+  int has_storage = PyModule_AddObjectRef(module, "MapStorage", storage_type) == 0;
+  Py_DECREF(storage_type);
+  if (!has_storage) return -1;
   PyObject *abi = PyLong_FromUnsignedLong(TMA_DLPACK_TABLES_ABI);
   int added = abi == NULL ? -1 : PyModule_AddObjectRef(module, "TABLES_ABI", abi);
   Py_XDECREF(abi);
@@ -325,7 +332,7 @@ static PyModuleDef_Slot module_slots[] = {
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "_accept",
+    .m_name = "_core",
     .m_doc = "The verbs that make and check maps, in C.",
     .m_size = sizeof(State),
     .m_methods = module_methods,
@@ -335,4 +342,4 @@ static struct PyModuleDef module_definition = {
     .m_free = module_free,
 };
 
-PyMODINIT_FUNC PyInit__accept(void) { return PyModuleDef_Init(&module_definition); }
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module_definition); }

@@ -1,5 +1,4 @@
-/* _storage.h: the memory of a TensorMap, shared by _storage.c (the class) and make/_accept.c (who
- * fills it). Both are compiled from this file in one build. */
+/* storage.h: the memory of a TensorMap: map.h has its class, calls.h and batch.h fill it. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H
@@ -15,26 +14,17 @@
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
 enum { ON_HOST = -1 }; /* in place of a GPU's ordinal */
 
-/* A call that was accepted, in as few bytes as the accepted ranges allow: the tensor's layout and the
- * options that most calls have. From it, all that the 128 bytes do not say is described again. */
+/* What the 128 bytes of an accepted call do not hold: the tensor's layout, a few options, the target. */
 typedef struct {
-  int64_t shape[TMA_DLPACK_MAX_RANK]; /* row-major, as exported; for driver_encode_* the globalDim */
-  int64_t strides[TMA_DLPACK_MAX_RANK]; /* in elements; of bare arguments the driver's globalStrides */
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* row-major, in elements, as exported */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint16_t box[TMA_DLPACK_MAX_RANK]; /* all in the order in which they were given */
-  int16_t lower[3], upper[3];
-  uint16_t channels, pixels;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK];
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as given: an entry that is ignored is 1 in the bytes */
   uint8_t is_bare; /* a driver_encode_* call, without a tensor */
-  uint8_t kind, driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
-  uint8_t interleave, swizzle, l2_promotion, oob_fill, mode;
+  uint8_t kind, mode; /* the bytes do not tell im2col from im2col-wide */
+  uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
-} Call;
-
-/* What a call keeps under the name that its options and the described struct have for it. */
-#define SAME_IN_CALL(COPY) \
-  COPY(kind) COPY(interleave) COPY(swizzle) COPY(l2_promotion) COPY(oob_fill) COPY(mode) COPY(channels) COPY(pixels)
+} Record;
 
 /* All options of a call that has some which few calls have; allocated for these. */
 typedef struct {
@@ -61,9 +51,10 @@ typedef struct MapStorage {
   PyObject *producer; /* the type of the tensor whose layout a map without one has; or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
+  TmaDlpackDescribed *fields; /* NULL where the bytes are there and their layout was measured */
   uint64_t address;
-  Call call;
-  uint8_t has_call, has_bytes, launchable;
+  Record record;
+  uint8_t has_record, has_bytes, launchable;
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
 } MapStorage; /* objects begin at multiples of 16, and so does `room`: it holds 128 aligned bytes */
 
@@ -95,6 +86,15 @@ static inline void free_rare(RareOptions *rare) {
   if (rare == NULL) return;
   Py_XDECREF(rare->target);
   PyMem_Free(rare);
+}
+
+/* Keep the driver's arguments, in place of bytes that cannot be decoded. 0 with an exception if out of memory. */
+static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
+  if (c == NULL) return 1;
+  *kept = PyMem_Malloc(sizeof **kept);
+  if (*kept == NULL) return PyErr_NoMemory(), 0;
+  **kept = *c;
+  return 1;
 }
 
 /* ---- as Python objects --------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* _batch.h: the maps of many tensors, encoded in one call.
+/* batch.h: the maps of many tensors, encoded in one call.
  *
  * A kernel needs only their bytes, which lie one after the other in the caller's memory. The TensorMap
  * objects are made together, when the first of them is asked for.
@@ -7,13 +7,14 @@
 #ifndef TMA_DLPACK_BATCH_H
 #define TMA_DLPACK_BATCH_H
 
-#include "_calls.h"
+#include "calls.h"
 
 #include <structmember.h>
 
 /* What makes one map, on its own: nobody else writes to these bytes. */
 typedef struct {
-  Call call;
+  Record record;
+  TmaDlpackDescribed *fields; /* or NULL, as a map's */
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -43,7 +44,7 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   batch->map_type = state->map_type;
   batch->tensors = tensors;
   batch->launchable = batch->has_bytes = 1;
-  batch->entries = PyMem_Malloc((size_t)PyTuple_Size(tensors) * sizeof(BatchEntry));
+  batch->entries = PyMem_Calloc((size_t)PyTuple_Size(tensors), sizeof(BatchEntry));
   if (batch->entries == NULL) PyErr_NoMemory();
   if (batch->entries != NULL && keep_rare(&batch->rare, options)) return batch;
   Py_DECREF(batch);
@@ -53,19 +54,20 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
 /* Encode the maps of all tensors to `rows`, which are aligned. 0: fall back to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
-  Call kept = {0};
+  Record kept = {0};
   keep_options(&kept, &options->o);
   for (Py_ssize_t i = 0; i < count; ++i) {
     Judged call;
     BatchEntry *entry = &batch->entries[i];
     unsigned char *row = rows + i * TMA_DLPACK_MAP_BYTES;
     if (!judge_tensor(state, PyTuple_GetItem(batch->tensors, i), options, &call)) return 0;
-    entry->call = kept;
-    keep_layout(&entry->call, &call);
+    entry->record = kept;
+    keep_layout(&entry->record, &call);
     entry->address = (uint64_t)call.described.address;
     entry->launchable = (uint8_t)is_on_gpu(&call.view.tensor.device);
     tma_dlpack_clear(row);
     if (!encode(&call.described, call.encoder, call.ordinal, row)) return 0;
+    if (!keep_fields(&entry->fields, hidden_fields(&call.described, call.encoder))) return 0;
     memcpy(entry->bytes, row, TMA_DLPACK_MAP_BYTES);
     batch->launchable &= entry->launchable;
     batch->has_bytes &= call.encoder != NOT_ENCODED;
@@ -81,12 +83,12 @@ static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
   PyObject *tensor = PyTuple_GetItem(batch->tensors, i);
   MapStorage *map = new_map(batch->map_type, NULL, tensor, entry->address);
   if (map == NULL) return NULL;
-  map->call = entry->call;
+  map->record = entry->record;
   map->launchable = entry->launchable;
-  map->has_bytes = entry->call.encoder != NOT_ENCODED;
+  map->has_bytes = entry->record.encoder != NOT_ENCODED;
   memcpy(map_bytes(map), entry->bytes, TMA_DLPACK_MAP_BYTES);
   map->rare = copy_rare(batch->rare);
-  if (map->rare != NULL || batch->rare == NULL) return (PyObject *)map;
+  if ((map->rare != NULL || batch->rare == NULL) && keep_fields(&map->fields, entry->fields)) return (PyObject *)map;
   Py_DECREF(map);
   return NULL;
 }
@@ -139,6 +141,7 @@ static void batch_dealloc(PyObject *self) {
   PyTypeObject *type = Py_TYPE(self);
   Batch *batch = (Batch *)self;
   PyObject_GC_UnTrack(self);
+  for (Py_ssize_t i = PyTuple_Size(batch->tensors); batch->entries != NULL && i > 0;) PyMem_Free(batch->entries[--i].fields);
   Py_XDECREF(batch->maps);
   Py_XDECREF(batch->tensors);
   Py_XDECREF(batch->map_type);
@@ -171,7 +174,7 @@ static PyType_Slot batch_slots[] = {
 };
 
 static PyType_Spec batch_spec = {
-    .name = "tma_dlpack.make._accept.Batch",
+    .name = "tma_dlpack.native._core.Batch",
     .basicsize = sizeof(Batch),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = batch_slots,

@@ -1,4 +1,4 @@
-/* _judged.h: a refused call as an object, which Python makes words of when they are read.
+/* judged.h: a refused call as an object, which Python makes words of when they are read.
  *
  * It has the tensor's layout, the options, the struct that predicates read, and what fails; `changed` judges
  * the same call with other arguments, or of another tensor. It keeps no tensor.
@@ -7,7 +7,7 @@
 #ifndef TMA_DLPACK_JUDGED_H
 #define TMA_DLPACK_JUDGED_H
 
-#include "_calls.h"
+#include "calls.h"
 
 #include <structmember.h>
 
@@ -203,7 +203,7 @@ static PyType_Slot judged_slots[] = {
 };
 
 static PyType_Spec judged_spec = {
-    .name = "tma_dlpack.make._accept.JudgedCall",
+    .name = "tma_dlpack.make._core.JudgedCall",
     .basicsize = sizeof(JudgedCall),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = judged_slots,

@@ -1,9 +1,9 @@
-/* _state.h: the state of the extension: classes, names, and how tensors of each type are read. */
+/* state.h: the state of the extension: classes, names, and how tensors of each type are read. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
 
-#include "../tensor_map/_storage.h"
+#include "storage.h"
 
 /* Functions of one argument that call `__dlpack__`; setup() receives them. */
 enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
@@ -51,9 +51,9 @@ typedef struct {
 enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these is left to Python */
 
 typedef struct {
-  PyTypeObject *quick_type; /* of _quick.h */
-  PyTypeObject *batch_type; /* of _batch.h */
-  PyTypeObject *judged_type; /* of _judged.h */
+  PyTypeObject *quick_type; /* of quick.h */
+  PyTypeObject *batch_type; /* of batch.h */
+  PyTypeObject *judged_type; /* of judged.h */
   PyTypeObject *map_type;   /* TensorMap */
   SpareMap *spare;
   PyTypeObject *numpy_integer, *numpy_array, *target_type, *torch_size;

@@ -8,15 +8,15 @@ from laws import require_immutable
 
 import tma_dlpack as tma
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.suggestions.pipeline import Pipeline, TiledCopy, fits
-from tma_dlpack.suggestions.tile_bandwidth import (
+from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
+from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.verification.bandwidth import (
     BandwidthReport,
     BandwidthRow,
     _default_tiles,
     bandwidth,
 )
-from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.verification.pipeline import Pipeline, TiledCopy, fits
 
 
 def default_tiles(*shape, dtype=np.uint16):

@@ -1,4 +1,4 @@
-/* _quick.h: a Python function that is tried in C first.
+/* quick.h: a Python function that is tried in C first.
  *
  * Calling a Python function of 16 parameters alone takes longer than making a map in C. So the public
  * function is a callable object that binds the arguments itself. Where C falls back to Python, or the arguments do
@@ -13,8 +13,8 @@
 #ifndef TMA_DLPACK_QUICK_H
 #define TMA_DLPACK_QUICK_H
 
-#include "_bare.h"
-#include "_judged.h"
+#include "bare.h"
+#include "judged.h"
 
 #include <structmember.h>
 
@@ -438,7 +438,7 @@ static PyType_Slot quick_slots[] = {
 
 /* Named "function" for help() and IPython, which show the name of the type. */
 static PyType_Spec quick_spec = {
-    .name = "tma_dlpack.make._accept.function",
+    .name = "tma_dlpack.native._core.function",
     .basicsize = sizeof(Quick),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION |
              HAVE_VECTORCALL,

@@ -17,7 +17,7 @@ from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
 from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
 from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
-from tma_dlpack.public import Drawn, opaque, public
+from tma_dlpack.public import Drawn, opaque, public_in
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value, wrapped
@@ -27,7 +27,7 @@ from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand", "file")
 
 
-@public
+@public_in("tma_dlpack.report")
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
     """One rule of the list that `rules` gives: what it requires, why, and who refuses.
@@ -80,7 +80,7 @@ class RuleInfo:
         )
 
 
-@public
+@public_in("tma_dlpack.report")
 class RuleList(Sequence[RuleInfo], Drawn):
     """The rules, in the order in which they are checked; ``print`` shows them as text.
 
@@ -110,6 +110,11 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
     def __len__(self) -> int:
         return len(self._rules)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """Return the cells of a table: the names of the columns, then a row for each rule."""
+        names = tuple(field.name for field in dataclasses.fields(RuleInfo))
+        return [names, *(tuple(_cell(getattr(rule, name)) for name in names) for rule in self)]
 
     def __repr__(self) -> str:
         return f"<RuleList of {len(self)} rules>"
@@ -195,13 +200,6 @@ def _refusing(rule: Rule) -> Iterator[str]:
     ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
     if ours and not rule.unsupported:
         yield "tma_dlpack"
-
-
-def as_rows(rules: RuleList) -> list[tuple[str, ...]]:
-    """Return the cells of a table of rules, a row each; the names of the columns first."""
-    names = [field.name for field in dataclasses.fields(RuleInfo)]
-    rows = [tuple(_cell(getattr(rule, name)) for name in names) for rule in rules]
-    return [tuple(names), *rows]
 
 
 def _cell(value: object) -> str:

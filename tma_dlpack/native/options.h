@@ -1,4 +1,4 @@
-/* _options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
+/* options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
  * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception: the caller
  * takes it to swallowed(), and checks/parse.py says what is wrong.
@@ -7,7 +7,7 @@
 #ifndef TMA_DLPACK_OPTIONS_H
 #define TMA_DLPACK_OPTIONS_H
 
-#include "_state.h"
+#include "state.h"
 
 /* Clear the current exception and return 0; for MemoryError and KeyboardInterrupt keep it and return
  * -1. */

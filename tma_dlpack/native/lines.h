@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "_cupti.h"
+#include "cupti.h"
 
 enum { MAP_BYTES = 128, LINE_BYTES = 32768, FRAMES = 32 };
 

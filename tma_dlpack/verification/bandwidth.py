@@ -10,8 +10,7 @@ from typing import Any, SupportsIndex
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.public import Drawn, opaque, public
-from tma_dlpack.suggestions.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
+from tma_dlpack.public import Drawn, opaque, public_in
 from tma_dlpack.tables.coerce import aligned, integers_of, shown
 from tma_dlpack.tables.enums import (
     DataType,
@@ -32,6 +31,7 @@ from tma_dlpack.tables.errors import (
 )
 from tma_dlpack.tables.limits import MAX_BOX
 from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 #: The default boxes: bytes of a row, rows, swizzle.
@@ -100,7 +100,7 @@ class BandwidthRow:
         return (*box, *options, *counts, speed, f"{self.ratio:.3f}", copy)
 
 
-@public
+@public_in("tma_dlpack.verification")
 @sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthReport(Drawn):

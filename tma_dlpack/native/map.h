@@ -1,100 +1,86 @@
-/* tma_dlpack.tensor_map._storage: the base class of TensorMap.
+/* map.h: MapStorage, the base class of TensorMap.
  *
  * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
- * and, of a call that was accepted in C, the options. What the bytes do not say is described again from
- * these when it is read. storage.py has the same class in Python, for builds without a C compiler.
+ * and, of a call that was accepted in C, a record of what the bytes do not hold. Attributes are decoded from the
+ * bytes when they are read. tensor_map/storage.py has the same class in Python, for builds without a C compiler.
  */
 
-#include "_storage.h"
+#ifndef TMA_DLPACK_MAP_H
+#define TMA_DLPACK_MAP_H
+
+#include "storage.h"
 
 #include <structmember.h>
 
-/* ---- the call, described again ------------------------------------------------------------------- */
+/* ---- what the bytes hold, and the record ----------------------------------------------------------- */
+
+/* The driver's arguments: decoded from the bytes, or those kept in their place. `data` has the bytes as they
+ * were before somebody could write to them. */
+static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
+  if (map->fields != NULL) {
+    *c = *map->fields;
+    return;
+  }
+  const void *bytes = map->data != NULL ? (void *)PyBytes_AsString(map->data) : map_bytes((MapStorage *)map);
+  tma_dlpack_decode(bytes, map->record.kind, c);
+  c->mode = map->record.mode;
+}
 
 /* The rank of what is described, which shape= may change. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
-  return is_own ? map->call.rank : map->rare->o.shape_count;
+  return is_own ? map->record.rank : map->rare->o.shape_count;
 }
 
+static void reverse(const int64_t *from, int count, int64_t *to) {
+  for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
+}
+
+/* The options as they were given. A map without rare ones has the tensor's own dimensions. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
-  const Call *call = &map->call;
-  if (map->rare != NULL && !call->is_bare) {
+  const Record *record = &map->record;
+  TmaDlpackDescribed c;
+  if (map->rare != NULL) {
     *o = map->rare->o;
     return;
   }
-  tma_dlpack_start_options(o, call->kind);
-  o->driver_rules = call->driver_rules;
-  o->asked_type = call->asked_type;
-  o->has_swizzle = call->has_swizzle;
-#define OPTION_OF_CALL(name) o->name = call->name;
-  SAME_IN_CALL(OPTION_OF_CALL)
-  const int rank = rank_of(map);
-  o->box_count = call->kind == TMA_DLPACK_TILED ? rank : 0;
-  o->lower_count = o->upper_count = call->kind == TMA_DLPACK_IM2COL ? rank - 2 : call->kind == TMA_DLPACK_IM2COL_WIDE;
-  if (call->has_elem_strides) o->elem_stride_count = rank;
-  for (int i = 0; i < TMA_DLPACK_MAX_RANK; ++i) {
-    o->box_sizes[i] = call->box[i];
-    o->elem_strides[i] = call->elem_strides[i];
-  }
-  for (int i = 0; i < 3; ++i) {
-    o->lower[i] = call->lower[i];
-    o->upper[i] = call->upper[i];
-  }
+  read_fields(map, &c);
+  tma_dlpack_start_options(o, record->kind);
+  o->driver_rules = record->driver_rules;
+  o->asked_type = record->asked_type;
+  o->has_swizzle = record->has_swizzle;
+  o->interleave = (int)c.interleave;
+  o->swizzle = (int)c.swizzle;
+  o->l2_promotion = (int)c.l2_promotion;
+  o->oob_fill = (int)c.oob_fill;
+  o->mode = (int)c.mode;
+  o->channels = c.channels;
+  o->pixels = c.pixels;
+  const int corners = record->kind == TMA_DLPACK_IM2COL ? (int)c.rank - 2 : record->kind == TMA_DLPACK_IM2COL_WIDE;
+  o->box_count = record->kind == TMA_DLPACK_TILED ? (int)c.rank : 0;
+  o->lower_count = o->upper_count = corners;
+  reverse(c.box_dim, o->box_count, o->box_sizes);
+  reverse(c.lower, corners, o->lower);
+  reverse(c.upper, corners, o->upper);
+  if (!record->has_elem_strides) return;
+  o->elem_stride_count = (int)c.rank;
+  for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
 /* The tensor as it was exported, but for its address: with_address(n) of a map that has an offset may leave
  * none, and nothing below reads it. It points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
-  const Call *call = &map->call;
+  const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
-                           call->device,
-                           call->rank,
-                           call->dtype,
-                           (int64_t *)call->shape,
-                           call->has_strides ? (int64_t *)call->strides : NULL,
+                           record->device,
+                           record->rank,
+                           record->dtype,
+                           (int64_t *)record->shape,
+                           record->has_strides ? (int64_t *)record->strides : NULL,
                            0};
 }
 
-/* Describe the arguments of a driver_encode_* call. */
-static void describe_bare(const MapStorage *map, const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
-  const Call *call = &map->call;
-  memset(c, 0, sizeof *c);
-  c->rank = c->box_count = c->elem_stride_count = call->rank;
-  c->data_type = call->asked_type;
-#define FIELD_OF_CALL(name) c->name = call->name;
-  SAME_IN_CALL(FIELD_OF_CALL)
-  for (int d = 0; d < call->rank; ++d) {
-    c->global_dim[d] = call->shape[d];
-    c->box_dim[d] = call->box[d];
-    c->element_strides[d] = call->elem_strides[d];
-    if (d < call->rank - 1) c->stride_bits[d] = 8 * call->strides[d];
-  }
-  for (int s = 0; s < 3; ++s) {
-    c->lower[s] = call->lower[s];
-    c->upper[s] = call->upper[s];
-  }
-  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
-  c->inner_stride = 1;
-}
-
-/* Describe the call of a map, which was accepted, without the dimensions that options add. 0 with an
- * exception where that fails, which is a mistake of ours: then nothing of `c` may be read. */
-static int describe_call(const MapStorage *map, TmaDlpackDescribed *c) {
-  const TmaDlpackTarget target = {map->call.major, map->call.minor, 0};
-  TmaDlpackOptions options;
-  if (map->call.is_bare) {
-    describe_bare(map, &target, c);
-    return 1;
-  }
-  TmaDlpackTensor tensor = tensor_of(map);
-  options_of(map, &options);
-  const char *flaw = tma_dlpack_describe(&tensor, &options, &target, c);
-  if (flaw != NULL) PyErr_Format(PyExc_SystemError, "an accepted call cannot be described: %s", flaw);
-  return flaw == NULL;
-}
-
-/* ---- as Python objects (storage.Call names them) ------------------------------------------------- */
+/* ---- as Python objects -------------------------------------------------------------------------- */
 
 /* The fields of EncodeArguments, enums as numbers. In these formats "N" steals the reference, and NULL
  * makes the result NULL. */
@@ -114,9 +100,8 @@ static PyObject *storage_numbers(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackDescribed c;
-  if (!map->has_call) return none();
-  if (!describe_call(map, &c)) return NULL;
-  tma_dlpack_extend(&c);
+  if (!map->has_record) return none();
+  read_fields(map, &c);
   return numbers_of(&c);
 }
 
@@ -124,11 +109,11 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackOptions options;
-  if (!map->has_call) return none();
-  if (map->call.is_bare) return PyTuple_New(0);
+  if (!map->has_record) return none();
+  if (map->record.is_bare) return PyTuple_New(0);
   const TmaDlpackTensor tensor = tensor_of(map);
   options_of(map, &options);
-  return Py_BuildValue("(NN)", layout_of(&tensor, map->call.flags), options_tuple(&options));
+  return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
 /* The target as it was given, else the ordinal of the tensor's own GPU; None for the default one. */
@@ -137,12 +122,12 @@ static PyObject *storage_target(PyObject *self, void *unused) {
   const MapStorage *map = (const MapStorage *)self;
   if (map->rare != NULL && map->rare->target != NULL)
     return Py_INCREF(map->rare->target), map->rare->target;
-  return map->call.ordinal == ON_HOST ? none() : PyLong_FromLong(map->call.ordinal);
+  return map->record.ordinal == ON_HOST ? none() : PyLong_FromLong(map->record.ordinal);
 }
 
 static PyObject *storage_encoder(PyObject *self, void *unused) {
   (void)unused;
-  int encoder = ((MapStorage *)self)->call.encoder;
+  int encoder = ((MapStorage *)self)->record.encoder;
   if (encoder == NOT_ENCODED) return none();
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
@@ -152,7 +137,7 @@ static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
   const TmaDlpackOptions *rare = map->rare == NULL ? NULL : &map->rare->o;
-  if (!map->has_call) return none();
+  if (!map->has_record) return none();
   PyObject *ragged = none();
   if (rare != NULL && rare->has_ragged) {
     Py_DECREF(ragged);
@@ -165,8 +150,9 @@ static PyObject *storage_tx_bytes(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
   TmaDlpackDescribed c;
-  if (!map->has_call || map->call.interleave != 0) return none();
-  return describe_call(map, &c) ? tx_bytes_of(&c) : NULL;
+  if (!map->has_record) return none();
+  read_fields(map, &c);
+  return tx_bytes_of(&c);
 }
 
 /* ---- bytes and pointer --------------------------------------------------------------------------- */
@@ -314,13 +300,14 @@ static void storage_dealloc(PyObject *self) {
   if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
   storage_clear(self); /* which may free other maps */
   free_rare(map->rare);
+  PyMem_Free(map->fields);
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
   else PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
   if (spare != NULL) leave_spare(spare);
   Py_DECREF(type);
 }
 
-/* ---- the class and the module -------------------------------------------------------------------- */
+/* ---- the class ------------------------------------------------------------------------------------ */
 
 static PyMethodDef storage_methods[] = {
     {"_make", storage_make, METH_VARARGS | METH_CLASS, make_doc},
@@ -371,31 +358,10 @@ static PyType_Slot storage_slots[] = {
 };
 
 static PyType_Spec storage_spec = {
-    .name = "tma_dlpack.tensor_map._storage.MapStorage",
+    .name = "tma_dlpack.native._core.MapStorage",
     .basicsize = sizeof(MapStorage),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = storage_slots,
 };
 
-static int module_exec(PyObject *module) {
-  PyObject *type = PyType_FromModuleAndSpec(module, &storage_spec, NULL);
-  if (type == NULL) return -1;
-  int result = PyModule_AddObjectRef(module, "MapStorage", type);
-  Py_DECREF(type);
-  return result;
-}
-
-static PyModuleDef_Slot module_slots[] = {
-    {Py_mod_exec, (void *)module_exec},
-    {0, NULL},
-};
-
-static struct PyModuleDef module_definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_storage",
-    .m_doc = "The memory of a TensorMap, compiled.",
-    .m_size = 0,
-    .m_slots = module_slots,
-};
-
-PyMODINIT_FUNC PyInit__storage(void) { return PyModuleDef_Init(&module_definition); }
+#endif /* TMA_DLPACK_MAP_H */

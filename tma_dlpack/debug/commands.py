@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from tma_dlpack.cli import common, output
@@ -14,12 +13,11 @@ from tma_dlpack.cli.table import (
     EXIT_NOTHING,
     EXIT_OK,
     EXIT_REFUSED,
+    FAILURES,
     HIDDEN,
-    PRINTED,
-    Option,
+    MAPS,
     UsageError,
     command,
-    did_you_mean,
     option,
 )
 
@@ -36,6 +34,7 @@ from tma_dlpack.cli.table import (
     common.target("the GPU that the map is for:"),
     output.html("explanation"),
     JSON,
+    heading=FAILURES,
     examples=(
         "explain build.log",
         "explain error 715",
@@ -86,6 +85,7 @@ def _is_path(word: str) -> bool:
     output.out("write the report to FILE, not to standard error"),
     option("--json", "report what was recorded as JSON, not as text", action="store_true"),
     option("unmarked", HIDDEN, nargs=argparse.REMAINDER, default=[]),
+    heading=FAILURES,
     examples=(
         "trace -- python train.py",
         "trace --json -o trace.json -- python train.py --steps 2",
@@ -131,6 +131,7 @@ def _program_of(options: argparse.Namespace) -> list[str]:
     option("--map", "a trace's JSON: compare copies with the maps of its launches", metavar="FILE"),
     option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
     JSON,
+    heading=FAILURES,
     examples=(
         "lint kernel.ptx",
         "lint kernel.ptx --strict --json",
@@ -171,6 +172,7 @@ def _lint(options: argparse.Namespace) -> int:
     output.html("report"),
     output.out("write the report to FILE"),
     JSON,
+    heading=FAILURES,
     examples=(
         "postmortem dead.core",
         "postmortem dead.core --json --html dead.html",
@@ -219,31 +221,26 @@ def _postmortem(options: argparse.Namespace) -> int:
     return EXIT_OK if found.ok else EXIT_REFUSED
 
 
-def _ids() -> Iterator[Option]:
-    import tma_dlpack as tma
-
-    about, ids = "only these rules, such as BOX_IN_SHAPE", [rule.id for rule in tma.rules()]
-    yield option("ids", about, nargs="*", metavar="RULE", values=ids)
-
-
 @command(
-    "list every rule: what it requires, why, and who refuses",
-    _ids,
+    "print the fields of the 128 bytes of a map",
+    option(
+        "map",
+        "128 bytes as a debugger, xxd or a C source shows them; or a file of these or of 128 "
+        "raw bytes; - for standard input",
+        metavar="DUMP|FILE|-",
+    ),
+    common.target("the GPU that the map was made for:"),
     JSON,
-    examples=("rules", "rules BOX_RANGE stride_aligned"),
-    status=PRINTED,
+    heading=MAPS,
+    examples=("decode map.bin", "decode gdb.txt --json"),
+    status="0 a map; 1 the bytes are no map; 2 nothing could be read, or wrong use",
 )
-def _rules(options: argparse.Namespace) -> int:
+def _decode(options: argparse.Namespace) -> int:
     import tma_dlpack as tma
+    from tma_dlpack.debug import hexdump
+    from tma_dlpack.tensor_map import text
 
-    known = {rule.id: rule for rule in tma.rules()}
-    groups = {rule.group for rule in known.values()}
-    found: list[tma.RuleInfo] = []
-    for word in options.ids:
-        if word.upper() not in known and word.lower() not in groups:
-            near = did_you_mean(word, [*known, *groups])
-            raise UsageError(f"there is no rule {word}{near or '; `rules` alone lists all'}")
-        found += tma.rules(word.upper() if word.upper() in known else word.lower())
-    found = found or [*known.values()]
-    show(options, found, "\n\n".join(map(str, found)))
-    return EXIT_OK
+    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
+    words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
+    show(options, output.attributes(tensor_map), "\n".join(words))
+    return EXIT_REFUSED if tensor_map.is_zero else EXIT_OK

@@ -1,0 +1,49 @@
+"""The command `verify`, which the command line finds by the name of this file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tma_dlpack.cli import output
+from tma_dlpack.cli.common import integer
+from tma_dlpack.cli.output import JSON, show
+from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, MACHINE, command, option
+
+
+@command(
+    "compare this package with the driver and GPU of this machine",
+    option("-n", "random inputs per check; default 1000", type=integer, default=1000),
+    option("--seed", "seed of the random inputs; default 0", type=integer, default=0),
+    option("--device", "index of the GPU; default 0", type=integer, default=0),
+    output.out("write all cases and results to FILE, compressed if it ends in .gz"),
+    option("--read", "read such a file instead; - is standard input; no GPU", metavar="FILE"),
+    option("--target", "compare what was read with this target; default: its own"),
+    JSON,
+    heading=MACHINE,
+    examples=("verify -n 200", "verify --out found.json.gz"),
+    status="0 no difference; 1 differences; 2 nothing to compare with (no driver or GPU), or wrong "
+    "use",
+)
+def _verify(options: argparse.Namespace) -> int:
+    import tma_dlpack as tma
+
+    out = Path("/dev/stdout") if options.out == output.STDOUT else options.out
+    if options.read is not None:
+        from tma_dlpack.verification import learning
+
+        source = Path("/dev/stdin" if options.read == "-" else options.read)
+        source.stat()  # raises where there is none
+        report = learning.Findings.read(source).against(options.target)
+    else:
+        try:
+            report = tma.verify(options.n, options.seed, device_id=options.device, out=out)
+        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
+            output.failure(sys.stdout, options.json, str(missing))
+            return EXIT_NOTHING
+    if options.out == output.STDOUT:
+        output.write(sys.stderr, f"{report}\n")
+    else:
+        show(options, report)
+    return EXIT_OK if report.ok else EXIT_REFUSED

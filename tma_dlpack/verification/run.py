@@ -1,0 +1,172 @@
+"""`verify`: run the checks on a GPU; `replay`: one case of them again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tma_dlpack import driver
+from tma_dlpack.public import opaque
+from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error, at_least
+from tma_dlpack.verification.arena import Arena
+from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
+from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
+
+BAR_WIDTH = 30
+
+
+@opaque
+def verify(
+    n: int = 1000, seed: int = 0, *, device_id: int = 0, out: str | Path | None = None
+) -> VerifyReport:
+    """Compare this package with the driver and the GPU of this machine, on random cases.
+
+    - Encoders: the measured layout against cuTensorMapEncode*, refusals and bytes.
+    - Copies: the simulator against the hardware, for tile and im2col loads and stores and for
+      reductions: shared memory, which bytes were written, and global memory. Also loads of maps of
+      any size that the driver accepts, at the limits of coordinates.
+    - Tensor cores: products of loaded tiles by wgmma with our matrix descriptors, against exact
+      results; ldmatrix at our addresses, against the simulated tile.
+    - Maps that a kernel changes: their fields, and tiles loaded by them.
+
+    Parameters
+    ----------
+    n : int
+        Number of cases per check, 1 or more.
+    seed : int
+        Seed of the random cases, 0 or more.
+    device_id : int
+        Ordinal of the GPU.
+    out : path, optional
+        Write every case with its arguments, verdicts and bytes to this file (compressed if its name
+        ends with .gz), for those who maintain this package. It has nothing of you but the name of
+        the GPU and the versions of driver and package.
+
+    Returns
+    -------
+    VerifyReport
+        `.ok`, and a row per check; ``print`` shows the table. On a GPU whose layout has not been
+        measured, the rows of the encoders say which fields of sm_90's layout agree.
+
+    Raises
+    ------
+    TmaPreconditionError
+        If an argument is not an integer, or too small.
+    TmaUnsupportedError
+        Without a GPU of compute capability 9.0 or later, its driver, or NVRTC.
+
+    Notes
+    -----
+    Shows a progress bar if standard error is a terminal.
+
+    Examples
+    --------
+    >>> import tma_dlpack as tma  # doctest: +SKIP
+    >>> print(tma.verify(1000))  # doctest: +SKIP
+    """
+    n, seed, device_id = at_least("n", n), *_seed_and_device(seed, device_id)
+    with Arena(seed, device_id) as arena:
+        if not arena.target.has_tma:
+            raise TmaUnsupportedError(
+                f"GPU {device_id} is {arena.target}: tensor maps need compute capability 9.0 "
+                "(Hopper) or later"
+            )
+        if out is not None:
+            _require_writable(out)
+        device = str(driver.status().devices[device_id])
+        findings = Findings(device, arena.target, seed)
+        rows = tuple(_run(check, n, seed, arena, findings, out is not None) for check in CHECKS)
+    if out is not None:
+        findings.write(out)
+    return VerifyReport(device, seed, rows)
+
+
+def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
+    """Run one case of `verify` again; return the call and the first difference.
+
+    Parameters
+    ----------
+    name : str
+        Name of the check, such as ``"tile loads"``.
+    number, seed : int
+        The number of the case, and the seed of `verify`.
+    device_id : int
+        Ordinal of the GPU.
+
+    Returns
+    -------
+    str
+        The call, then the first difference, or "both sides agree".
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the check is unknown, or a number is not an integer or negative.
+    TmaUnsupportedError
+        As `verify`.
+    """
+    check = next((c for c in CHECKS if c.name == name), None)
+    if check is None:
+        known = ", ".join(c.name for c in CHECKS)
+        fix = f"pass {CHECKS[0].name!r}"
+        raise argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
+    number = at_least("number", number, 0)
+    seed, device_id = _seed_and_device(seed, device_id)
+    with Arena(seed, device_id) as arena:
+        outcome = run_case(check, number, seed, arena)
+    return f"{outcome.call}\n{outcome.difference or 'both sides agree'}"
+
+
+def _seed_and_device(seed: object, device_id: object) -> tuple[int, int]:
+    return at_least("seed", seed, 0), at_least("device_id", device_id, 0)
+
+
+def _run(
+    check: Check, n: int, seed: int, arena: Arena, findings: Findings, keeps_all: bool
+) -> VerifyRow:
+    encodes = check.op == "encode"
+
+    def results() -> Iterator[tuple[bool, str | None]]:
+        for number in _progress(check.name, n):
+            outcome = run_case(check, number, seed, arena)
+            if keeps_all or (encodes and not arena.target.has_model):
+                findings.add(check.name, number, outcome)
+            found = outcome.difference
+            yield outcome.accepted, found and _reproducible(check, number, seed, outcome)
+
+    row = VerifyRow.of(check.name, results())
+    return replace(row, note=findings.fields(check.name)) if encodes else row
+
+
+def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str:
+    return (
+        "from tma_dlpack.verification import replay; "
+        f"print(replay({check.name!r}, {number}, {seed}))\n"
+        f"{outcome.call}\n{outcome.difference}"
+    )
+
+
+def _require_writable(out: str | Path) -> None:
+    """Create the file before the cases run."""
+    try:
+        Path(out).open("ab").close()
+    except OSError as error:
+        must, fix = "be a file that can be written", "pass out='findings.json.gz'"
+        raise argument_error("out", f"out is {out}: {error}", must, fix) from error
+
+
+def _progress(name: str, n: int) -> Iterator[int]:
+    """Count to n, and show a progress bar on a terminal."""
+    if not sys.stderr.isatty():
+        yield from range(n)
+        return
+    for number in range(n):
+        if number % max(n // 100, 1) == 0:
+            done = BAR_WIDTH * number // n
+            bar = "#" * done + "." * (BAR_WIDTH - done)
+            sys.stderr.write(f"\r{name:<20} [{bar}] {number}/{n}")
+            sys.stderr.flush()
+        yield number
+    sys.stderr.write("\r\x1b[K")
