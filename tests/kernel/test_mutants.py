@@ -135,6 +135,15 @@ _ALL = [
         "",
         "SLOT_REUSED BARRIER_ARRIVALS",
     ),
+    (
+        "hopper_gemm",
+        "accumulators are not waited for",
+        GEMM,
+        "  wgmma_wait();\n  release",
+        "  release",
+        "WGMMA_WAIT",
+    ),
+    ("hopper_gemm", "wgmma is not committed", GEMM, "  wgmma_commit();", "", "WGMMA_WAIT"),
     # bulk stores
     ("double_tiles", "no wait_read", DOUBLE, "    wait_read();  // what", "// what", "BULK_WAIT"),
     ("double_tiles", "no commit", DOUBLE, ", commit();", ";", "BULK_WAIT"),

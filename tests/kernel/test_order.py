@@ -362,3 +362,14 @@ def test_what_works_in_practice_is_a_warning(case):
     found, _ = run(*code)
     assert found.ok, str(found)
     assert rule in rules(found, "warning"), str(found)
+
+
+def test_blocks_that_run_one_after_the_other_race_too():
+    block = "mov.u32 %r9, %ctaid.x;"
+    found, _ = run(block, "st.global.u32 [%mine], %r9;", grid=3)
+    assert rules(found) == {"RACE"}
+    found, _ = run("st.global.u32 [%mine], %t;", grid=3)
+    assert found.ok, str(found)
+    apart = ("mul.wide.u32 %rd1, %r9, 512;", "add.u64 %mine, %mine, %rd1;")
+    found, _ = run(block, *apart, "st.global.u32 [%mine], %r9;", grid=2)
+    assert found.ok, str(found)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tma_dlpack.kernel.accumulators import Flying
 from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.mbarrier import (
     Barrier,
@@ -88,6 +89,7 @@ class BlockSync:
         self.wgmma: dict[int, Groups] = defaultdict(Groups)  # by warpgroup
         #: By slot of a warp of another block: its last access here, (clock, block, code, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
+        self.accumulators: dict[int, Flying] = defaultdict(Flying)  # by warpgroup
         self.cluster_generation: dict[int, int] = {}  # by thread: that it arrived for
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401
+from tma_dlpack.kernel.accumulators import follow
 from tma_dlpack.kernel.arguments import parameters_of
 from tma_dlpack.kernel.core import TensorMap
 from tma_dlpack.kernel.findings import Findings
@@ -345,6 +346,8 @@ class Machine:
             if block.is_gate and not self._gathered(group, block):
                 return
             self.steps += len(block.code)
+            if block.steps and self.order is not None:
+                follow(group, block.steps)
             group.pc = block.run(group, group.block)
             if group._waits:
                 group.take_waits()

@@ -36,7 +36,7 @@ Clocks = npt.NDArray[np.int32]
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
 _LOW = (1 << CLOCK_SHIFT) - 1
-_WARP, _WARPGROUP = 32, 128
+_WARP = 32
 _PIECE = 16
 MAP_BYTES = 128
 #: Distinct addresses of one instruction that may be flags; more are data.
@@ -446,24 +446,17 @@ class Order:
         units = shadow.index(where)
         known = self.issue(g, lanes) if known is None else _wide(known, len(self.clock))
         site = self._site(g.code)
+        is_product = self._kind(agent) in ("wgmma", "tcgen05")
+        unwritten = "uninitialised product" if is_product else "uninitialised async"
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if shadow.is_shared and not quiet and not writers.all():
-                self._report(g, lanes, "uninitialised async", None, None)
+                self._report(g, lanes, unwritten, None, None)
             self._meet_async(g, lanes, "async read", _fenced(shadow), SEEN, known, writers, last)
         elif shadow.is_shared and not quiet:
-            self._report(g, lanes, "uninitialised async", None, None)
+            self._report(g, lanes, unwritten, None, None)
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT
         shadow.note_reads(np.array([agent]), units, stamp)
-
-    def wgmma_read(self, g: Any, part: slice, chunks: IntArray) -> None:
-        """Check and note the 16-byte chunks of shared memory that a warpgroup's wgmma reads."""
-        lanes = g.lanes[part]
-        groups = g.block.sync.wgmma[int(lanes[0]) // _WARPGROUP]
-        name = f"wgmma of warpgroup {int(lanes[0]) // _WARPGROUP}"
-        agent = groups.agent(self, "wgmma", g.block, name)
-        units = self.units(g.block, chunks * _PIECE, _PIECE)
-        self.async_read(g, lanes, g.block, units, agent, groups.clock)
 
     def async_write(
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tma_dlpack.kernel.accumulators import Step, steps_of
 from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
 from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
@@ -54,6 +55,7 @@ class CodeBlock:
     run: Any = None
     join: int = -1  # the immediate post-dominator
     source: str = ""
+    steps: tuple[Step, ...] = ()  # with accumulators of wgmma
 
 
 @dataclass
@@ -216,6 +218,8 @@ def _translate(program: Program, function: Function) -> Code:
     for number, block in enumerate(blocks):
         emitter = Emitter(program, function, block, live[number], operations)
         block.source, block.run = emitter.compiled()
+    for block, steps in zip(blocks, steps_of(block.code for block in blocks), strict=True):
+        block.steps = steps
     return Code(function, blocks, _call_parameters(function))
 
 

@@ -118,6 +118,9 @@ uninitialised | UNINITIALISED_SHARED | error | shared memory is read that nobody
     it first, or wait for the copy that fills it
 uninitialised async | UNINITIALISED_SHARED | error | an asynchronous operation reads shared memory
     that nobody has written | write it first, or store a smaller box
+uninitialised product | UNINITIALISED_SHARED | warning | a matrix product reads shared memory that
+    nobody has written: its rows or columns there are undefined | load the whole tile, or do not
+    store what comes of the rest
 map | MAP_FENCE | error | a tensor map in memory is changed and used by a copy without a release and
     an acquire between them | fence.proxy.tensormap::generic.release.gpu after the change,
     fence.proxy.tensormap::generic.acquire.gpu [map], 128 by the thread that issues the copy, before

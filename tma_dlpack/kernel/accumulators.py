@@ -1,0 +1,130 @@
+"""Registers of wgmma accumulators, which nobody may use before `wgmma.wait_group`.
+
+Chained wgmma of one shape on the same registers and plain copies are allowed. Each basic block has
+a list of what it does with such registers, which is followed as the block runs.
+
+Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tma_dlpack.kernel.core import Instruction
+
+_REGISTER = re.compile(r"%[A-Za-z_][\w$#]*")
+_WARPGROUP = 128
+
+
+class Step(NamedTuple):
+    """What code does: "product", "commit", "wait", "copy" or "use" of registers."""
+
+    what: str
+    code: Instruction
+    registers: tuple[str, ...] = ()  # of a copy (to, from)
+    number: int = 0
+
+
+def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
+    """Return the steps of each block of a function; empty ones where it has no wgmma."""
+    code = [list(block) for block in blocks]
+    watched: set[str] = set()
+    copies: dict[str, set[str]] = {}
+    for block in code:
+        for one in block:
+            if one.opcode.startswith("wgmma.mma_async"):
+                watched.update(_REGISTER.findall(one.split()[0]))
+            elif one.opcode.startswith("mov."):
+                names = _REGISTER.findall(one.operands)
+                if len(names) == 2:
+                    copies.setdefault(names[1], set()).add(names[0])
+    waiting = list(watched)
+    while waiting:
+        new = copies.get(waiting.pop(), set()) - watched
+        watched |= new
+        waiting += new
+    if not watched:
+        return [() for _ in code]
+    return [tuple(step for one in block for step in _steps(one, watched)) for block in code]
+
+
+def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
+    """Return what an instruction does; one with a guard may do nothing."""
+    if code.guard and not code.opcode.startswith("wgmma.wait_group"):
+        return
+    if code.opcode.startswith("wgmma.mma_async"):
+        accumulators, *others = code.split()
+        used = tuple(n for o in others for n in _REGISTER.findall(o) if n in watched)
+        if used:
+            yield Step("use", code, used)
+        yield Step("product", code, tuple(_REGISTER.findall(accumulators)))
+    elif code.opcode.startswith("wgmma.commit_group"):
+        yield Step("commit", code)
+    elif code.opcode.startswith("wgmma.wait_group"):
+        yield Step("wait", code, number=int(code.operands.strip() or "0", 0))
+    else:
+        names = [name for name in _REGISTER.findall(code.operands) if name in watched]
+        if code.opcode.startswith("mov.") and "{" not in code.operands:
+            to, source = (*_REGISTER.findall(code.operands), "", "")[:2]
+            if to in watched:
+                yield Step("copy", code, (to, source))
+        elif names:
+            yield Step("use", code, tuple(names))
+
+
+class Flying:
+    """The accumulators of a warpgroup that are not waited for: register -> (group, code)."""
+
+    def __init__(self) -> None:
+        self.groups = 1  # the number of the one that is open
+        self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
+
+    def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
+        """Follow a block, and report uses that come too early."""
+        for step in steps:
+            if step.what == "wait":
+                last = self.groups - 1 - step.number
+                kept = {r: state for r, state in self.registers.items() if state[0] > last}
+                self.registers = kept
+            elif step.what == "commit":  # once, where its warps are groups of their own
+                if g.n >= _WARPGROUP or any(s[0] == self.groups for s in self.registers.values()):
+                    self.groups += 1
+            elif step.what == "product":
+                self._product(g, step)
+            elif self.registers and step.what == "copy":
+                to, source = step.registers
+                if source in self.registers:
+                    self.registers[to] = self.registers[source]
+                else:
+                    self.registers.pop(to, None)
+            elif self.registers:
+                early = [name for name in step.registers if name in self.registers]
+                if early:
+                    _report(g, step.code, self.registers[early[0]][2])
+
+    def _product(self, g: Any, step: Step) -> None:
+        for name in step.registers:
+            found = self.registers.get(name)
+            if found is not None and found[2].opcode != step.code.opcode:
+                _report(g, step.code, found[2])
+                break
+        state = self.groups, step.registers, step.code
+        self.registers.update(dict.fromkeys(step.registers, state))
+
+
+def _report(g: Any, code: Instruction, product: Instruction) -> None:
+    g.code = code
+    g.machine.findings.add(
+        "WGMMA_WAIT", "error", "an accumulator is used while a wgmma may still write it",
+        "wgmma.commit_group, then wgmma.wait_group before the use", g=g, lanes=g.lanes,
+        also=product,
+    )  # fmt: skip
+
+
+def follow(g: Any, steps: tuple[Step, ...]) -> None:
+    """Follow a block for each warpgroup of a group."""
+    first, last = int(g.lanes[0]) // _WARPGROUP, int(g.lanes[-1]) // _WARPGROUP
+    for number in range(first, last + 1):
+        g.block.sync.accumulators[number].follow(g, steps)
