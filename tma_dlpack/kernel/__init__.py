@@ -72,7 +72,8 @@ def run_kernel(
         Blocks and threads of a block, (x, y, z); missing ones are 1.
     args : sequence
         The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
-        its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its address), numbers, NumPy scalars, bytes and ctypes
+        its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its
+        address), numbers, NumPy scalars, bytes and ctypes
         structures.
     cluster : int or sequence of int, optional
         Blocks of a cluster; by default as the kernel declares it.
