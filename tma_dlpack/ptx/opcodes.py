@@ -1,9 +1,9 @@
 """The values of instructions: one row for each operation, with its modifiers.
 
 A row is ``name | operands | result | value``. The value is an expression of typed arrays `a`, `b`,
-`c`, `d` and of the functions of `numbers`. Operands and results are letters: `t` the instruction's
-type, `w` twice as wide, `u` 32 bits unsigned, `p` a predicate, `r` the bits of the type. In a value
-``{t}`` is the type, ``{w}`` the wider type of NumPy.
+`c`, `d` and of the functions of `numbers` and `integers`. Operands and results are letters: `t` the
+instruction's type, `w` twice as wide, `u` 32 bits unsigned, `p` a predicate, `r` the bits of the
+type. In a value ``{t}`` is the type, ``{w}`` the wider type of NumPy.
 
 A modifier without a row or a rule is unknown, so that no form of an instruction is guessed.
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.ptx import numbers
+from tma_dlpack.ptx import integers, numbers
 from tma_dlpack.ptx.numbers import NUMPY, UNSIGNED, WIDER, bits_of, each_half, read, written
 
 __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "comparison", "each_half",
@@ -40,7 +40,8 @@ class Value(NamedTuple):
 
 #: What expressions may use.
 NAMES: dict[str, Any] = {
-    **{name: value for name, value in vars(numbers).items() if callable(value)},
+    **{name: value for room in (numbers, integers) for name, value in vars(room).items()
+       if callable(value)},
     **{name: getattr(np, name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16",
        "uint32", "uint64", "float16", "float32", "float64", "where")},
     "np": np,
@@ -341,7 +342,7 @@ def _convert(words: list[str], count: int) -> Value | None:
         if words[1:2] != ["sat"] or words[3:4] != ["s32"] or count != len(words) - 2:
             return None
         kinds = ("s32", "s32", "b32")[:count]
-        return Value(kinds, "b32", run=partial(numbers.packed_integers, words[2]))
+        return Value(kinds, "b32", run=partial(integers.packed_integers, words[2]))
     if len(words) < 2:
         return None
     *modifiers, to, source = words
@@ -384,8 +385,8 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
             value = integral(value)
         if not to_float:
             if from_float:
-                return numbers.whole(to, value, source)
-            return numbers.saturated(to, value) if sat else value.astype(kind)
+                return integers.whole(to, value, source)
+            return integers.saturated(to, value) if sat else value.astype(kind)
         if sat:
             value = numbers.saturate01(value)
         if is_relu:
