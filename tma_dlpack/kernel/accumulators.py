@@ -19,7 +19,7 @@ _WARPGROUP = 128
 
 
 class Step(NamedTuple):
-    """What code does: "product", "commit", "wait", "copy" or "use" of registers."""
+    """A step of a block: "product", "commit", "wait", "copy" or "use" of registers."""
 
     what: str
     code: Instruction
@@ -82,7 +82,7 @@ class Flying:
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
-        """Follow a block, and report uses that come too early."""
+        """Follow a block, and report uses that are too early."""
         for step in steps:
             if step.what == "wait":
                 last = self.groups - 1 - step.number
