@@ -30,7 +30,7 @@ __all__ = [
     "Function", "Instruction", "Library", "Module", "RawCopy", "Target", "TensorMap",
     "TensorMapBatch", "TensorView", "TmaError", "TmaUnsupportedError", "argument_error",
     "as_tensor_view", "at_least", "bad_value", "counted", "download", "driver", "get_include",
-    "host_bytes", "integer_of", "integers_of", "nvrtc_bindings", "opaque", "opcodes", "operand_addresses",
-    "parse", "picture", "reduce_bytes", "replace_field", "report", "rows", "scratch", "shown",
-    "storage_of", "stuck", "synchronize", "text_of", "upload",
+    "host_bytes", "integer_of", "integers_of", "nvrtc_bindings", "opaque", "opcodes",
+    "operand_addresses", "parse", "picture", "reduce_bytes", "replace_field", "report", "rows",
+    "scratch", "shown", "storage_of", "stuck", "synchronize", "text_of", "upload",
 ]  # fmt: skip
