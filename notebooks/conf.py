@@ -93,7 +93,7 @@ CHAPTERS = {
 }
 
 #: Room -> the classes of results that users import from it.
-RESULTS = {
+RESULT_CLASSES = {
     "tma_dlpack.debug": (
         "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
         "FoundMap LintReport LintFinding"
@@ -151,7 +151,7 @@ def python_reference() -> str:
         f"## {title}\n\n{entries('tma_dlpack', names.split(), tma)}"
         for title, names in CHAPTERS.items()
     ]
-    for room, names in RESULTS.items():
+    for room, names in RESULT_CLASSES.items():
         title = f"Results: `from {room} import ...`"
         parts.append(f"## {title}\n\n{entries(room, names.split(), importlib.import_module(room))}")
     return "\n".join(parts)

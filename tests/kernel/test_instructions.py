@@ -34,7 +34,7 @@ def simulated(ptx, memory):
 
 
 def numbers(words, kind):
-    """Return results as floats, packed ones in two columns; integers as they are."""
+    """Return results as floats, packed ones in two columns; integers unchanged."""
     if kind.endswith("x2"):
         size = np.uint64(bits(kind[:-2]))
         low = words & np.uint64((1 << int(size)) - 1)

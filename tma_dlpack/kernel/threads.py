@@ -32,7 +32,7 @@ class Join:
 
 
 class Frame(NamedTuple):
-    """A call: where it goes on, what it returns, and what recursion overwrites.
+    """A call: the block after it, its results, and the values that recursion overwrites.
 
     `saved` has (array, rows or None, copy) of registers and parameters of all threads.
     """

@@ -1,10 +1,11 @@
-"""What the lanes of a warp do together: shuffles, votes, matches, elections.
+"""Operations of the lanes of a warp together: shuffles, votes, matches, elections.
 
 Source: PTX ISA 9.0, 9.7.9.6 (shfl.sync), 9.7.13 (vote, match, activemask, redux, elect).
 """
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,32 @@ from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.operations import Operation, operation
 
 WARP = 32
+_EVERY = 0xFFFFFFFF
 _ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
 def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
     """Return values by warp (warps, 32), and which lanes of them the group has."""
+    if _is_whole(g):
+        return np.broadcast_to(value, g.n).reshape(-1, WARP), _places(g.n)
     warps, at = np.unique(g.lanes // WARP, return_inverse=True)
     lanes = g.lanes % WARP
     shaped = np.full((len(warps), WARP), fill, np.asarray(value).dtype)
     shaped[at, lanes] = value
     return shaped, (at, lanes)
+
+
+def _is_whole(g: Any) -> bool:
+    """Whether a group has all lanes of its warps, in order."""
+    return type(g.index) is slice and g.n % WARP == 0 and g.index.start % WARP == 0
+
+
+@lru_cache(maxsize=64)
+def _places(n: int) -> tuple[Any, Any]:
+    """Return warp and lane of n threads."""
+    threads = np.arange(n)
+    return threads // WARP, threads % WARP
 
 
 def _members(g: Any, mask: Any, members: Any) -> Any:
@@ -56,33 +72,39 @@ def _by_mask(run: Any) -> Any:
     return each
 
 
+def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
+    """Return the lane that each lane of a shuffle reads, and whether it is in its segment."""
+    b = b & 31
+    segment, clamp = c >> 8 & 31, c & 31
+    low, high = lane & segment, (lane & segment) | (clamp & ~segment)
+    if how == "up":
+        source = lane - b
+        inside = source >= high
+    else:
+        moved = {"down": lane + b, "bfly": lane ^ b, "idx": low | (b & ~segment)}
+        source = moved[how]
+        inside = source <= high
+    return np.where(inside, source, lane) & 31, inside
+
+
 @operation("shfl.sync")
 def _shuffle(code: Instruction) -> Operation:
     how = code.opcode.split(".")[2]
     pair = "|" in code.operands.split(",")[0]
+    known = lru_cache(maxsize=8)(partial(_sources, how, _places(WARP)[1]))
 
     def run(g: Any, mask: Any, value: Any, b: Any, c: Any, members: Any) -> Any:
         value = np.broadcast_to(np.asarray(value, np.uint32), g.n)
         shaped, (at, lanes) = _warps(g, value)
+        is_every = type(members) is int and members & _EVERY == _EVERY
+        if type(b) is type(c) is int and is_every and mask is None and _is_whole(g):
+            source, inside = known(b, c)
+            found = shaped[:, source].reshape(-1)
+            return (found, np.tile(inside, len(shaped))) if pair else found
         present = _members(g, mask, members)
         lane = lanes.astype(np.int64)
-        b = np.broadcast_to(np.asarray(b).astype(np.int64), g.n) & 31
-        c = np.broadcast_to(np.asarray(c).astype(np.int64), g.n)
-        segment, clamp = c >> 8 & 31, c & 31
-        low, high = lane & segment, (lane & segment) | (clamp & ~segment)
-        if how == "up":
-            source = lane - b
-            inside = source >= high
-        elif how == "down":
-            source = lane + b
-            inside = source <= high
-        elif how == "bfly":
-            source = lane ^ b
-            inside = source <= high
-        else:
-            source = low | (b & ~segment)
-            inside = source <= high
-        source = np.where(inside, source, lane) & 31
+        b, c = (np.broadcast_to(np.asarray(x).astype(np.int64), g.n) for x in (b, c))
+        source, inside = _sources(how, lane, b, c)
         found = np.where(present[at, source] | (source == lane), shaped[at, source], value)
         return (found, inside) if pair else found
 

@@ -1,10 +1,10 @@
-"""Numbers as PTX has them, in NumPy: types, roundings, and what single instructions compute.
+"""Floating-point numbers as PTX has them, in NumPy: types, roundings, conversions.
 
 Registers hold bits: unsigned arrays. `read` and `written` type them and turn values into bits.
-What PTX leaves open (a division by 0, NaN as an integer) is as an H100 has it, measured:
+What PTX leaves open (the sign of a zero, NaN in .relu) is as an H100 has it, measured:
 `tests/golden/ptx_h100.npz`.
 
-Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
+Source: PTX ISA 9.0, 9.7.3 to 9.7.5 (floating point), 9.7.9 (cvt).
 """
 
 from __future__ import annotations
@@ -92,6 +92,22 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     return odd(total, np.where(np.isfinite(total), error, 0))
 
 
+def fused32(a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c of float32, rounded once.
+
+    Rounding the sum in float64 first differs only where that sum is halfway between two float32.
+    """
+    total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    near = total.astype(np.float32)
+    halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    if halfway.any() or ((np.abs(near) < _TINY) & (total != 0)).any():
+        return fused(a, b, c).astype(np.float32)
+    return near
+
+
+_TINY = np.finfo(np.float32).tiny
+
+
 def _split(a: Any) -> tuple[Any, Any]:
     """Return two halves of float64 with 26 bits each (Veltkamp)."""
     spread = a * 134217729.0
@@ -141,7 +157,8 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
     nan = np.isnan(value)
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return np.where(nan, np.uint16(0x7FFF), (bits >> np.uint32(16)).astype(np.uint16))
+    found = (bits >> np.uint32(16)).astype(np.uint16)
+    return np.where(nan, np.uint16(0x7FFF), found) if nan.any() else found
 
 
 def flushed(value: Any) -> Any:
@@ -150,280 +167,7 @@ def flushed(value: Any) -> Any:
     return np.where(tiny, np.copysign(value.dtype.type(0), value), value)
 
 
-# -- integers --------------------------------------------------------------------------------------
-
-
-def _wide(a: Any) -> Any:
-    return a.astype({"u": np.uint64, "i": np.int64}[a.dtype.kind])
-
-
-def mul_hi(a: Any, b: Any) -> Any:
-    """Return the upper half of a product."""
-    size = 8 * a.dtype.itemsize
-    if size < 64:
-        return ((_wide(a) * _wide(b)) >> size).astype(a.dtype)
-    low = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    x, y = a.view(np.uint64), b.view(np.uint64)
-    x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
-    middle = x1 * y0 + (x0 * y0 >> half)
-    other = x0 * y1 + (middle & low)
-    high = x1 * y1 + (middle >> half) + (other >> half)
-    if a.dtype.kind == "i":  # subtract what the signs add
-        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
-    return high.view(a.dtype)
-
-
-def quotient(a: Any, b: Any) -> Any:
-    """Return a / b toward zero; all ones where b is 0, as GPUs have it."""
-    safe = np.where(b == 0, b.dtype.type(1), b)
-    if a.dtype.kind == "u":
-        found = a // safe
-    else:
-        whole = a // safe
-        found = whole + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype)
-    return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
-
-
-def remainder(a: Any, b: Any) -> Any:
-    """Return what is left of a / b toward zero; all ones where b is 0, as GPUs have it."""
-    found = a - quotient(a, b) * b
-    return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
-
-
-def shifted_left(a: Any, n: Any) -> Any:
-    """Return a << n; 0 from the width of the type on."""
-    size = 8 * a.dtype.itemsize
-    n = np.asarray(n).astype(np.uint32)
-    moved = a << np.minimum(n, size - 1).astype(a.dtype)
-    return np.where(n >= size, a.dtype.type(0), moved)
-
-
-def shifted_right(a: Any, n: Any) -> Any:
-    """Return a >> n; the sign, or 0, from the width of the type on."""
-    size = 8 * a.dtype.itemsize
-    n = np.asarray(n).astype(np.uint32)
-    moved = a >> np.minimum(n, size - 1).astype(a.dtype)
-    if a.dtype.kind == "i":
-        return moved
-    return np.where(n >= size, a.dtype.type(0), moved)
-
-
-def _pair(a: Any, b: Any) -> Any:
-    return np.asarray(b).astype(np.uint64) << np.uint64(32) | np.asarray(a).astype(np.uint64)
-
-
-def funnel(a: Any, b: Any, n: Any, left: bool, clamps: bool) -> Any:
-    """Return shf: 32 bits of the pair b:a, shifted."""
-    n = np.minimum(n, 32) if clamps else np.bitwise_and(n, 31)
-    n = np.asarray(n).astype(np.uint64)
-    pair = _pair(a, b)
-    moved = (pair << n) >> np.uint64(32) if left else pair >> n
-    return moved.astype(np.uint32)
-
-
-def popcount(a: Any) -> Any:
-    """Return the number of bits that are 1."""
-    found = np.zeros(np.shape(a), np.uint32)
-    for at in range(8 * a.dtype.itemsize):
-        found = found + (a >> a.dtype.type(at) & a.dtype.type(1)).astype(np.uint32)
-    return found
-
-
-def leading_zeros(a: Any) -> Any:
-    """Return the number of zeros before the highest bit that is 1."""
-    size = 8 * a.dtype.itemsize
-    filled = a
-    for n in (1, 2, 4, 8, 16, 32):
-        if n < size:
-            filled = filled | filled >> a.dtype.type(n)
-    return (np.uint32(size) - popcount(filled)).astype(np.uint32)
-
-
-def find_bit(a: Any, shift: bool) -> Any:
-    """Return the highest bit that differs from the sign; 0xFFFFFFFF where there is none."""
-    size = 8 * a.dtype.itemsize
-    unsigned = a.view(UNSIGNED[size])
-    if a.dtype.kind == "i":
-        unsigned = np.where(a < 0, ~unsigned, unsigned)
-    zeros = leading_zeros(unsigned)
-    found = zeros if shift else np.uint32(size - 1) - zeros
-    return np.where(unsigned == 0, np.uint32(0xFFFFFFFF), found)
-
-
-def reversed_bits(a: Any) -> Any:
-    """Return the bits in the other order."""
-    found = np.zeros_like(a)
-    size = 8 * a.dtype.itemsize
-    for at in range(size):
-        bit = a >> a.dtype.type(at) & a.dtype.type(1)
-        found = found | bit << a.dtype.type(size - 1 - at)
-    return found
-
-
-def _few(n: Any, size: int) -> Any:
-    """Return a count of bits, which 32-bit instructions take modulo 256; at most 64."""
-    n = np.bitwise_and(n, 255) if size == 32 else n
-    return np.minimum(n, 64).astype(np.uint64)
-
-
-def _ones(n: Any) -> Any:
-    """Return 64-bit words whose n lowest bits are 1."""
-    every = np.uint64(0xFFFFFFFFFFFFFFFF)
-    return np.where(n == 0, np.uint64(0), every >> (np.uint64(64) - np.maximum(n, np.uint64(1))))
-
-
-def field(a: Any, at: Any, length: Any) -> Any:
-    """Return bfe: `length` bits of a from bit `at` on, sign-extended for signed types."""
-    size = 8 * a.dtype.itemsize
-    at, length = _few(at, size), _few(length, size)
-    wide = a.astype(np.int64 if a.dtype.kind == "i" else np.uint64)
-    last = wide.dtype.type(63)
-    moved = wide >> np.minimum(at.astype(wide.dtype), last)
-    if a.dtype.kind == "u":
-        moved = np.where(at > np.uint64(63), np.uint64(0), moved)
-        return (moved & _ones(length)).astype(a.dtype)
-    unused = np.minimum(np.int64(64) - length.astype(np.int64), last)
-    found = (moved << unused) >> unused
-    return np.where(length == 0, 0, found).astype(a.dtype)
-
-
-def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
-    """Return bfi: b with `length` bits from bit `at` on replaced by those of a."""
-    size = 8 * b.dtype.itemsize
-    at, length = _few(at, size), _few(length, size)
-    shift = np.minimum(at, np.uint64(63))
-    mask = np.where(at < np.uint64(size), _ones(length) << shift, np.uint64(0))
-    moved = a.astype(np.uint64) << shift
-    return ((b.astype(np.uint64) & ~mask) | (moved & mask)).astype(b.dtype)
-
-
-def low24(a: Any) -> Any:
-    """Return the lowest 24 bits as a number."""
-    bits = a.dtype.type(8)
-    return (a << bits) >> bits
-
-
-def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
-    """Return bmsk: `length` bits from bit `at` on are 1."""
-    if wraps:
-        at, length = np.bitwise_and(at, 31), np.bitwise_and(length, 31)
-    at, length = _few(np.minimum(at, 64), 64), _few(np.minimum(length, 64), 64)
-    return np.where(at > 31, np.uint64(0), _ones(length) << np.minimum(at, 63)).astype(np.uint32)
-
-
-def extended(a: Any, length: Any, wraps: bool) -> Any:
-    """Return szext: the lowest `length` bits, extended with zeros or the sign."""
-    length = np.bitwise_and(length, 31) if wraps else np.minimum(length, 32)
-    return field(a.astype(f"{a.dtype.kind}8"), np.uint64(0), length).astype(a.dtype)
-
-
-def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
-    """Return fns: the place of the offset-th bit that is 1, counted from bit `base`."""
-    mask, base, offset = np.broadcast_arrays(mask, np.asarray(base).astype(np.int64), offset)
-    bits = (mask[..., None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.int64)
-    place = np.arange(32)
-    up = np.cumsum(bits * (place >= base[..., None]), axis=-1)
-    down = np.cumsum((bits * (place <= base[..., None]))[..., ::-1], axis=-1)[..., ::-1]
-    n = offset.astype(np.int64)[..., None]
-    wanted = np.where(n > 0, up == n, np.where(n < 0, down == -n, place == base[..., None]))
-    hit = wanted & (bits == 1)
-    return np.where(hit.any(axis=-1), hit.argmax(axis=-1), -1).astype(np.int32).view(np.uint32)
-
-
-def permuted(a: Any, b: Any, selector: Any) -> Any:
-    """Return prmt: four bytes of the pair b:a, each chosen by four bits; bit 3 copies the sign."""
-    pair = _pair(a, b)
-    found = np.uint32(0)
-    for n in range(4):
-        choice = np.asarray(selector).astype(np.uint64) >> np.uint64(4 * n) & np.uint64(15)
-        byte = pair >> (choice & np.uint64(7)) * np.uint64(8) & np.uint64(255)
-        sign = np.where(byte & np.uint64(128), np.uint64(255), np.uint64(0))
-        byte = np.where(choice & np.uint64(8), sign, byte)
-        found = found | byte.astype(np.uint32) << np.uint32(8 * n)
-    return found
-
-
-#: The four selectors of each mode of prmt, by the two lowest bits of its operand.
-_PRMT_MODES = {
-    "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
-    "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
-    "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
-}  # fmt: skip
-
-
-def permuted_by(mode: str, a: Any, b: Any, selector: Any) -> Any:
-    """Return prmt in one of its modes."""
-    selectors = np.array(_PRMT_MODES[mode], np.uint32)
-    return permuted(a, b, selectors[np.bitwise_and(selector, 3)])
-
-
-def lookup(a: Any, b: Any, c: Any, table: Any) -> Any:
-    """Return lop3: each bit by the table of eight."""
-    found = np.uint32(0)
-    for n in range(8):
-        if int(table) >> n & 1:
-            x = a if n & 4 else ~a
-            y = b if n & 2 else ~b
-            z = c if n & 1 else ~c
-            found = found | (x & y & z)
-    return found
-
-
-def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
-    """Return dp4a: the sum of products of four bytes, and c."""
-    total = np.asarray(c).astype(np.int64)
-    for n in range(4):
-        x = (a >> np.uint32(8 * n)).astype(np.uint8)
-        y = (b >> np.uint32(8 * n)).astype(np.uint8)
-        left = x.view(np.int8) if a_signed else x
-        right = y.view(np.int8) if b_signed else y
-        total = total + left.astype(np.int64) * right.astype(np.int64)
-    return total.astype(np.int32)
-
-
-def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
-    """Return dp2a: two halves of a times the two lower (or upper) bytes of b, and c."""
-    words, parts = (np.int16, np.int8), (np.uint16, np.uint8)
-    total = np.asarray(c).astype(np.int64)
-    for n in range(2):
-        half = (a >> a.dtype.type(16 * n)).astype((words if a.dtype.kind == "i" else parts)[0])
-        byte = b >> b.dtype.type(8 * n + 16 * high)
-        byte = byte.astype((words if b.dtype.kind == "i" else parts)[1])
-        total = total + half.astype(np.int64) * byte.astype(np.int64)
-    return total.astype(np.int32)
-
-
-def saturated(kind: str, value: Any) -> Any:
-    """Return a value clipped to an integer type; NaN is 0."""
-    info = np.iinfo(NUMPY[kind])  # type: ignore[type-var]
-    if value.dtype.kind == "f":
-        wide = np.where(np.isnan(value), 0.0, value.astype(np.float64))
-        low = wide <= float(info.min)
-        high = wide >= float(info.max)
-        inside = np.where(low | high, 0.0, wide)
-        large = inside >= 2.0**63
-        whole = np.where(large, inside - 2.0**63, inside).astype(np.int64).astype(info.dtype)
-        if kind == "u64":
-            whole = whole + np.where(large, np.uint64(1 << 63), np.uint64(0))
-        found = np.where(low, info.dtype.type(info.min), whole)
-        return np.where(high, info.dtype.type(info.max), found)
-    if value.dtype == np.uint64:
-        return np.minimum(value, np.uint64(info.max)).astype(info.dtype)
-    wide = value.astype(np.int64)
-    if kind == "u64":
-        return np.maximum(wide, 0).astype(np.uint64)
-    return np.clip(wide, info.min, info.max).astype(info.dtype)
-
-
-def whole(kind: str, value: Any, source: str) -> Any:
-    """Return floats as integers, saturated; NaN is 0, or 1 << 63 and 1 << 31 where 64 bits are."""
-    found = saturated(kind, value)
-    size = bits_of(kind)
-    if size < 32 or (size == 32 and source != "f64"):
-        return found
-    nan = np.array(1 << size - 1, UNSIGNED[size]).view(found.dtype)
-    return np.where(np.isnan(value), nan, found)
+# -- modifiers -----------------------------------------------------------------------------------
 
 
 def relu(value: Any) -> Any:
@@ -584,6 +328,8 @@ def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any
         shift = 16
 
         def one(v: Any) -> Any:
+            if mode == "rn" and base == "bf16":
+                return bf16_bits(v).astype(np.uint32)
             near = rounded(v, base, mode)
             bits = bf16_bits(near) if base == "bf16" else near.view(np.uint16)
             return bits.astype(np.uint32)
@@ -639,13 +385,3 @@ def to_tf32(value: Any, mode: str) -> Any:
         bits = bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
     found = bits & np.uint32(0xFFFFE000)
     return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), found)
-
-
-def packed_integers(kind: str, high: Any, low: Any, rest: Any = None) -> Any:
-    """Return cvt.pack: two saturated integers in the low bits, the rest moved up."""
-    size = bits_of(kind)
-    parts = [saturated(kind, v).view(UNSIGNED[size]).astype(np.uint32) for v in (high, low)]
-    found = parts[0] << np.uint32(size) | parts[1]
-    if rest is not None:
-        found = found | np.asarray(rest, np.uint32) << np.uint32(2 * size)
-    return found

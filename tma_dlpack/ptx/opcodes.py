@@ -1,9 +1,9 @@
-"""What instructions compute: one row for each operation, with its modifiers.
+"""The values of instructions: one row for each operation, with its modifiers.
 
 A row is ``name | operands | result | value``. The value is an expression of typed arrays `a`, `b`,
-`c`, `d` and of the functions of `numbers`. Operands and results are letters: `t` the instruction's
-type, `w` twice as wide, `u` 32 bits unsigned, `p` a predicate, `r` the bits of the type. In a value
-``{t}`` is the type, ``{w}`` the wider type of NumPy.
+`c`, `d` and of the functions of `numbers` and `integers`. Operands and results are letters: `t` the
+instruction's type, `w` twice as wide, `u` 32 bits unsigned, `p` a predicate, `r` the bits of the
+type. In a value ``{t}`` is the type, ``{w}`` the wider type of NumPy.
 
 A modifier without a row or a rule is unknown, so that no form of an instruction is guessed.
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.ptx import numbers
+from tma_dlpack.ptx import integers, numbers
 from tma_dlpack.ptx.numbers import NUMPY, UNSIGNED, WIDER, bits_of, each_half, read, written
 
 __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "comparison", "each_half",
@@ -27,7 +27,7 @@ __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "compariso
 
 
 class Value(NamedTuple):
-    """What an instruction computes: the types of its operands and of its result, and how.
+    """The value of an instruction: the types of its operands and of its result, and how.
 
     `expression` is Python source of a, b, c, d; where it is empty `run` is called.
     """
@@ -40,7 +40,8 @@ class Value(NamedTuple):
 
 #: What expressions may use.
 NAMES: dict[str, Any] = {
-    **{name: value for name, value in vars(numbers).items() if callable(value)},
+    **{name: value for room in (numbers, integers) for name, value in vars(room).items()
+       if callable(value)},
     **{name: getattr(np, name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16",
        "uint32", "uint64", "float16", "float32", "float64", "where")},
     "np": np,
@@ -165,7 +166,7 @@ def is_float(kind: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def value_of(opcode: str, count: int) -> Value | None:
-    """Return what an instruction with so many operands computes; None if it is unknown.
+    """Return the value of an instruction with `count` operands; None if it is unknown.
 
     >>> value_of("mul.wide.u32", 2).result
     'u64'
@@ -235,9 +236,11 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
             return None
         text = f"rounded({_EXACT[base]}, 'f32', {mode!r})"
     elif base in ("fma", "mad"):
-        text = {"f64": "fused64(a, b, c)", "bf16": "from_odd(fused(a, b, c))"}.get(
-            one, f"fused(a, b, c).astype({NUMPY[one].__name__})"
-        )
+        text = {
+            "f64": "fused64(a, b, c)",
+            "f32": "fused32(a, b, c)",
+            "bf16": "from_odd(fused(a, b, c))",
+        }.get(one, f"fused(a, b, c).astype({NUMPY[one].__name__})")
     if base in ("min", "max"):
         text = _least(base, modifiers, count)
     if "ftz" in modifiers and one == "f32":
@@ -339,7 +342,7 @@ def _convert(words: list[str], count: int) -> Value | None:
         if words[1:2] != ["sat"] or words[3:4] != ["s32"] or count != len(words) - 2:
             return None
         kinds = ("s32", "s32", "b32")[:count]
-        return Value(kinds, "b32", run=partial(numbers.packed_integers, words[2]))
+        return Value(kinds, "b32", run=partial(integers.packed_integers, words[2]))
     if len(words) < 2:
         return None
     *modifiers, to, source = words
@@ -382,8 +385,8 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
             value = integral(value)
         if not to_float:
             if from_float:
-                return numbers.whole(to, value, source)
-            return numbers.saturated(to, value) if sat else value.astype(kind)
+                return integers.whole(to, value, source)
+            return integers.saturated(to, value) if sat else value.astype(kind)
         if sat:
             value = numbers.saturate01(value)
         if is_relu:
