@@ -37,7 +37,8 @@ def test_every_public_name_has_one_entry():
     assert sorted(listed) == sorted(tma.__all__)
     page = conf.python_reference()
     assert [n for n in tma.__all__ if f":: tma_dlpack.{n}\n" not in page] == []
-    results = [f"{room}.{name}" for room, names in conf.RESULTS.items() for name in names.split()]
+    rooms = conf.RESULT_CLASSES.items()
+    results = [f"{room}.{name}" for room, names in rooms for name in names.split()]
     assert [n for n in results if f":: {n}\n" not in page] == []
     page = conf.draw_reference()
     assert [n for n in draw.__all__ if f":: tma_dlpack.draw.{n}\n" not in page] == []

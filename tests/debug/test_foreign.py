@@ -18,7 +18,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.debug import foreign, hexdump
+from tma_dlpack.debug import Trace, foreign, hexdump
 
 MAP = bytes(
     tma.make_tma_descriptor(np.zeros((256, 512), np.float16), (128, 64), swizzle="bytes128")
@@ -251,7 +251,7 @@ def test_a_reader_that_meets_the_unforeseen_refuses_its_file():
 def test_the_names_of_a_foreign_trace_and_of_foreign_ptx_are_escaped():
     raw = json.loads((EXAMPLES.parents[2] / "notebooks/09_trace.json").read_text())
     raw["maps"][0]["kernels"][0]["kernel"] = "k\x1b[2J\u202e"
-    trace = tma.Trace.from_json(json.dumps(raw))
+    trace = Trace.from_json(json.dumps(raw))
     ptx = (EXAMPLES / "kernel.ptx").read_text()
     assert ".loc" not in ptx
     named = ptx.replace("st.shared", ".loc 1 3 0\n  st.shared", 1)

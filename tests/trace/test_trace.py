@@ -575,7 +575,7 @@ def test_the_bytes_of_a_map_get_advice_too():
 
 def test_a_notebook_shows_as_many_pictures_as_fit(traced):
     _, trace = traced("init many 9")
-    assert 300_000 < len(trace._repr_html_()) < 400_000
+    assert 200_000 < len(trace._repr_html_()) < 400_000
     assert trace.html().count("shared memory:") == 9
     assert trace.html(0).count("shared memory:") == 0
     assert trace.html(0).count("<h3>") == 9
