@@ -38,7 +38,8 @@ def test_tensors_on_the_gpu_choose_the_backend(torch, hopper):
     extern "C" __global__ void corner(const __grid_constant__ Map x, float* out) {
       __shared__ alignas(128) float tile[16 * 32];
       __shared__ Barrier full;
-      if (threadIdx.x == 0) init(&full), arrive_expect_tx(&full, 2048), load(tile, x, &full, 32, 16);
+      if (threadIdx.x == 0)
+        init(&full), arrive_expect_tx(&full, 2048), load(tile, x, &full, 32, 16);
       __syncthreads(), wait(&full, 0);
       out[threadIdx.x] = tile[threadIdx.x];
     }"""
