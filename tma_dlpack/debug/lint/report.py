@@ -155,8 +155,10 @@ class LintReport:
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
         pictures: list[Figure] = []
         for f in found[:_MOST_PICTURES]:
-            first, second = (f.path[n].partition(": ")[2] or f.path[n] for n in (0, -1))
-            pictures.append(missing_fence(first, second, title=f"{f.where}: a missing fence"))
+            ends = [printable(f.path[n]) for n in (0, -1)]
+            first, second = (end.partition(": ")[2] or end for end in ends)
+            title = f"{printable(f.where)}: a missing fence"
+            pictures.append(missing_fence(first, second, title=title))
         return pictures
 
     def to_json(self) -> str:
