@@ -281,3 +281,10 @@ def test_bad_options_are_refused_at_the_first_tensor():
 def test_one_tensor_or_none_is_no_sequence_of_tensors(not_many):
     violation = refused(not_many, BOX)
     assert (violation.rule, violation.argument) == ("ARGUMENT", "tensors")
+
+
+def test_the_error_of_a_refused_batch_has_no_context() -> None:
+    with pytest.raises(tma.TmaPreconditionError) as caught:
+        tma.make_tma_descriptors([np.zeros((8, 64), np.float16)], box_sizes=(8, 512))
+    assert caught.value.__context__ is None
+    assert "tensors[0]" in str(caught.value)

@@ -220,12 +220,15 @@ def _as_tuple(tensors: object) -> tuple[Any, ...]:
 
 
 def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
+    refusal: TmaPreconditionError | TmaDriverError
     try:
         return make_tma_descriptor(tensor, **given)
     except TmaPreconditionError as error:
-        raise _at(index, error) from error.__cause__
+        refusal, cause = _at(index, error), error.__cause__
     except TmaDriverError as error:
-        raise TmaDriverError(f"tensors[{index}]: {error}") from error.__cause__
+        refusal, cause = TmaDriverError(f"tensors[{index}]: {error}"), error.__cause__
+    # Outside of `except`, so that no __context__ holds a frame that refers to the tensor.
+    raise refusal from cause
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
