@@ -337,7 +337,7 @@ def _needed(change: Change, given: Change, request_of: Callable[[Change], Reques
 
 
 def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Return what a request breaks, without what the fix of an earlier violation mends too.
+    """Return what a request breaks, without what every fix of an earlier violation removes too.
 
     Fixes call the tensor by its name in `names`.
     """
@@ -352,15 +352,35 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
         found.append(_violation(request, fault, ways, lifted, names))
         if fault is faults[-1]:
             break
-        first = next((a for a in ways if not a.way.is_guess), None)
-        if first is not None and first.is_alone:
-            if first.way.is_other_tensor:  # whose entries may be others
-                ids = {f.rule.id for f in first.left}
-                mended |= {f.key for f in faults if f.rule.id not in ids}
-            else:
-                left = {f.key for f in first.left}
-                mended |= {f.key for f in faults if f.key not in left and not _is_same(f, fault)}
+        mended |= _removed(fault, faults, ways)
     return tuple(found)
+
+
+def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
+    """Return the faults that each way out of a fault removes, too.
+
+    `allow=` is no such way: it changes neither the map nor the tensor, and leaves other faults.
+    """
+    changing = [
+        answer
+        for answer in ways
+        if not answer.way.is_guess and answer.way.change.keys() != {"allow"}
+    ]
+    if not changing or not all(answer.is_alone for answer in changing):
+        return set()
+    removed = {other.key for other in faults}
+    for answer in changing:
+        if answer.way.is_other_tensor:  # whose entries may be others
+            ids = {left.rule.id for left in answer.left}
+            removed &= {other.key for other in faults if other.rule.id not in ids}
+        else:
+            left_keys = {left.key for left in answer.left}
+            removed &= {
+                other.key
+                for other in faults
+                if other.key not in left_keys and not _is_same(other, fault)
+            }
+    return removed
 
 
 def _violation(
