@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+import tma_dlpack as tma
+
 SCRIPT = """
 import faulthandler, sys, threading
 faulthandler.dump_traceback_later(100, exit=True)  # says where a deadlock is
@@ -40,3 +44,13 @@ def test_eight_threads_ask_for_every_public_name_at_once():
             [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=120
         )
         assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("make_tensor_map", "make_tma_descriptor"), ("encode", "make_tma_descriptor"),
+     ("encode_tiled", "driver_encode_tiled"), ("run", "run_kernel")],
+)  # fmt: skip
+def test_a_name_of_another_library_names_the_function_here(name, meant):
+    with pytest.raises(AttributeError, match=f"did you mean {meant}\\?$"):
+        getattr(tma, name)

@@ -242,6 +242,21 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_finish_imports)
 
 
+#: What other libraries and the driver call the functions here.
+_MEANT = {
+    "create_tensor_map": "make_tma_descriptor",
+    "create_tma_descriptor": "make_tma_descriptor",
+    "encode": "make_tma_descriptor",
+    "encode_im2col": "make_im2col_descriptor",
+    "encode_tiled": "driver_encode_tiled",
+    "launch": "run_kernel",
+    "make_tensor_descriptor": "make_tma_descriptor",
+    "make_tensor_map": "make_tma_descriptor",
+    "run": "run_kernel",
+    "tensor_map": "make_tma_descriptor",
+}
+
+
 def __dir__() -> list[str]:
     return __all__
 
@@ -263,6 +278,8 @@ def __getattr__(name: str) -> Any:
             text = f"tma_dlpack.{name} will be removed in 0.5: use `{where}`"
             warnings.warn(text, DeprecationWarning, stacklevel=2)
             return getattr(importlib.import_module(room), name)
-    near = min((n for n in __all__ if name in n.split("_")), key=len, default="")
+    near = _MEANT.get(name) or min(
+        (n for n in __all__ if name in n.split("_")), key=len, default=""
+    )
     asked = f"; did you mean {near}?" * bool(near)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}{asked}")

@@ -147,3 +147,23 @@ def test_a_dimension_over_2_31_comes_with_advice():
     options = tiled((1, 16), swizzle="bytes64")
     assert "DIM_OVER_2_31" in advice_of(view((1, (1 << 31) + 4)), options)
     assert "DIM_OVER_2_31" not in advice_of(view((1, 1 << 31)), options)
+
+
+def test_violations_that_only_allow_would_lift_together_are_all_reported():
+    report = tma.check_tma_descriptor(np.zeros((2, 2, 30, 32), np.float16), (1, 33, 31, 64))
+    assert [v.found for v in report.violations] == [
+        "box_sizes[3] is 64", "box_sizes[2] is 31", "box_sizes[1] is 33"
+    ]  # fmt: skip
+    assert tma.check_tma_descriptor(
+        np.zeros((2, 2, 30, 32), np.float16), (1, 2, 30, 32)
+    ).ok  # each as its violation asks
+
+
+def test_a_list_of_tensors_is_refused_with_the_function_for_several():
+    violation = tma.check_tma_descriptor([np.zeros((8, 8), np.float32)], (4, 4)).violations[0]
+    assert violation.fix.startswith("call make_tma_descriptors(tensors, box_sizes)")
+
+
+def test_an_argument_of_im2col_maps_is_refused_with_their_functions():
+    with pytest.raises(TypeError, match=r"pixels_per_column is an argument of make_im2col_desc"):
+        tma.make_tma_descriptor(np.zeros((8, 8), np.float32), (4, 4), pixels_per_column=4)

@@ -295,11 +295,13 @@ ADVICE: tuple[Rule, ...] = (
         "them the allocation class LARGE (bit 85); libcu++ clears the bit in tiled maps, and so "
         "does encoder='driver' here",
         fix=lambda r: (
-            "use encoder='driver', or libcu++, or update the driver to CUDA 13.2 or later"
-            if r.kind == "tiled"
-            else "update the driver to CUDA 13.2 or later"
+            "make the tensor dense; or pad its allocation to 128 KiB; or update the driver to CUDA "
+            "13.2 or later, whose maps are right (from 13.5 cuTensorMapSetAllocationClass sets the "
+            "class)"
+            + ("; or use encoder='driver' or libcu++, which clear the bit" * (r.kind == "tiled"))
         ),
-        source="driver 595.71.05 release notes; documented, not measured",
+        source="driver 595.71.05 release notes; CUTLASS 4.7 (dense tensors), flashinfer#4319 "
+        "(padding), cuda.h of CUDA 13.5 (allocation class); documented, not measured",
     ),
     _row(
         id="WIDE_ON_SM_90",

@@ -141,7 +141,8 @@ def shrunk_boxes(r: Request) -> Iterator[Way]:
             others = math.prod(n // max(1, step) for d, (n, step) in pairs if d != i)
             step = max(1, by[i])
             fits = 8 * limit_bytes // (bits * others) * step + step - 1 if others else 0
-            fitting.add(min(box[i] - 1, fits) // unit * unit)
+            units = min(box[i] - 1, fits) // unit
+            fitting.add(unit << units.bit_length() - 1 if units else 0)  # tiles are powers of two
         for n in sorted(fitting - {0}, reverse=True):
             change = {"box_sizes": with_entry(tuple(box), i, n)}
             what = f"shrink {words.entry(r, 'box_sizes', i)} from {box[i]} to {n}"

@@ -97,6 +97,9 @@ def _read(tensor: Any) -> Export:
         return _read_dlpack(tensor)
     if _has(tensor, "__cuda_array_interface__"):
         return _read_interface(tensor)
+    if issubclass(kind, list | tuple) and any(_has(one, "__dlpack__") for one in tensor):
+        fix = "call make_tma_descriptors(tensors, box_sizes), or pass one of the tensors"
+        refuse("TENSOR_TYPE", f"is a {name_of(kind)} of tensors", fix=fix)
     refuse("TENSOR_TYPE", f"is of type {name_of(kind)}", fix=framework_of(kind).fix(tensor))
 
 

@@ -30,6 +30,8 @@ _MAX_SOURCE_BYTES = 96 << 20
 _LOG_LINES = 20
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
+_MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
+_NVRTC_ONLY = frozenset(("device-int128", "default-device"))  # what nvcc does anyway
 _GLOBAL = re.compile(r"\b__global__\b")
 
 
@@ -222,7 +224,7 @@ def _compiled(
         ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, None, rest, arch)
     if ptx:
         return ptx, lowered
-    if nvcc is not None and is_file:
+    if nvcc is not None and (is_file or _MISSING_HEADER.search(log)):
         return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
     raise _not_compiled(label, "NVRTC", log)
 
@@ -313,7 +315,8 @@ def _by_nvcc(
         if not any("std=" in option for option in options):
             words.append("-std=c++17")
         words += [f"-I{f}" for f in ([folder] if folder else []) + [get_include()]]
-        words += [*options, "-o", str(out), str(source)]
+        words += [option for option in options if option.lstrip("-") not in _NVRTC_ONLY]
+        words += ["-o", str(out), str(source)]
         try:
             done = subprocess.run(
                 words,

@@ -302,7 +302,8 @@ class Values:
             return
         if code.opcode.startswith(("setp", "elect")) or code.opcode.endswith(".pred"):
             self._read_predicate(code, words)
-        elif len(names) == 1 and not code.guard:
+        elif not code.guard and (len(names) == 1 or code.opcode.startswith("shfl")):
+            # nvcc writes shfl with two results: the value, and a predicate that is not followed
             value = self._computed(code.opcode, words)
             if value is not None:
                 self.of[name] = value

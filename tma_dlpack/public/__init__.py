@@ -200,6 +200,11 @@ _SYNONYMS = tuple(
     global_address address
     """.strip().splitlines()
 )
+#: Arguments of im2col maps alone.
+_OF_IM2COL = frozenset(
+    ("pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column",
+     "kernel_size", "padding", "dilation", "stride")
+)  # fmt: skip
 #: The order and unit of parameters that one may get wrong.
 _ORDER = {
     "box_sizes": " (row-major)",
@@ -224,6 +229,9 @@ def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeEr
         return None
     name = _meant(unknown[0], names)
     hint = f"; did you mean {name}{_ORDER.get(name, '')}?" if name else ""
+    if not name and (others := _OF_IM2COL.intersection(unknown)):
+        other = function.__name__.replace("tma_descriptor", "im2col_descriptor")
+        hint = f"; {min(others)} is an argument of {other}, or of make_conv_descriptor"
     found = f"{function.__qualname__}() got an unexpected keyword argument {unknown[0]!r}"
     return TypeError(found + hint)
 
