@@ -1,7 +1,8 @@
-"""Run a benchmark: ``python tests/bench {call,simulator,gpu,gemm,ladder,l2,conv,grouped,cpp,all}``.
+"""Run a benchmark: ``python tests/bench NAME``, of `BENCHES`, or ``all``.
 
 `call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
-targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `gpu`, `gemm`,
+targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `kernel` whole
+kernels on the simulator; `gpu`, `gemm`,
 `ladder`, `l2`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with
 its defaults.
 
@@ -14,7 +15,19 @@ import importlib
 import sys
 from pathlib import Path
 
-BENCHES = ("call", "simulator", "gpu", "tiles", "gemm", "ladder", "l2", "conv", "grouped", "cpp")
+BENCHES = (
+    "call",
+    "simulator",
+    "kernel",
+    "gpu",
+    "tiles",
+    "gemm",
+    "ladder",
+    "l2",
+    "conv",
+    "grouped",
+    "cpp",
+)
 
 
 def main(arguments: list[str]) -> int:

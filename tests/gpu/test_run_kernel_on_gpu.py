@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernel_cases import CASES
+from random_kernels import SOURCE, case
 
 import tma_dlpack as tma
 
@@ -27,6 +28,18 @@ def test_a_kernel_writes_the_same_bytes_on_both_backends(name, hopper):
     for (ours, expected), (theirs, _) in zip(simulated.results, on_gpu.results, strict=True):
         np.testing.assert_array_equal(theirs, expected)
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_kernel_writes_the_same_bytes_on_both_backends(seed, hopper):
+    on_gpu, simulated = case(seed), case(seed)
+    tma.run_kernel(SOURCE, on_gpu.name, backend="cuda", **on_gpu.keywords)
+    run = tma.run_kernel(
+        SOURCE, simulated.name, backend="simulator", schedules=3, seed=seed, **simulated.keywords
+    )
+    assert run.findings == (), str(run)
+    np.testing.assert_array_equal(on_gpu.written, on_gpu.expected)
+    np.testing.assert_array_equal(simulated.written, on_gpu.written)
 
 
 def test_tensors_on_the_gpu_choose_the_backend(torch, hopper):
