@@ -35,6 +35,7 @@ from tma_dlpack.kernel.core import (
 
 _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _STREAM = 0
+_ALIGNMENT = 256  # bytes; what copies of storages keep of the host's addresses
 
 
 class _Attribute(ctypes.Structure):
@@ -79,7 +80,9 @@ class _Copies:
         storage = storage_of(view)
         if storage.address not in self.known:
             raw = host_bytes(view, storage)
-            device = self.stack.enter_context(scratch(storage.size_bytes))
+            room = self.stack.enter_context(scratch(storage.size_bytes + _ALIGNMENT))
+            # as aligned as on the host: a view may begin anywhere in its storage
+            device = room + (storage.address - room) % _ALIGNMENT
             upload(device, np.ascontiguousarray(raw), _STREAM)
             self.known[storage.address] = device, raw
         return self.known[storage.address][0] + view.address - storage.address
