@@ -128,7 +128,7 @@ _HEADER = re.compile(
 _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
 )
-_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"\n]*)"', re.MULTILINE)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"(?<![\w.])\.target\s+(\w+)")
 _SYMBOL = re.compile(
@@ -222,7 +222,7 @@ class _Reader:
         """Follow a .loc; line 0 is code of no line, which stays at the line before."""
         words = loc.split(None, 3)
         file, line, column = words[0], words[1], words[2].rstrip(",")
-        if line == "0":
+        if line == "0" or max(len(file), len(line)) > _MOST_DIGITS:
             return
         inlined = _INLINED.search(loc)
         outer = (
@@ -232,7 +232,8 @@ class _Reader:
         self.places[file, line, column] = self.place
 
     def _at(self, file: str, line: str) -> Place:
-        return ((self.files.get(int(file), f"file {file}"), int(line)),)
+        known = max(len(file), len(line)) <= _MOST_DIGITS
+        return ((self.files.get(int(file), f"file {file}"), int(line)),) if known else ()
 
     def label(self, name: str) -> None:
         self.labels[self.declare(name)] = len(self.code)
@@ -284,6 +285,7 @@ class _Reader:
 
 
 _MOST_INLINED = 24
+_MOST_DIGITS = 9  # of a file's number and a line's
 
 
 def _function(

@@ -12,6 +12,7 @@ A predicate is a condition: a value inside or outside of an interval. That is en
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 #: What symbols hold in one thread: what was computed, and counters of loops in their first turn.
 Known = dict["Symbol", Value]
 
-_MOST_TERMS, _MOST_DEPTH = 12, 64
+_MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _HUGE = 1 << 64
 #: What differs between the threads of a block: its bound, and what it is where %tid.x is `t` and
 #: the others are 0.
@@ -56,6 +57,7 @@ class Symbol:
     origins: frozenset[str] = frozenset()
     depth: int = 0
     by_thread: bool = False  #: whether threads of a block differ in it, as far as that is known
+    kind: str = "b64"  #: the type that `op` computes in: letter and bits
 
     def at(self, thread: int, known: Known) -> Value:
         """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
@@ -68,12 +70,13 @@ class Symbol:
         if self.op in _OF_THREAD:
             return (), _OF_THREAD[self.op][1](thread)
         if self.op == "shfl":  # of lane 0
-            value = at_thread(self.arguments[0], thread // 32 * 32, {})
+            leader = thread // 32 * 32
+            value = at_thread(self.arguments[0], leader, known if leader == thread else {})
             return itself if value[0] else value
         values = [at_thread(value, thread, known) for value in self.arguments]
         if self.op == "sum":
             return values[0]
-        if self.op not in _COMPUTED or len(values) != 2:
+        if self.op not in COMPUTED or len(values) != 2:
             return itself
         (left, a), (right, b) = values
         if left or right:
@@ -81,8 +84,7 @@ class Symbol:
                 inner = [at_thread(value, thread, known) for value in left[0][0].arguments]
                 values = _shifted(inner, b) or values
             return _bits_of_address(self.op, values) or itself
-        unsure = a < 0 and self.op in ("shr", "div", "rem")  # signed or not: the opcode is gone
-        return itself if unsure else ((), _COMPUTED[self.op](a, b))
+        return (), computed(self.op, self.kind, a, b)
 
 
 def _bits_of_address(op: str, values: list[Value]) -> Value | None:
@@ -93,7 +95,7 @@ def _bits_of_address(op: str, values: list[Value]) -> Value | None:
         return None
     if op not in ("xor", "or", "and") or not 0 <= (b if left else a) < ALIGNED:
         return None
-    return (() if op == "and" else terms), _COMPUTED[op](a, b)
+    return (() if op == "and" else terms), COMPUTED[op](a, b, 32)
 
 
 def _shifted(values: list[Value], mask: int) -> list[Value] | None:
@@ -107,18 +109,46 @@ def _shifted(values: list[Value], mask: int) -> list[Value] | None:
 #: What a shared array is taken to be aligned to, where its address itself is swizzled.
 ALIGNED = 1024
 
-_COMPUTED: dict[str, Callable[[int, int], int]] = {
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
-    "shr": lambda a, b: a >> b if 0 <= b < 64 else 0,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a // b if b else 0,
-    "rem": lambda a, b: a % b if b else 0,
-    "min": min,
-    "max": max,
+#: Operations on numbers of a type's range, and the type's bits. PTX ISA 9.0, 9.7.1 and 9.7.8:
+#: a shift is clamped, a division by zero is unspecified.
+COMPUTED: dict[str, Callable[[int, int, int], int]] = {
+    "and": lambda a, b, bits: a & b,
+    "or": lambda a, b, bits: a | b,
+    "xor": lambda a, b, bits: a ^ b,
+    "shl": lambda a, b, bits: a << b if 0 <= b < bits else 0,
+    "shr": lambda a, b, bits: a >> min(b & 0xFFFFFFFF, bits),
+    "mul": lambda a, b, bits: a * b,
+    "mul.hi": lambda a, b, bits: a * b >> bits,
+    "div": lambda a, b, bits: (abs(a) // abs(b)) * _sign(a * b) if b else 0,
+    "rem": lambda a, b, bits: abs(a) % abs(b) * _sign(a) if b else 0,
+    "min": lambda a, b, bits: min(a, b),
+    "max": lambda a, b, bits: max(a, b),
 }
+
+
+def _sign(number: int) -> int:
+    return -1 if number < 0 else 1
+
+
+#: The least number of a type, and the one behind its greatest.
+_RANGES = {
+    f"{letter}{bits}": (-(1 << bits - 1), 1 << bits - 1) if letter == "s" else (0, 1 << bits)
+    for letter in "usb"
+    for bits in (16, 32, 64, 128)
+}
+
+
+def in_range(number: int, kind: str) -> int:
+    """Return what a register of a type such as "u32" holds of a number."""
+    low, high = _RANGES[kind]
+    return number if low <= number < high else (number - low) % (high - low) + low
+
+
+def computed(op: str, kind: str, a: int, b: int) -> int:
+    """Return the result of an operation; numbers are kept in the range of the signed type."""
+    shift = b if op in ("shl", "shr") else in_range(b, kind)
+    result = COMPUTED[op](in_range(a, kind), shift, int(kind[1:]))
+    return in_range(result, "s" + kind[1:])
 
 
 def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
@@ -134,6 +164,16 @@ def at_thread(value: Value, thread: int, known: Known) -> Value:
     """Return the value in a thread: what is known of its terms there is put in."""
     terms, constant = value
     there = [(symbol.at(thread, known), factor) for symbol, factor in terms]
+    left = ((part, times * factor) for (inner, _), factor in there for part, times in inner)
+    return _gathered(left), constant + sum(number * factor for (_, number), factor in there)
+
+
+def put_in(value: Value, known: Known) -> Value | None:
+    """Return the value with symbols replaced by what they hold; None where one is inside others."""
+    terms, constant = value
+    if any(s not in known and s.registers for s, _ in terms):
+        return None
+    there = [(known.get(symbol, _value(symbol)), factor) for symbol, factor in terms]
     left = ((part, times * factor) for (inner, _), factor in there for part, times in inner)
     return _gathered(left), constant + sum(number * factor for (_, number), factor in there)
 
@@ -201,11 +241,11 @@ class Values:
             for name in names:
                 self.writes[name] = self.writes.get(name, 0) + 1
         self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
-        self._inits: dict[str, Value] = {}
+        #: The writes of a register of several writes: line and value, None where it is unknown.
+        self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
+        self._resolved: dict[tuple[str, int], Value | None] = {}
         #: What registers of several writes hold until the next label, while the code is read.
         self._current: dict[str, Value] = {}
-        #: A register that a loop counts: its value before the loop, the step, and the step's line.
-        self.counters: dict[Symbol, tuple[Value, Value, int]] = {}
         self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
         starts = {*self.function.labels.values()}
         for place, (code, names) in enumerate(zip(self.function.code, targets, strict=True)):
@@ -230,7 +270,7 @@ class Values:
         """Return the value of an address operand, such as ``%r1+16`` or ``buffer``."""
         found = _ADDRESS.match(text)
         terms, constant = self.operand(found[1] if found else text)
-        offset = _number(found[3]) or 0 if found and found[3] else 0
+        offset = number_of(found[3]) or 0 if found and found[3] else 0
         return terms, constant + (-offset if found and found[2] == "-" else offset)
 
     def operand(self, text: str) -> Value:
@@ -238,7 +278,7 @@ class Values:
         known = self.of.get(text) or self._current.get(text)
         if known is not None:
             return known
-        number = _number(text)
+        number = number_of(text)
         if number is not None:
             return (), number
         space = self.function.symbols.get(text) or self.module.symbols.get(text)
@@ -249,13 +289,38 @@ class Values:
         return _value(self._register(text))
 
     def first_turn(self, value: Value, line: int) -> dict[Symbol, Value]:
-        """Return what the counters of a value hold when an instruction is first executed."""
-        names = registers(value[0])
-        return {
-            counter: self._sum(first, step) if line > at else first
-            for counter, (first, step, at) in self.counters.items()
-            if not names.isdisjoint(counter.registers)
-        }
+        """Return what registers of several writes hold when a line is first executed.
+
+        A register holds what the last write above the line wrote: a loop stands behind the start
+        of its counters, and an unrolled loop behind the loop over what remains.
+        """
+        found: dict[Symbol, Value] = {}
+        for name in sorted(registers(value[0])):
+            register = self._register(name)
+            first = self._first(name, line, _MOST_WRITES)
+            if first is not None:
+                found[register] = first
+        return found
+
+    def _first(self, name: str, line: int, depth: int) -> Value | None:
+        """Return the value of a register at a line in its first turn; None if that is unknown."""
+        writes = self._definitions.get(name, [])
+        at = bisect_left(writes, line, key=lambda write: write[0]) - 1
+        if at < 0 or depth == 0:
+            return None
+        key = name, at
+        if key not in self._resolved:
+            self._resolved[key] = None  # while it is looked for: a register that depends on itself
+            above, value = writes[at]
+            if value is not None:
+                known: Known = {}
+                for inner in sorted(registers(value[0])):
+                    first = self._first(inner, above, depth - 1)
+                    if first is None:
+                        return None
+                    known[self._register(inner)] = first
+                self._resolved[key] = put_in(value, known)
+        return self._resolved[key]
 
     def _register(self, name: str) -> Symbol:
         symbol = self._symbol("register", (), name)
@@ -269,9 +334,14 @@ class Values:
         return symbol
 
     def _symbol(
-        self, op: str, arguments: tuple[Value, ...], name: str = "", high: int | None = None
+        self,
+        op: str,
+        arguments: tuple[Value, ...],
+        name: str = "",
+        high: int | None = None,
+        kind: str = "b64",
     ) -> Symbol:
-        key = (op, name, *arguments)
+        key = (op, name, kind, *arguments)
         found = self._symbols.get(key)
         if found is None:
             inner = [symbol for terms, _ in arguments for symbol, _ in terms]
@@ -283,15 +353,16 @@ class Values:
                 frozenset().union(*(symbol.origins for symbol in inner)),
                 0 if deep else depth,
                 op in _OF_THREAD or any(symbol.by_thread for symbol in inner),
+                kind,
             )  # fmt: skip
             self._symbols[key] = found
         return found
 
-    def _sum(self, a: Value, b: Value) -> Value:
-        terms = _gathered((*a[0], *b[0]))
+    def _sum(self, a: Value, b: Value, bits: int = 64) -> Value:
+        terms = _wrapped(_gathered((*a[0], *b[0])), bits)
         if len(terms) > _MOST_TERMS:
             terms = ((self._symbol("sum", ((terms, 0),)), 1),)
-        return terms, a[1] + b[1]
+        return terms, in_range(a[1] + b[1], f"s{bits}")
 
     def _read(self, code: Instruction, names: list[str]) -> None:
         """Follow one instruction that writes registers."""
@@ -324,11 +395,8 @@ class Values:
         register = self._register(name)
         if value is not None:
             register.origins |= origins(value)
-            if self.writes[name] == 2:
-                before = self._inits.setdefault(name, value)
-                if before is not value and (register, 1) in value[0] and not code.guard:
-                    step = tuple(term for term in value[0] if term[0] is not register), value[1]
-                    self.counters[register] = before, step, code.line
+        definition = code.line, None if code.guard else value
+        self._definitions.setdefault(name, []).append(definition)
 
     def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
         """Remember that a symbol is 1 where a predicate is true, else 0."""
@@ -372,7 +440,9 @@ class Values:
         if kind[0] == "f" or len(head) != 3:
             return
         a, b = self.operand(words[1]), self.operand(words[2])
-        terms, constant = self._sum(a, _minus(b))
+        if not b[0] and _KIND.fullmatch(kind):
+            b = (), in_range(b[1], kind)
+        terms, constant = _gathered((*a[0], *_minus(b)[0])), a[1] - b[1]
         if not terms:
             return
         if len(terms) == 1 and constant == 0 and how in ("eq", "ne"):
@@ -382,7 +452,7 @@ class Values:
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
             terms, constant = _minus((terms, constant))
-        at, bottom = -constant, 0 if kind[0] in "ub" else -_HUGE
+        at, bottom = -constant, -a[1] if kind[0] in "ub" else -_HUGE
         if b[0] and how not in ("eq", "ne"):  # of two variables: no interval of their difference
             order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
             symbol = self._symbol("compare", (a, b), order or how, high=1)
@@ -399,20 +469,29 @@ class Values:
         if head[-1][:1] == "f" and head[0] != "cvta":
             return None
         args = [self.operand(word) for word in words[1:]]
-        op = head[0]
-        if op in ("mov", "cvta") or (op == "cvt" and head[-1][0] in "us" and head[1][0] in "us"):
-            return None if words[1].startswith("{") else args[0]
-        if op == "add" and len(args) == 2:
-            return self._sum(args[0], args[1])
-        if op == "sub" and len(args) == 2:
-            return self._sum(args[0], _minus(args[1]))
-        if op in ("mul", "mad") and "hi" not in head:
-            product = self._product(args[0], args[1])
-            return product if op == "mul" else self._sum(product, args[2])
-        if op == "shl" and not args[1][0] and 0 <= args[1][1] < 63:
-            return self._product(args[0], ((), 1 << args[1][1]))
+        op, kind = head[0], head[-1]
+        if op in ("mov", "cvta") or (op == "cvt" and kind[0] in "us" and head[1][0] in "us"):
+            return None if words[1].startswith("{") else _converted(args[0], head)
         if op == "ld" and "param" in head:
             return _value(self._symbol("parameter", (), words[1]))
+        if not _KIND.fullmatch(kind):
+            return None
+        bits = int(kind[1:])
+        if op == "add" and len(args) == 2:
+            return self._sum(args[0], args[1], bits)
+        if op == "sub" and len(args) == 2:
+            return self._sum(args[0], _minus(args[1]), bits)
+        if op in ("mul", "mad"):
+            if "hi" in head:
+                product = self._binary("mul.hi", kind, args[0], args[1])
+            else:
+                if "wide" in head:
+                    args[:2] = (_narrow(value, kind) for value in args[:2])
+                    bits *= 2
+                product = self._product(args[0], args[1], bits)
+            return product if op == "mul" else self._sum(product, args[2], bits)
+        if op == "shl" and not args[1][0] and 0 <= args[1][1] < bits:
+            return self._product(args[0], ((), 1 << args[1][1]), bits)
         if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
             return _value(self._symbol("shfl", (args[0],), high=_high(args[0])))
         if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
@@ -420,17 +499,44 @@ class Values:
             symbol = self._symbol("truth", key, str(args[0][1]), high=1)
             self._truth(symbol, words[-1], swapped=args[0][1] == 0)
             return _value(symbol)
-        if op in _COMPUTED and len(args) == 2:
-            if not args[0][0] and not args[1][0]:
-                return (), _COMPUTED[op](args[0][1], args[1][1])
-            return _value(self._symbol(op, (args[0], args[1]), high=_bound(op, *args)))
-        return None
+        return self._binary(op, kind, *args) if op in COMPUTED and len(args) == 2 else None
 
-    def _product(self, a: Value, b: Value) -> Value:
+    def _binary(self, op: str, kind: str, a: Value, b: Value) -> Value:
+        if not a[0] and not b[0]:
+            return (), computed(op, kind, a[1], b[1])
+        if op not in _SIGN_MATTERS:
+            kind = "b" + kind[1:]
+        return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))
+
+    def _product(self, a: Value, b: Value, bits: int) -> Value:
         if a[0] and b[0]:
-            return _value(self._symbol("mul", (a, b)))
+            return _value(self._symbol("mul", (a, b), kind=f"b{bits}"))
         terms, factor = (a, b[1]) if a[0] else (b, a[1])
-        return tuple((s, f * factor) for s, f in terms[0]) if factor else (), terms[1] * factor
+        scaled = _wrapped(((s, f * factor) for s, f in terms[0]), bits)
+        return scaled, in_range(terms[1] * factor, f"s{bits}")
+
+
+_KIND = re.compile(r"[usb](16|32|64)")
+_SIGN_MATTERS = ("shr", "div", "rem", "min", "max", "mul.hi")
+
+
+def _wrapped(terms: Iterable[Term], bits: int) -> tuple[Term, ...]:
+    """Return the terms with their factors in the range of a signed number of so many bits."""
+    factors = ((symbol, in_range(factor, f"s{bits}")) for symbol, factor in terms)
+    return tuple(term for term in factors if term[1])
+
+
+def _narrow(value: Value, kind: str) -> Value:
+    """Return a number as an instruction of this type reads it; a sum as it is."""
+    return value if value[0] else ((), in_range(value[1], kind))
+
+
+def _converted(value: Value, head: list[str]) -> Value:
+    """Return a moved or converted value, in the signed range of the type that it has then."""
+    source, target = head[-1], head[-2] if head[0] == "cvt" else head[-1]
+    if value[0] or not _KIND.fullmatch(source) or not _KIND.fullmatch(target):
+        return value
+    return (), in_range(in_range(value[1], source), "s" + target[1:])
 
 
 #: Comparisons of unsigned numbers, by the names of the others.
@@ -495,10 +601,11 @@ def _written(code: Instruction) -> list[str]:
     return [name for name in _REGISTER.findall(first) if name != "_"]
 
 
-def _number(text: str) -> int | None:
+def number_of(text: str) -> int | None:
     """Return a whole number as PTX writes it: ``-12``, ``0x1F``, ``7U``."""
     found = _WHOLE.fullmatch(text)
     return int(found[1], 0) if found else None
 
 
-_WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[1-9][0-9]*|0))U?")
+#: More digits than 64 bits have are no number of PTX (ISA 9.0, 4.5.1).
+_WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[1-9][0-9]{0,19}|0))U?")

@@ -20,6 +20,7 @@ from tma_dlpack.ptx.values import (
     Value,
     at_thread,
     holds_at,
+    number_of,
     origins,
     registers,
 )
@@ -157,8 +158,7 @@ class Events:
             if what == "arrive":
                 yield Happening(what, code)
         elif what == "wait":
-            number = re.search(r"\d+", code.operands)
-            yield Happening(what, code, number=int(number[0]) if number else 0)
+            yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
             for happened in self._callees.get(_callee(code), ()):
                 access = Access(happened, block, self.flow.conditions(code, block), None)
@@ -200,8 +200,8 @@ class Events:
 def _bytes(code: Instruction) -> int:
     """Return how many bytes an access has at least."""
     if code.opcode.startswith(("cp.async.bulk.s", "cp.async.bulk.g")):
-        size = code.split()[2] if len(code.split()) > 2 else ""
-        return int(size) if size.isdigit() else LEAST_BYTES
+        size = number_of("".join(code.split()[2:3]))
+        return size if size and size > 0 else LEAST_BYTES
     if "bulk" in code.opcode or "matrix" in code.opcode:
         return LEAST_BYTES
     if code.opcode.startswith("mbarrier"):

@@ -19,7 +19,7 @@ from tma_dlpack.debug.lint.events import Access, Events, event_of
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.ptx.parse import Function, Instruction
-from tma_dlpack.ptx.values import Value, Values
+from tma_dlpack.ptx.values import Value, Values, number_of
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error
@@ -168,9 +168,8 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
                 loaded += found
                 sums = None if sums is None or not found else sums | {m.tx_bytes for m in found}
         elif access.what == "load" and ".tensor" not in access.first.opcode:
-            sizes = {code.split()[2] for code in access.code}
-            known = {int(size) for size in sizes if size.isdigit()}
-            sums = None if sums is None or len(known) < len(sizes) else sums | known
+            sizes = {number_of("".join(code.split()[2:3])) or 0 for code in access.code}
+            sums = None if sums is None or min(sizes) <= 0 else sums | sizes
     if sums:
         yield from _expected(values, sums)
     if loaded:
