@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import tma_dlpack as tma
+from tma_dlpack.debug.lint.rules import SEVERITIES
 from tma_dlpack.ptx import parse as ptx
 
 
@@ -21,14 +22,15 @@ def has_bulk_copies(function: ptx.Function) -> bool:
 
 def main(folder: Path) -> None:
     total: Counter[str] = Counter()
-    print("| file | MB | s | kernels with TMA | errors | warnings |\n|---|---|---|---|---|---|")
+    print("| file | MB | s | kernels with TMA | errors | warnings | notes |")
+    print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.ptx")):
         functions = ptx.parse(path.read_text("utf-8", "replace")).functions
         kernels = sum(function.is_entry and has_bulk_copies(function) for function in functions)
         begun = time.perf_counter()
-        report = tma.lint(path)
+        report = tma.lint(path, notes=True)
         seconds = time.perf_counter() - begun
-        found = {"error": Counter[str](), "warning": Counter[str]()}
+        found = {name: Counter[str]() for name in SEVERITIES}
         for finding in report.findings:
             found[finding.severity][finding.rule] += 1
         words = [
@@ -36,7 +38,7 @@ def main(folder: Path) -> None:
             for rules in found.values()
         ]
         size = path.stat().st_size / 1e6
-        print(f"| {path.stem} | {size:.1f} | {seconds:.2f} | {kernels} | {words[0]} | {words[1]} |")
+        print(f"| {path.stem} | {size:.1f} | {seconds:.2f} | {kernels} | {' | '.join(words)} |")
         total.update({"files": 1, "kernels": kernels, "errors": len(found["error"])})
         for note in report.notes:
             print(f"| | | | | {note[:80]} | |")

@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,9 @@ FIX = "\n  fix: make it with nvcc -ptx -lineinfo, or pass the .cu itself"
         (b"\n \n", "is empty; it must be PTX, which has a .version and a .target"),
         (b"int main() {}\n", "is other text; it must be PTX, which has a .version and a .target"),
         (bytes(range(256)), "is binary, and no ELF or fat binary; it must be PTX, which has a"),
+        (b".version 9.0\n.targ", "ends before its .target; it must be PTX, which has a .version"),
     ],
-    ids=["empty", "blank", "C", "binary"],
+    ids=["empty", "blank", "C", "binary", "cut"],
 )
 def test_what_is_no_ptx_is_refused_in_a_sentence(content, words, tmp_path):
     path = tmp_path / "file.ptx"
@@ -117,6 +119,50 @@ def test_a_binary_goes_through_cuobjdump(has_ptx, tmp_path, monkeypatch):
             tma.lint(binary)
 
 
+def test_a_library_of_machine_code_names_its_architectures(tmp_path, monkeypatch):
+    script = "print('ELF file 1: a.sm_90a.cubin' * ('--list-elf' in sys.argv))"
+    tool(tmp_path, monkeypatch, "cuobjdump", script)
+    binary = tmp_path / "library.so"
+    with binary.open("wb") as file:
+        file.write(b"\x7fELF")
+        file.truncate(100 << 20)  # the limit is that of its PTX
+    with pytest.raises(tma.TmaPreconditionError, match="holds machine code for sm_90a and no PTX"):
+        tma.lint(binary)
+
+
+@pytest.mark.parametrize("suffix", [".cuh", ".cpp"])
+def test_another_suffix_is_compiled_as_cuda(suffix, tmp_path, monkeypatch):
+    script = (
+        "assert sys.argv[1:3] == ['-x', 'cu']\n"
+        "out = sys.argv[sys.argv.index('-o') + 1]\n"
+        f"open(out, 'w').write({HEAD + ENTRY + WRONG + CLOSE!r})"
+    )
+    tool(tmp_path, monkeypatch, "nvcc", script)
+    source = tmp_path / f"kernel{suffix}"
+    source.write_text("")
+    assert [f.rule for f in tma.lint(source).findings] == ["PROXY_FENCE"]
+
+
+def test_a_wheel_is_read_library_by_library(tmp_path, monkeypatch):
+    text = f"\n{HEAD + ENTRY + WRONG}}}\n"
+    script = f"print({text!r} if b'PTX' in open(sys.argv[2], 'rb').read() else 'sm_80')"
+    tool(tmp_path, monkeypatch, "cuobjdump", script)
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("a/one.so", b"\x7fELF")
+        file.writestr("a/two.so", b"\x7fELF PTX")
+        file.writestr("a/__init__.py", "")
+    assert [f.rule for f in tma.lint(wheel).findings] == ["PROXY_FENCE"]
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("a/one.so", b"\x7fELF")
+    with pytest.raises(tma.TmaPreconditionError, match=r"one.so holds machine code for sm_80"):
+        tma.lint(wheel)
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("a/__init__.py", "")
+    with pytest.raises(tma.TmaPreconditionError, match="an archive without a library in it"):
+        tma.lint(wheel)
+
+
 @pytest.mark.parametrize(("name", "content"), [("nvcc", b""), ("cuobjdump", b"\x7fELF")])
 def test_a_tool_that_is_not_there_is_named(name, content, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -156,9 +202,12 @@ def test_damaged_ptx_is_read_or_refused_and_never_breaks(seed):
         piece = text[at : min(to, at + 60)]
         junk = "".join(rng.choices('{}[]();:,@%!|.$#"/* \n0x-', k=rng.randrange(6)))
         text = text[:at] + rng.choice(["", junk, piece * 2]) + text[at + rng.randrange(9) :]
-    if ".version" in text:
+    if ".version" in text and ".target" in text[text.rindex(".version") :]:
         report = tma.lint(text)
         assert json.loads(report.to_json())["findings"] is not None
+    else:
+        with pytest.raises(tma.TmaPreconditionError, match="must be PTX"):
+            tma.lint(text + "\n")
 
 
 SLOW = {
@@ -176,6 +225,38 @@ def test_large_functions_take_bounded_work(line):
     text = HEAD + ENTRY + "mov.u32 %r1, tile;\n" + body + WRONG + "}\n"
     report = tma.lint(text)
     assert all(re.search("braces do not close|too many paths", note) for note in report.notes)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f".loc {DIGITS} 1 1", f".loc 1 {DIGITS} 1", f".loc 1 1 1, inlined_at 1 {DIGITS} 1",
+        f'.file {DIGITS} "a.cu"', f"st.shared.u32 [%r1+{DIGITS}], 0;", f"mov.u32 %r9, {DIGITS};",
+        f"cp.async.bulk.wait_group {DIGITS};", f"mbarrier.init.shared.b64 [%r9], {DIGITS};",
+        f"cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], {DIGITS};",
+        "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], ²;",
+        f".reg .b32 %r<{DIGITS}>;",
+    ],
+    ids=lambda line: line.split()[0] + str(len(line.split(DIGITS)[0])),
+)  # fmt: skip
+def test_numbers_that_no_register_holds_are_read_past(line):
+    inside = WRONG if line[:5] == ".file" else WRONG.replace("st.shared", f"{line}\nst.shared")
+    text = f"{HEAD}{line}\n" * (line[:5] == ".file") + HEAD + ENTRY + inside + CLOSE
+    assert "PROXY_FENCE" in {finding.rule for finding in tma.lint(text).findings}
+
+
+def test_values_take_bounded_time():
+    squares = "mov.u32 %r2, 99999;\n" + "mul.lo.u32 %r2, %r2, %r2;\n" * 40
+    chain = "shfl.sync.idx.b32 %r{a}, %r{b}, 0, 31, -1;\nxor.b32 %r{c}, %r{a}, %r{b};\n"
+    for n in range(40, 160, 2):
+        squares += chain.format(b=n - 1, a=n, c=n + 1)
+    squares += "mov.u32 %r39, %tid.x;\nst.shared.u32 [%r159], 0;\n"
+    begun = time.perf_counter()
+    tma.lint(HEAD + ENTRY + squares + WRONG + CLOSE)
+    assert time.perf_counter() - begun < 2
 
 
 @pytest.mark.parametrize("word", [".entry\n", ".entry ", ".visible ", ".target ", ".func f "])
@@ -261,18 +342,23 @@ def written(path: Path, body: str) -> str:
 def test_the_exit_status_says_what_was_found(tmp_path, capsys):
     wrong = written(tmp_path / "wrong.ptx", WRONG)
     right = written(tmp_path / "right.ptx", "ret;\n")
-    weak = written(tmp_path / "weak.ptx", WRONG.replace("cp.async.bulk.wait_group.read 0;\n", "")
-                   .replace("cp.async", "fence.proxy.async;\ncp.async", 1))  # fmt: skip
+    fenced = WRONG.replace("cp.async", "fence.proxy.async;\ncp.async", 1)
+    weak = written(tmp_path / "weak.ptx", fenced.replace("cp.async.bulk.commit_group;\n", ""))
+    note = written(tmp_path / "n.ptx", fenced.replace("cp.async.bulk.wait_group.read 0;\n", ""))
     assert main(["lint", right]) == 0
     assert main(["lint", wrong]) == 1
     assert main(["lint", weak]) == 0
     assert main(["lint", weak, "--strict"]) == 1
+    assert main(["lint", note, "--strict", "--notes"]) == 0
+    assert "1 note in" in capsys.readouterr().out
     assert main(["lint", right, wrong]) == 1
     capsys.readouterr()
     assert main(["lint", right, str(tmp_path / "none.ptx")]) == 2
     talk = capsys.readouterr()
     assert talk.err == f"error: {tmp_path / 'none.ptx'}: No such file or directory\n"
-    assert talk.out == f"{right}: no mistake was found in 1 function\n"
+    assert talk.out == (
+        f"{right}: no mistake was found in 1 function\nexamined: no function uses TMA\n"
+    )
     assert main(["lint", wrong, str(tmp_path / "none.ptx"), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert [finding["rule"] for finding in found["findings"]] == ["PROXY_FENCE"]

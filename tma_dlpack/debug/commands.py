@@ -154,9 +154,11 @@ def _program_of(options: argparse.Namespace) -> list[str]:
 
 @command(
     "find mistakes around TMA in PTX, in a .cu or in a binary; needs no GPU",
-    option("files", "PTX; a .cu (by nvcc); a cubin, object or library (by cuobjdump)", nargs="+",
+    option("files", "PTX; a .cu (by nvcc); an object, library or wheel (by cuobjdump)", nargs="+",
            metavar="FILE"),
-    option("--strict", "exit with 1 on warnings too", action="store_true"),
+    option("--strict", "exit with 1 on warnings too, and on what was not followed in a kernel",
+           action="store_true"),
+    option("--notes", "show findings that are harmless on measured hardware", action="store_true"),
     option("--map", "a trace's JSON: compare copies with the maps of its launches", metavar="FILE"),
     option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
     JSON,
@@ -176,7 +178,7 @@ def _program_of(options: argparse.Namespace) -> list[str]:
 def _lint(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import lint
 
-    reports, failures = lint.run(options.files, options.map, options.program)
+    reports, failures = lint.run(options.files, options.map, options.program, options.notes)
     if options.json or options.sarif:
         output.write(output.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
     else:
@@ -185,7 +187,12 @@ def _lint(options: argparse.Namespace) -> int:
             output.write(output.STDOUT, f"{head}{report}\n")
         for failure in failures:
             output.failure(sys.stderr, False, failure)
-    if any(not report.ok or (options.strict and report.findings) for report in reports):
+    strict = options.strict and any(
+        any(finding.severity != lint.report.NOTE for finding in report.findings)
+        or any(one.skipped for one in report.examined)
+        for report in reports
+    )
+    if strict or not all(report.ok for report in reports):
         return EXIT_REFUSED
     return EXIT_NOTHING if failures or any(report.notes for report in reports) else EXIT_OK
 

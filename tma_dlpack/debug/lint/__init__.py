@@ -9,23 +9,28 @@ to PTX. A rule that follows a path is a row of `_PAIRS` in `rules`.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
 from tma_dlpack.debug.lint import report, rules, single
-from tma_dlpack.debug.lint.events import Callees, Events, summaries
+from tma_dlpack.debug.lint.events import Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.include import get_include
 from tma_dlpack.ptx.flow import Flow, TooLargeError
-from tma_dlpack.ptx.parse import Function, Module, modules
+from tma_dlpack.ptx.parse import modules
 from tma_dlpack.ptx.values import Values
 from tma_dlpack.public import untraced
-from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error
+from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError, argument_error
 from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
 
 __all__ = ["LintFinding", "LintReport", "lint", "run"]
@@ -36,11 +41,17 @@ _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 #: The first bytes of ELF files, fat binaries, and archives.
 _BINARY = (b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>")
+_WHEEL = b"PK\x03\x04"
+_MOST_MEMBER_BYTES = 4 << 30  # of a wheel's library, unpacked
 
 
 @untraced
 def lint(
-    source: str | os.PathLike[str], *, maps: Any = None, nvcc_flags: Sequence[str] = ()
+    source: str | os.PathLike[str],
+    *,
+    maps: Any = None,
+    nvcc_flags: Sequence[str] = (),
+    notes: bool = False,
 ) -> LintReport:
     """Return the mistakes around TMA that PTX shows.
 
@@ -50,13 +61,15 @@ def lint(
     Parameters
     ----------
     source : str or path
-        PTX as text; or the path of PTX, of a .cu (which needs nvcc), or of a cubin, fatbin, object
-        or library that holds PTX (which needs cuobjdump).
+        PTX as text; or the path of PTX, of a .cu or .cuh (which needs nvcc), or of a fatbin, an
+        object, a library or a wheel that holds PTX (which needs cuobjdump).
     maps : path, Trace or sequence of TensorMap, optional
         What ``trace --json`` wrote: instructions are compared with the maps that their kernels
         took. Of a sequence, the n-th map is the kernel's n-th parameter of 128 bytes.
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
+    notes : bool
+        Whether findings of severity "note" are in `findings`; else they are in `hidden`.
 
     Returns
     -------
@@ -98,50 +111,81 @@ def lint(
     """
     launched = maps if isinstance(maps, LaunchedMaps | None) else LaunchedMaps(maps)
     given = _input(source, nvcc_flags)
-    notes: list[str] = []
+    unread: list[str] = []
+    examined: list[report.Examined] = []
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
         callees = summaries(module.functions)
-        unread = map(short_name, module.unread)
-        notes += [f"{name}: its braces do not close; not checked" for name in unread]
+        names = map(short_name, module.unread)
+        unread += [f"{name}: its braces do not close; not checked" for name in names]
         comments |= module.comments
         functions += len(module.functions)
         for function in module.functions:
             try:
-                found = _mistakes(module, function, callees, launched)
+                events = Events(Flow(Values(module, function)), callees)
+                found = _mistakes(events, launched)
             except TooLargeError:
-                notes.append(f"{short_name(function.name)}: too many paths; not checked")
+                unread.append(f"{short_name(function.name)}: too many paths; not checked")
             else:
                 mistakes.setdefault(function.name, []).extend(found)
+                examined += _examined(events, callees)
     suppressions = report.Suppressions(comments, given.folder)
-    shown, hidden = report.findings(mistakes, suppressions)
-    notes += [f"{text}: a suppression needs a reason" for text in suppressions.without_reason]
-    return LintReport(tuple(shown), tuple(hidden), tuple(notes), functions, given.name)
+    shown, allowed = report.findings(mistakes, suppressions)
+    unread += [f"{text}: a suppression needs a reason" for text in suppressions.without_reason]
+    aside = [] if notes else [finding for finding in shown if finding.severity == report.NOTE]
+    return LintReport(
+        tuple(finding for finding in shown if finding not in aside), tuple(allowed), tuple(unread),
+        functions, given.name, tuple(examined), tuple(aside),
+    )  # fmt: skip
 
 
-def _mistakes(
-    module: Module,
-    function: Function,
-    callees: Callees,
-    launched: LaunchedMaps | None,
-) -> list[rules.Mistake]:
+def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
-    events = Events(Flow(Values(module, function)), callees)
     found = [*rules.paths(events), *single.alone(events)]
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
+#: Functions of the CUDA runtime that copy nothing and order nothing here.
+_KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
+_COPIES = ("load", "store")
+
+
+def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
+    """Return what a function with bulk copies has, nothing of any other."""
+    function = events.flow.values.function
+    happened = Counter(h.what for block in events.blocks for h in block)
+    copies = happened["load"] + happened["store"] + happened["send"]
+    if not copies:
+        return
+    barriers = {(access.terms, at) for access in events.accesses if access.what == "init"
+                for at, _ in access.spans}  # fmt: skip
+    counts = {
+        "copy": copies,
+        "barrier": len(barriers),
+        "wait": happened["await"] + happened["wait"],
+        "fence": happened["fence"] + happened["init_fence"],
+    }
+    called = {callee_of(code) for code in function.code if code.opcode.startswith("call")}
+    absent = sorted(called - {*callees, *_KNOWN_CALLS})
+    unknown = sum(len(a.code) for a in events.accesses if a.what in _COPIES and not a.origins)
+    skipped = [f"{name}(), whose code is not in the file" for name in map(short_name, absent)]
+    if unknown:
+        skipped.append(f"{counted(unknown, 'copy')} whose shared memory is known at run time only")
+    yield report.Examined(function.name, counts, tuple(skipped))
+
+
 def run(
-    sources: Iterable[str], maps: Any = None, nvcc_flags: Sequence[str] = ()
+    sources: Iterable[str], maps: Any = None, nvcc_flags: Sequence[str] = (), notes: bool = False
 ) -> tuple[list[LintReport], list[str]]:
     """Lint several files; return their reports, and what could not be read."""
     launched = None if maps is None else LaunchedMaps(maps)
     reports, failures = [], []
     for source in sources:
         try:
-            reports.append(lint(Path(source), maps=launched, nvcc_flags=nvcc_flags))
+            found = lint(Path(source), maps=launched, nvcc_flags=nvcc_flags, notes=notes)
+            reports.append(found)
         except (OSError, ValueError, RuntimeError) as error:
             words = (isinstance(error, OSError) and error.strerror) or str(error)
             failures.append(words if words.startswith(source) else f"{source}: {words}")
@@ -184,10 +228,15 @@ def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
     if path.suffix in _CUDA:
         text = _by_nvcc(path, nvcc_flags)
         return Input(_checked(text, f"what nvcc made of {name}"), str(name), name.parent)
-    _check_size(path.stat().st_size, str(name))
-    content = path.read_bytes()
-    if content.startswith(_BINARY):
-        content = _by_cuobjdump(path)
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start.startswith(_WHEEL):
+        content = _of_wheel(path, name)
+    elif start.startswith(_BINARY):
+        content = _by_cuobjdump(path, str(name))
+    else:
+        _check_size(path.stat().st_size, str(name))
+        content = path.read_bytes()
     return Input(_checked(content, str(name)), str(name), name.parent)
 
 
@@ -198,9 +247,12 @@ def _checked(content: bytes, name: str) -> str:
         raise _PTX.error("source", f"{name} is empty")
     if b"\0" in content.rstrip(b"\0"):
         raise _PTX.error("source", f"{name} is binary, and no ELF or fat binary")
-    if b".version" not in content and b".target" not in content:
+    if b".version" not in content:
         raise _PTX.error("source", f"{name} is other text")
-    return content.decode("utf-8", "replace")
+    text = content.decode("utf-8", "replace")
+    if ".target" not in text[text.rindex(".version") :]:
+        raise _PTX.error("source", f"{name} ends before its .target")
+    return text
 
 
 def _check_size(size_bytes: int, name: str) -> None:
@@ -216,6 +268,8 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
         words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}", "-o", str(out)]
+        if path.suffix != ".cu":
+            words[:0] = ["-x", "cu"]
         _answer(
             "nvcc", [*words, str(path.resolve())], "its PTX (nvcc -ptx -lineinfo) made elsewhere"
         )
@@ -224,15 +278,46 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
         return out.read_bytes()
 
 
-def _by_cuobjdump(path: Path) -> bytes:
+def _by_cuobjdump(path: Path, name: str) -> bytes:
     """Return the PTX that a binary holds."""
     said = _answer("cuobjdump", ["--dump-ptx", str(path)], "the PTX itself (nvcc -ptx -lineinfo)")
     lines = said.splitlines()
     at = next((n for n, line in enumerate(lines) if line.lstrip().startswith(".version")), None)
-    if at is None:
-        fix = "build it with -gencode arch=compute_90a,code=compute_90a, or lint the PTX itself"
-        raise _PTX.error("source", f"{path} holds machine code and no PTX", fix=fix)
-    return "\n".join(lines[at:]).encode()
+    if at is not None:
+        return "\n".join(lines[at:]).encode()
+    listed = _answer("cuobjdump", ["--list-elf", str(path)], "the PTX itself")
+    targets = sorted({*re.findall(r"sm_\d+[af]?", listed)})
+    machine = f" for {', '.join(targets)}" if targets else ""
+    fix = "build it with -gencode arch=compute_90a,code=compute_90a, or lint the PTX itself"
+    raise _PTX.error("source", f"{name} holds machine code{machine} and no PTX", fix=fix)
+
+
+def _of_wheel(path: Path, name: Path) -> bytes:
+    """Return the PTX of the libraries in a wheel, those without PTX left out."""
+    found: list[bytes] = []
+    refused: list[TmaError] = []
+    with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="tma_dlpack_") as at:
+        for member in wheel.infolist():
+            if not member.filename.endswith(_OF_WHEEL) or member.file_size > _MOST_MEMBER_BYTES:
+                continue
+            library = Path(at) / "library"
+            with wheel.open(member) as packed, library.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+            if library.read_bytes()[:8].startswith(_BINARY):
+                try:
+                    found.append(_by_cuobjdump(library, f"{name}: {member.filename}"))
+                except TmaError as error:
+                    refused.append(error)
+            elif member.filename.endswith(".ptx"):
+                found.append(library.read_bytes())
+    if found:
+        return b"\n".join(found)
+    if refused:
+        raise refused[0]
+    raise _PTX.error("source", f"{name} is an archive without a library in it")
+
+
+_OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:

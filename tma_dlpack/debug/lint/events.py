@@ -46,7 +46,8 @@ OPCODES = tuple(
         (r"tensormap\.cp_fenceproxy", "publish"),
         (r"mbarrier\.init", "init"),
         (r"mbarrier\.arrive(?!\.expect_tx)", "arrive"),
-        (r"mbarrier\.(try_wait|test_wait|arrive|expect_tx|complete_tx)", "use"),
+        (r"mbarrier\.(try_wait|test_wait)", "await"),
+        (r"mbarrier\.(arrive|expect_tx|complete_tx)", "use"),
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared::cluster", ""),  # another block's memory
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared\b", "write"),
         (r"(ld|ldmatrix)\b.*\.shared\b", "read"),
@@ -149,18 +150,18 @@ class Events:
 
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Happening]:
         """Return what an instruction does; a copy also uses its barrier and its map."""
-        first = "use" if what == "arrive" else what
+        first = "use" if what in ("arrive", "await") else what
         if first in _OF_ADDRESS:  # a store's [shared] stands behind its [global], or [map, {x}]
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)
             if access is not None or what not in ("write", "read"):
                 yield Happening(first, code, access)
-            if what == "arrive":
+            if what != first:
                 yield Happening(what, code)
         elif what == "wait":
             yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
-            for happened in self._callees.get(_callee(code), ()):
+            for happened in self._callees.get(callee_of(code), ()):
                 access = Access(happened, block, self.flow.conditions(code, block), None)
                 access.code.append(code)
                 self.accesses.append(access)
@@ -174,7 +175,7 @@ class Events:
             yield Happening("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in ("write", "read", "use", "init", "replace", "arrive"):
+        elif what not in ("write", "read", "use", "init", "replace", "arrive", "await"):
             self._open.clear()
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
@@ -217,7 +218,7 @@ _BARRIER_OF_COPY = 2
 _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
 
 
-def _callee(code: Instruction) -> str:
+def callee_of(code: Instruction) -> str:
     words = [word for word in code.split() if not word.startswith("(")]
     return words[0] if words else ""
 
@@ -270,7 +271,7 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
             for code in block.code:
                 event = event_of(code.opcode)
                 if event == "call":
-                    for inner in visit(_callee(code), (*above, name)):
+                    for inner in visit(callee_of(code), (*above, name)):
                         what[inner].append(block)
                 elif event not in ("write", "read") or ".shared" in code.opcode:
                     what[event].append(block)

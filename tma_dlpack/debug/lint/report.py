@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.debug.foreign import printable
-from tma_dlpack.debug.lint.rules import RULES, Mistake
+from tma_dlpack.debug.lint.rules import RULES, SEVERITIES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
 from tma_dlpack.public import public_in
@@ -26,7 +26,7 @@ from tma_dlpack.tables.errors import wrapped
 if TYPE_CHECKING:
     from tma_dlpack.draw.figure import Figure
 
-ERROR, WARNING = "error", "warning"
+ERROR, WARNING, NOTE = SEVERITIES
 _MOST_FRAMES = 6
 _MOST_PICTURES = 3  # of missing fences, in HTML
 
@@ -41,7 +41,8 @@ class LintFinding:
     rule : str
         Such as "PROXY_FENCE"; ids never change their meaning.
     severity : str
-        "error" where the PTX proves it, "warning" where it only can be.
+        "error" where the PTX proves it, "warning" where it only can be, "note" where the letter of
+        the PTX ISA is broken and hardware was measured to do the right thing.
     kernel : str
         The function, by its name in the PTX.
     line : int
@@ -81,6 +82,18 @@ class LintFinding:
         return printable("\n".join(lines))
 
 
+#: What is counted in a function with TMA.
+COUNTED = ("copy", "barrier", "wait", "fence")
+
+
+class Examined(NamedTuple):
+    """A function with TMA: how much of what stands in it, and what was not followed there."""
+
+    kernel: str
+    counts: dict[str, int]
+    skipped: tuple[str, ...]
+
+
 @public_in("tma_dlpack.debug")
 @dataclass(frozen=True, repr=False)
 class LintReport:
@@ -94,6 +107,12 @@ class LintReport:
         What a comment with a reason allows.
     notes : tuple of str
         What could not be read, such as a function whose braces do not close.
+    functions : int
+        How many functions were read.
+    examined : tuple of Examined
+        The functions with TMA among them: copies, barriers, and what was not followed.
+    hidden : tuple of LintFinding
+        Findings of severity "note", if they were not asked for.
 
     Examples
     --------
@@ -108,6 +127,8 @@ class LintReport:
     notes: tuple[str, ...] = ()
     functions: int = 0
     file: str = field(default="", repr=False)
+    examined: tuple[Examined, ...] = ()
+    hidden: tuple[LintFinding, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -117,21 +138,35 @@ class LintReport:
     def __str__(self) -> str:
         parts = [str(finding) for finding in self.findings]
         parts += [printable(f"note: {note}") for note in self.notes]
-        return "\n\n".join([*parts, self._total()]) if parts else self._total()
+        examined = [printable(self._examined())] if self.functions else []
+        return "\n\n".join([*parts, "\n".join([self._total(), *examined])])
 
     def __repr__(self) -> str:
         return f"LintReport({self._total()})"
 
     def _total(self) -> str:
-        errors = sum(finding.severity == ERROR for finding in self.findings)
-        allowed = f"; {counted(len(self.suppressed), 'finding')} suppressed" * bool(self.suppressed)
+        of = Counter(finding.severity for finding in self.findings)
+        more = f"; {counted(len(self.suppressed), 'finding')} suppressed" * bool(self.suppressed)
+        more += f"; {counted(len(self.hidden), 'note')} not shown" * bool(self.hidden)
         if not self.findings:
-            return f"no mistake was found in {counted(self.functions, 'function')}{allowed}"
-        warnings = len(self.findings) - errors
+            return f"no mistake was found in {counted(self.functions, 'function')}{more}"
+        notes = f", {counted(of[NOTE], 'note')}" * bool(of[NOTE])
         return (
-            f"{counted(errors, 'error')}, {counted(warnings, 'warning')} in "
-            f"{counted(self.functions, 'function')}{allowed}"
+            f"{counted(of[ERROR], 'error')}, {counted(of[WARNING], 'warning')}{notes} in "
+            f"{counted(self.functions, 'function')}{more}"
         )
+
+    def _examined(self) -> str:
+        """Return a sentence on what the verdict is about."""
+        if not self.examined:
+            return "examined: no function uses TMA"
+        of = sum(map(Counter, (one.counts for one in self.examined)), Counter[str]())
+        counts = ", ".join(counted(of[name], name) for name in COUNTED if of[name])
+        lines = [f"examined: {len(self.examined)} of {counted(self.functions, 'function')} with "
+                 f"TMA: {counts}"]  # fmt: skip
+        lines += [f"not followed in {short_name(one.kernel)}: {', '.join(one.skipped)}"
+                  for one in self.examined if one.skipped]  # fmt: skip
+        return "\n".join(map(wrapped, lines))
 
     def _repr_html_(self) -> str:
         from tma_dlpack.draw.cards import bold, plain, table_html
@@ -227,7 +262,7 @@ def findings(
     merged: dict[tuple[object, ...], list[LintFinding]] = defaultdict(list)
     for kernel, found in mistakes.items():
         for group in _causes(found):
-            worst = max(group, key=lambda m: m.is_error)
+            worst = min(group, key=lambda m: SEVERITIES.index(m.severity))
             finding = _finding(kernel, group, worst)
             ends = [code.place for code in worst.ends]
             where = tuple(ends) if all(ends) else (kernel, finding.line)
@@ -235,15 +270,19 @@ def findings(
     shown: list[LintFinding] = []
     hidden: list[LintFinding] = []
     for (reason, *_), alike in merged.items():
-        finding = min(alike, key=lambda f: f.severity)  # the first of the errors, if there are any
+        finding = min(alike, key=_rank)  # the first of the worst
         others = len(alike) - 1
         more = f" (and in {counted(others, 'more kernel')})" * bool(others)
         sites = sum(f.sites for f in alike)
         finding = replace(finding, sites=sites, message=finding.message + more)
         (hidden if reason else shown).append(finding)
     for rows in (shown, hidden):
-        rows.sort(key=lambda f: (f.severity, f.rule, f.source or "", f.line))
+        rows.sort(key=lambda f: (_rank(f), f.rule, f.source or "", f.line))
     return shown, hidden
+
+
+def _rank(finding: LintFinding) -> int:
+    return SEVERITIES.index(finding.severity)
 
 
 def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
@@ -277,7 +316,7 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
     at = worst.cause if use.opcode in ("ret", "exit") else use
     return LintFinding(
         worst.rule,
-        ERROR if worst.is_error else WARNING,
+        worst.severity,
         kernel,
         at.line,
         where(at),
@@ -290,7 +329,20 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 def _own(code: Instruction) -> Place:
     """Return the places in no header of a library, innermost first; all where each is."""
-    return tuple(p for p in code.place if "/include/" not in p[0]) or code.place
+    outermost = code.place[-1][0] if code.place else ""
+    project = _PROJECT.search(outermost)
+    kept = (
+        (p for p in code.place if project[0] in p[0] and not _WRAPPERS.search(p[0]))
+        if project
+        else (p for p in code.place if "/include/" not in p[0])
+    )
+    return tuple(kept) or code.place
+
+
+#: A kernel whose own file stands under include/: the folders up to those of its project.
+_PROJECT = re.compile(r".*/include/(?:[^/]+/)?")
+#: Folders of files that wrap single instructions, in the projects that keep their kernels there.
+_WRAPPERS = re.compile(r"/(?:arch|barrier|common|detail|pipeline|ptx|types|utils?)(?:/|\.[^/]*$)")
 
 
 def where(code: Instruction) -> str | None:

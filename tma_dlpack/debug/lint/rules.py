@@ -54,7 +54,7 @@ class Mistake:
     """One pair of instructions that breaks a rule, before the causes are brought together."""
 
     rule: str
-    is_error: bool
+    severity: str  #: "error", "warning" or "note"
     cause: Instruction
     use: Instruction | None
     message: str
@@ -110,7 +110,7 @@ class _Pair(NamedTuple):
 
     rule: str
     wrong: frozenset[str]
-    is_error: bool
+    most: str
     message: str
     fix: str
 
@@ -121,7 +121,7 @@ class _Pair(NamedTuple):
 #: right after the init, by the same thread, is common in kernels that work (nine of ThunderKittens
 #: and FlashAttention-3); other threads without a barrier remain an error.
 _PAIRS: Final = {
-    tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most == "error", message, fix)
+    tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
     for pair, rule, wrong, most, message, fix in rows("""
 write > store | PROXY_FENCE | open shared some | error | shared memory is written by ordinary stores
     and read by a bulk store without fence.proxy.async between them: the copy may read what was
@@ -144,7 +144,7 @@ store > end | BULK_WAIT | open committed | warning | the thread ends with a bulk
     block's shared memory may be given to another block while the store still reads it |
     cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 by the thread that issued the
     store, before it ends
-init > async_use | BARRIER_INIT | open barrier | warning | an mbarrier is initialised and a bulk
+init > async_use | BARRIER_INIT | open barrier own | warning | an mbarrier is initialised and a bulk
     copy completes on it without a fence between them | fence.mbarrier_init.release.cluster (or
     fence.proxy.async) by the thread that initialised it, then the barrier of the block
 init > use | BARRIER_INIT | open fenced | error | an mbarrier is initialised by one thread and used
@@ -161,14 +161,20 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
 }
 _USES = frozenset(use for _, use in _PAIRS)
 
-#: If every wrong state is this one: what is added to the words, and what it is at most.
+#: If every wrong state is one of these: what is added to the words, and what it is at most.
 _IF_ALL = {
-    "barrier": (" (a barrier is: on sm_90 this is common and works)", "warning"),
+    "barrier": (" (a barrier is: on sm_90 this is common and works)", "note"),
+    "own": (" (one thread does both: on sm_90 this works)", "note"),
+    "end committed": ("; on sm_90 the block keeps its memory until then", "note"),
     "some": (". One is, but before the barrier and not by all threads of the accesses", "warning"),
     "waited": (
         ": the thread that issued it waits, and the others do not wait for that thread", "error",
     ),
 }  # fmt: skip
+#: The levels, the worst first: proved by the PTX; somebody should look; against the letter of the
+#: ISA and harmless on the hardware that was measured.
+SEVERITIES = ("error", "warning", "note")
+_rank = SEVERITIES.index
 
 
 #: For a fact and its use: the states it was in, and whether their addresses overlap for certain.
@@ -218,7 +224,7 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
     skipped, here = flow.skipped(happening.code), flow.conditions(happening.code, block)
     for (fact, state, exact), conditions in facts.items():
         after = _next(fact.what, state, happening)
-        if what == "fence" and state in _FENCED_BY_SOME and _is_of_some(here, fact):
+        if what == "fence" and state in _FENCED_BY_SOME and _is_of_some(here, fact.conditions):
             after = _FENCED_BY_SOME[state]
         if after == state:
             _add(changed, (fact, state, exact), conditions)
@@ -229,9 +235,9 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
     return changed
 
 
-def _is_of_some(here: Conditions, fact: Access) -> bool:
-    """Whether fewer threads come here than made the access."""
-    return any(symbol.by_thread for terms, *_ in here - fact.conditions for symbol, _ in terms)
+def _is_of_some(here: Conditions, there: Conditions) -> bool:
+    """Whether fewer threads come here than there."""
+    return any(symbol.by_thread for terms, *_ in here - there for symbol, _ in terms)
 
 
 def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
@@ -263,8 +269,10 @@ def _look(
             continue
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"  # the thread that waited writes itself
-        if (fact.what, what) == ("init", "use") and fact.conditions <= here:
-            continue  # the thread that initialised it uses it itself
+        if fact.what == "init" and not _is_of_some(fact.conditions, here):
+            if what == "use":
+                continue  # the thread that initialised it uses it itself
+            state = "own" if state == "open" else state
         pair = fact, access or what
         uses[pair][state] = uses[pair].get(state, False) or relation == "must"
         where.setdefault(pair, happening.code)
@@ -286,7 +294,9 @@ def _judged(
     if right and row.rule in ("BULK_WAIT", "MAP_FENCE"):
         return None  # right on another path, whose branch is mostly this one's in other words
     state = "that no commit_group follows" if "open" in wrong else "that is not waited for"
-    more, most = _IF_ALL.get(" ".join(wrong), ("", "error"))
-    is_error = must and not right and most == "error" and row.is_error
-    message = row.message.format(state=state) + more
-    return Mistake(row.rule, is_error, access.first, code, message, row.fix)
+    prefix = "end " if pair[1] == "end" else ""
+    kinds = [_IF_ALL.get(prefix + name.split()[0], ("", row.most)) for name in sorted(wrong)]
+    more, most = min(kinds, key=lambda kind: _rank(kind[1]))
+    severity = max(most, row.most, "error" if must and not right else "warning", key=_rank)
+    return Mistake(row.rule, severity, access.first, code, row.message.format(state=state) + more,
+                   row.fix)  # fmt: skip

@@ -59,8 +59,8 @@ swizzle | MAP_MISMATCH | warning | the matrix descriptor says swizzle {asked}, a
 
 def _mistake(name: str, code: Instruction, is_sure: bool = True, **shown: Any) -> Mistake:
     rule, most, message, fix = _WORDS[name]
-    is_error = is_sure and most == "error"
-    return Mistake(rule, is_error, code, None, message.format(**shown), fix.format(**shown))
+    severity = most if is_sure or most != "error" else "warning"
+    return Mistake(rule, severity, code, None, message.format(**shown), fix.format(**shown))
 
 
 #: What ptxas accepts for architectures with a letter alone.
