@@ -157,13 +157,11 @@ def breakable(text: str) -> str:
 
 def wrapped(signature: str) -> Iterator[str]:
     """Return the lines of a declaration, as wide as a page of the site shows."""
-    template, declared = re.fullmatch(r"(template <.*?> (?=\w))?(.*)", signature).groups()
-    if template:
-        yield template.rstrip()
-    kept = re.sub(r"(?<!,) ", "\0", declared)  # a line ends after a comma
-    yield from (
-        line.replace("\0", " ") for line in textwrap.wrap(kept, WIDTH, subsequent_indent="    ")
-    )
+    parts = re.fullmatch(r"(template <.*?> (?=\w))?(.*)", signature).groups()
+    for part in filter(None, parts):
+        kept = re.sub(r"(?<!,) ", "\0", part.rstrip())  # a line ends after a comma
+        for line in textwrap.wrap(kept, WIDTH, subsequent_indent="    "):
+            yield line.replace("\0", " ")
 
 
 def entry(e: Verb) -> Iterator[str]:
