@@ -32,7 +32,11 @@ _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 Known = dict["Symbol", Value]
 
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
+_NONE: Value = (), 0
 _HUGE = 1 << 64
+#: Bytes between shared arrays: matrix descriptors have 18 bits of an address, and each array is
+#: aligned to all that a swizzle looks at.
+APART = 1 << 18
 #: What differs between the threads of a block: its bound, and what it is where %tid.x is `t` and
 #: the others are 0.
 _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
@@ -80,34 +84,9 @@ class Symbol:
             return itself
         (left, a), (right, b) = values
         if left or right:
-            if self.op == "and" and len(left) == 1 and left[0][0].op == "shr" and not right:
-                inner = [at_thread(value, thread, known) for value in left[0][0].arguments]
-                values = _shifted(inner, b) or values
-            return _bits_of_address(self.op, values) or itself
+            return itself
         return (), computed(self.op, self.kind, a, b)
 
-
-def _bits_of_address(op: str, values: list[Value]) -> Value | None:
-    """Return a bit operation on an aligned shared array plus a number, as swizzles compute it."""
-    (left, a), (right, b) = values
-    terms = left or right
-    if (left and right) or len(terms) != 1 or terms[0][0].op != "name" or terms[0][1] != 1:
-        return None
-    if op not in ("xor", "or", "and") or not 0 <= (b if left else a) < ALIGNED:
-        return None
-    return (() if op == "and" else terms), COMPUTED[op](a, b, 32)
-
-
-def _shifted(values: list[Value], mask: int) -> list[Value] | None:
-    """Return ``(address >> n) & mask`` as the address and mask of an ``and``; None if too wide."""
-    (terms, constant), (more, shift) = values
-    if more or not 0 <= shift < 10 or not 0 <= mask < ALIGNED >> shift:
-        return None
-    return [(terms, constant >> shift), ((), mask)]
-
-
-#: What a shared array is taken to be aligned to, where its address itself is swizzled.
-ALIGNED = 1024
 
 #: Operations on numbers of a type's range, and the type's bits. PTX ISA 9.0, 9.7.1 and 9.7.8:
 #: a shift is clamped, a division by zero is unspecified.
@@ -168,10 +147,10 @@ def at_thread(value: Value, thread: int, known: Known) -> Value:
     return _gathered(left), constant + sum(number * factor for (_, number), factor in there)
 
 
-def put_in(value: Value, known: Known) -> Value | None:
+def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
     """Return the value with symbols replaced by what they hold; None where one is inside others."""
     terms, constant = value
-    if any(s not in known and s.registers for s, _ in terms):
+    if any(s not in known and s.registers - kept for s, _ in terms):
         return None
     there = [(known.get(symbol, _value(symbol)), factor) for symbol, factor in terms]
     left = ((part, times * factor) for (inner, _), factor in there for part, times in inner)
@@ -240,10 +219,12 @@ class Values:
         for names in targets:
             for name in names:
                 self.writes[name] = self.writes.get(name, 0) + 1
+        #: Addresses of the shared arrays, as if each were far from the others.
+        self.bases: Known = {}
         self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
         #: The writes of a register of several writes: line and value, None where it is unknown.
         self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
-        self._resolved: dict[tuple[str, int], Value | None] = {}
+        self._resolved: dict[tuple[str, int, frozenset[str]], Value | None] = {}
         #: What registers of several writes hold until the next label, while the code is read.
         self._current: dict[str, Value] = {}
         self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
@@ -288,39 +269,58 @@ class Values:
             return _value(self._symbol(text, (), high=_OF_THREAD.get(text, (None,))[0]))
         return _value(self._register(text))
 
-    def first_turn(self, value: Value, line: int) -> dict[Symbol, Value]:
+    def first_turn(self, value: Value, line: int, kept: frozenset[str]) -> Known:
         """Return what registers of several writes hold when a line is first executed.
 
         A register holds what the last write above the line wrote: a loop stands behind the start
-        of its counters, and an unrolled loop behind the loop over what remains.
+        of its counters, and an unrolled loop behind the loop over what remains. Those that are
+        kept stay symbols.
         """
-        found: dict[Symbol, Value] = {}
-        for name in sorted(registers(value[0])):
-            register = self._register(name)
-            first = self._first(name, line, _MOST_WRITES)
+        found: Known = {}
+        for name in sorted(registers(value[0]) - kept):
+            first = self._first(name, line, kept, _MOST_WRITES)
             if first is not None:
-                found[register] = first
+                found[self._register(name)] = first
         return found
 
-    def _first(self, name: str, line: int, depth: int) -> Value | None:
+    def _first(self, name: str, line: int, kept: frozenset[str], depth: int) -> Value | None:
         """Return the value of a register at a line in its first turn; None if that is unknown."""
         writes = self._definitions.get(name, [])
         at = bisect_left(writes, line, key=lambda write: write[0]) - 1
         if at < 0 or depth == 0:
             return None
-        key = name, at
+        key = name, at, kept
         if key not in self._resolved:
             self._resolved[key] = None  # while it is looked for: a register that depends on itself
             above, value = writes[at]
             if value is not None:
                 known: Known = {}
-                for inner in sorted(registers(value[0])):
-                    first = self._first(inner, above, depth - 1)
+                for inner in sorted(registers(value[0]) - kept):
+                    first = self._first(inner, above, kept, depth - 1)
                     if first is None:
                         return None
                     known[self._register(inner)] = first
-                self._resolved[key] = put_in(value, known)
+                self._resolved[key] = put_in(value, known, kept)
         return self._resolved[key]
+
+    def stable(self, value: Value, line: int) -> frozenset[str]:
+        """Return the registers that a value depends on, but for those that count a loop."""
+        found: set[str] = set()
+        seen: set[str] = set()
+        work = [(name, line) for name in registers(value[0])]
+        while work and len(seen) < _MOST_WRITES:
+            name, line = work.pop()
+            writes = self._definitions.get(name, [])
+            steps = any((self._register(name), 1) in (of or _NONE)[0] for _, of in writes)
+            at = bisect_left(writes, line, key=lambda write: write[0]) - 1
+            if name in seen:
+                continue
+            seen.add(name)
+            if not steps:
+                found.add(name)
+            above, of = writes[at] if at >= 0 else (0, None)
+            work += [(inner, above) for inner in registers((of or _NONE)[0])]
+        return frozenset(found)
 
     def _register(self, name: str) -> Symbol:
         symbol = self._symbol("register", (), name)
@@ -330,7 +330,10 @@ class Values:
 
     def _name(self, name: str, space: str) -> Symbol:
         symbol = self._symbol("name", (), name)
-        symbol.origins = frozenset((f"{space}:{name}",))
+        if not symbol.origins:
+            symbol.origins = frozenset((f"{space}:{name}",))
+            if space == "shared":
+                self.bases[symbol] = (), (len(self.bases) + 1) * APART
         return symbol
 
     def _symbol(
@@ -472,6 +475,8 @@ class Values:
         op, kind = head[0], head[-1]
         if op in ("mov", "cvta") or (op == "cvt" and kind[0] in "us" and head[1][0] in "us"):
             return None if words[1].startswith("{") else _converted(args[0], head)
+        if op == "mapa":
+            return _value(self._symbol("mapa", (args[0], args[1])))
         if op == "ld" and "param" in head:
             return _value(self._symbol("parameter", (), words[1]))
         if not _KIND.fullmatch(kind):

@@ -15,9 +15,10 @@ from functools import cache, lru_cache
 from tma_dlpack.ptx.flow import Conditions, Flow
 from tma_dlpack.ptx.parse import Function, Instruction
 from tma_dlpack.ptx.values import (
-    Symbol,
+    Known,
     Term,
     Value,
+    Values,
     at_thread,
     holds_at,
     number_of,
@@ -34,12 +35,13 @@ OPCODES = tuple(
         (r"fence\.proxy\.async(\.shared::\w+)?$", "fence"),
         (r"fence\.mbarrier_init", "init_fence"),
         (r"bar\.(cta\.)?(sync|red|arrive)|barrier\.(cta\.)?(sync|red|arrive)|bar\.warp|"
-         r"barrier\.cluster", "barrier"),
+         r"barrier\.cluster\.wait", "barrier"),
         (r"cp\.async\.bulk\.commit_group", "commit"),
         (r"cp\.async\.bulk\.wait_group", "wait"),
         (r"cp\.async\.bulk\.prefetch", ""),
         (r"cp\.(reduce\.)?async\.bulk(\.tensor\.\dd)?\.global\.shared", "store"),
-        (r"cp\.async\.bulk(\.tensor\.\dd)?\.shared::(cluster|cta)\.global", "load"),
+        (r"cp\.async\.bulk(\.tensor\.\dd)?(\.cta_group::\d)?\.shared::(cluster|cta)\.global",
+         "load"),
         (r"cp\.async\.bulk\.shared::cluster\.shared", "send"),
         (r"cp\.(reduce\.)?async\.(bulk|mbarrier|wait|commit)", ""),
         (r"tensormap\.replace.*\.global\b", "replace"),
@@ -75,22 +77,27 @@ class Access:
     origins: frozenset[str] = frozenset()
     spans: list[tuple[int, int]] = field(default_factory=list)  # offset, bytes
     code: list[Instruction] = field(default_factory=list)
-    counters: dict[Symbol, Value] = field(default_factory=dict)  # in the first turn of their loop
-    _at: dict[int, Value | None] = field(default_factory=dict)
+    values: Values | None = None  # where registers may be looked up: of ordinary accesses
+    registers: frozenset[str] = frozenset()  # whose next write changes where the access was
+    bases: Known = field(default_factory=dict)
+    _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
-    @property
-    def registers(self) -> frozenset[str]:
-        """The registers whose next write changes where the access was."""
-        names = registers(self.terms or ())
-        return names.difference(*(counter.registers for counter in self.counters))
+    def at(self, thread: int, kept: frozenset[str]) -> Value | None:
+        """Return the address (without its offset) in a thread; None if it does not come here.
 
-    def at(self, thread: int) -> Value | None:
-        """Return the address (without its offset) in a thread; None if it does not come here."""
-        if thread not in self._at:
-            known = {s: at_thread(value, thread, {}) for s, value in self.counters.items()}
-            takes = all(holds_at(condition, thread) for condition in self.conditions)
-            self._at[thread] = at_thread((self.terms or (), 0), thread, known) if takes else None
-        return self._at[thread]
+        Registers of several writes are looked up, but for those that are kept.
+        """
+        key = thread, kept
+        if key not in self._at:
+            self._at[key] = None
+            if all(holds_at(condition, thread) for condition in self.conditions):
+                value = self.terms or (), 0
+                known = {**self.bases}
+                if self.values:
+                    firsts = self.values.first_turn(value, self.first.line, kept)
+                    known |= {s: at_thread(of, thread, {**self.bases}) for s, of in firsts.items()}
+                self._at[key] = at_thread(value, thread, known)
+        return self._at[key]
 
     @property
     def first(self) -> Instruction:
@@ -131,7 +138,7 @@ class Events:
             self.blocks.append(
                 [h for what, code in found if what for h in self._happens(what, code, number)]
             )
-        ended = {name for access in self.accesses for name in registers(access.terms or ())}
+        ended = {name for access in self.accesses for name in access.registers}
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
                 self._with_writes(number, writes)
@@ -188,11 +195,13 @@ class Events:
         key = what, terms, code.guard, code.negated, *held
         access = self._open.get(key)
         if access is None:
-            access = Access(what, block, self.flow.conditions(code, block), terms, points)
+            access = Access(what, block, self.flow.conditions(code, block), terms, points,
+                            registers=registers(terms), bases=self.values.bases)  # fmt: skip
             self._open[key] = access
             self.accesses.append(access)
             if what in ("write", "read"):  # the first turn of a loop is as good as any
-                access.counters = self.values.first_turn((terms, 0), code.line)
+                access.values = self.values
+                access.registers = self.values.stable((terms, 0), code.line)
         access.spans.append((constant, _bytes(code)))
         access.code.append(code)
         return access
@@ -238,8 +247,9 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
     if a.origins and b.origins and a.origins.isdisjoint(b.origins):
         return "no"
     apart = False
+    kept_of_a, kept_of_b = registers(b.terms), registers(a.terms)
     for thread in _WITNESSES:
-        left, right = a.at(thread), b.at(thread)
+        left, right = a.at(thread, kept_of_a), b.at(thread, kept_of_b)
         if left is None or right is None or left[0] != right[0]:
             continue
         apart = True
