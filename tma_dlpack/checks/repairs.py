@@ -337,18 +337,22 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     """Return arguments that are accepted instead, or None and the faults that nothing mends.
 
     Where split_inner= leads nowhere, all is tried again `without` it. The tile is not made smaller
-    where no fault is about it, because no fix says so.
+    where no fix of the first report says so.
     """
     start = request = request.with_fields(keeps_tensor=True)
     change: Change = {}
     is_in_order = True
-    may_shrink = any(fault.argument in _TILE for fault in faults_of(request))
+    may_shrink: bool | None = None
+
+    def shrinks(answer: Answer) -> bool:
+        return answer.facts.box_bits < request.facts.box_bits
+
+    def is_clear(answer: Answer) -> bool:
+        is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor
+        return is_of_arguments and without not in answer.way.change
 
     def may_be_taken(answer: Answer) -> bool:
-        shrinks = answer.facts.box_bits < request.facts.box_bits
-        is_expected = may_shrink or not shrinks
-        is_clear = not answer.way.is_guess and not answer.way.is_other_tensor
-        return is_expected and is_clear and without not in answer.way.change
+        return is_clear(answer) and (may_shrink or not shrinks(answer))
 
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
@@ -356,9 +360,12 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
             return change, []
         known, in_words = {f.key for f in faults}, request.with_fields(keeps_tensor=False)
         proposed = [answers(in_words, f, known) for f in faults]
-        found = list(filter(may_be_taken, chain.from_iterable(proposed)))
-        whole = (a for a in found if a.facts.box_bits >= request.facts.box_bits)
-        answer = next(whole, None) or next(iter(found), None)  # keep the tile where that is enough
+        found = list(filter(is_clear, chain.from_iterable(proposed)))
+        if may_shrink is None:
+            is_of_tile = any(f.argument in _TILE for f in faults)
+            may_shrink = is_of_tile or any(map(shrinks, found))
+        found.sort(key=shrinks)  # keep the tile where that is enough
+        answer = next(filter(may_be_taken, found), None)
         if answer is None:  # no few steps are enough: take one, which may break others
             unsolved = [
                 f
@@ -446,14 +453,16 @@ def _violation(
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
     texts = [
-        lifted if lifted and answer.way.change.keys() == {"allow"} else _text(request, answer)
+        _text(request, answer)
         for answer in ways
+        if not lifted or answer.way.change.keys() != {"allow"}
     ]
+    if lifted:
+        is_asked_back = bool(texts) and texts[0].endswith("?")
+        texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
         none = f"no other {argument} is accepted while the rest is as it is"
         texts.append(rule.usual_fix(request, *entry) or none)
-    if lifted and lifted not in texts:
-        texts.append(lifted)
     fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
@@ -489,4 +498,10 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
     if after(request, Way("", change))[1]:
         return ""
     name, value = next(iter(change.items()))
-    return f"pass {name}={value!r}: the driver itself accepts this"
+    return f"pass {name}={value!r}: {driver_accepts(ids)}"
+
+
+def driver_accepts(ids: Set[str]) -> str:
+    """Say what the driver does with a call that breaks these rules, which only libcu++ has."""
+    does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
+    return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

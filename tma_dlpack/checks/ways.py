@@ -21,7 +21,7 @@ from tma_dlpack.checks.rule import Change
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, data_type_of, overrides_of
-from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import (
     MAX_BOX,
     MAX_BOX_BYTES,
@@ -194,7 +194,10 @@ def data_types(r: Request) -> Iterator[Way]:
         change = box_in(r, bits, or_bits=bits)
         text = f"omit data_type{',' * bool(change)}{with_options(change)}"
         if t is not None:
-            text = f"pass data_type={t.name!r}{with_options(change)}: copies do not change the bits"
+            bits = "copies do not change the bits"
+            if r.tensor.dtype.code == DLDataTypeCode.kDLInt:
+                bits = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
+            text = f"pass data_type={t.name!r}{with_options(change)}: {bits}"
         yield Way(text, {"data_type": t} | change)
 
 
