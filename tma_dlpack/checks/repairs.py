@@ -345,7 +345,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     may_shrink: bool | None = None
 
     def shrinks(answer: Answer) -> bool:
-        return answer.facts.box_bits < request.facts.box_bits
+        return bool(answer.facts.box_bits < request.facts.box_bits)
 
     def is_clear(answer: Answer) -> bool:
         is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor

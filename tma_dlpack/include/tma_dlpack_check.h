@@ -6,7 +6,7 @@
 //
 //   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
 //
-// `python -m tma_dlpack explain` says more about such a line. Only barriers made by init() are known.
+// `tma-dlpack explain` says more about such a line. Only barriers made by init() are known.
 
 #ifndef TMA_DLPACK_CHECK_H
 #define TMA_DLPACK_CHECK_H
