@@ -123,7 +123,7 @@ def test_ci_runs_the_readmes_commands():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert "pip install -e . && .venv/bin/tma-dlpack demo" in README
     assert "pip install -e .\n" in script
-    assert "tma-dlpack\" demo" in script
+    assert 'tma-dlpack" demo' in script
     assert "pip install -e '.[test]' && .venv/bin/pytest" in README
     assert "-e '.[test]'" in script
     assert '"$venv/bin/pytest"' in script
