@@ -206,11 +206,16 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Ans
         answer = Answer(way, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
-        elif any(_is_same(f, fault) for f in left):
+        elif any(_is_same(f, fault) for f in left) or (way.view and any(map(_is_of_tensor, left))):
             enough = enough or answer
         else:
             return answer
     return enough or some
+
+
+def _is_of_tensor(fault: Fault) -> bool:
+    """Whether a fault is about the tensor: another one may be right at once."""
+    return fault.argument.startswith("tensor.")
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
@@ -452,11 +457,13 @@ def _violation(
 ) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
-    texts = [
-        _text(request, answer)
-        for answer in ways
-        if not lifted or answer.way.change.keys() != {"allow"}
-    ]
+    texts = []
+    for answer in ways:
+        if answer.way.change.keys() != {"allow"}:
+            texts.append(_text(request, answer))
+        elif not lifted:
+            allow = answer.way.change["allow"]
+            texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
     if lifted:
         is_asked_back = bool(texts) and texts[0].endswith("?")
         texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
