@@ -428,14 +428,11 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
 def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
     """Return the faults that each way out of a fault removes, too.
 
-    `allow=` is no such way: it changes neither the map nor the tensor, and leaves other faults.
+    None where `allow=` is a way, which changes neither the map nor the tensor.
     """
-    changing = [
-        answer
-        for answer in ways
-        if not answer.way.is_guess and answer.way.change.keys() != {"allow"}
-    ]
-    if not changing or not all(answer.is_alone for answer in changing):
+    changing = [answer for answer in ways if not answer.way.is_guess]
+    lifts = any(answer.way.change.keys() == {"allow"} for answer in changing)
+    if lifts or not changing or not all(answer.is_alone for answer in changing):
         return set()
     removed = {other.key for other in faults}
     for answer in changing:
