@@ -18,7 +18,7 @@ from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.rule import HAS_TYPE, Change
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
@@ -413,15 +413,17 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
     faults, mended = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
-    found = []
+    typed, found = request, []
     for fault in faults:
         if fault.key in mended:
             continue
-        ways = answers(request, fault, known)
+        ways = answers(typed, fault, known)
         found.append(_violation(request, fault, ways, lifted, names))
         if fault is faults[-1]:
             break
         mended |= _removed(fault, faults, ways)
+        if fault.rule.id in HAS_TYPE and ways and ways[0].is_alone and ways[0].is_enough:
+            typed = ways[0].request  # of rules that wait for the type, too
     return tuple(found)
 
 
