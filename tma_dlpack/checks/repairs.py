@@ -413,18 +413,56 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
     faults, mended = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
-    typed, found = request, []
+    typed, found = request, dict[Fault, list[Answer]]()
     for fault in faults:
         if fault.key in mended:
             continue
-        ways = answers(typed, fault, known)
-        found.append(_violation(request, fault, ways, lifted, names))
+        ways = found[fault] = answers(typed, fault, known)
         if fault is faults[-1]:
             break
         mended |= _removed(fault, faults, ways)
         if fault.rule.id in HAS_TYPE and ways and ways[0].is_alone and ways[0].is_enough:
             typed = ways[0].request  # of rules that wait for the type, too
-    return tuple(found)
+    anew = () if lifted or len(found) < 2 else _broken_by_all(request, found)
+    last = next(reversed(found), None)
+    return tuple(
+        _violation(request, fault, ways, lifted, names, anew if fault is last else ())
+        for fault, ways in found.items()
+    )
+
+
+def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
+    """Return the rules that the first fixes of all faults break, and that no fix names."""
+    current, is_other = request, False
+    for fault, ways in found.items():
+        if not ways:
+            continue
+        way, base = ways[0].way, request
+        if way.view is not None and is_other:  # made for another tensor than there is by now
+            left = faults_of(current)
+            fault = next((f for f in left if f.rule is fault.rule), fault)
+            again = answers(current, fault, {f.key for f in left}) if fault in left else []
+            if not again:
+                continue
+            way, base = again[0].way, current
+        change = {name: _merged(base, current, name, n) for name, n in way.change.items()}
+        current = current.changed(change, way.view)
+        is_other |= way.view is not None
+    named = {word for ways in found.values() if ways for word in ways[0].way.text.split()}
+    named |= {fault.rule.id for fault in found}
+    return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
+
+
+def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
+    """Return an argument after two fixes, which may change other entries of it."""
+    was, now = getattr(base.options, name, None), getattr(current.options, name, None)
+    if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
+        return value
+    if len(value) != len(was):
+        return value
+    count = min(len(value), len(now))  # where a fix made fewer dimensions, the innermost ones
+    pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
+    return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
 def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
@@ -452,7 +490,12 @@ def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
 
 
 def _violation(
-    request: Request, fault: Fault, ways: list[Answer], lifted: str, names: words.Names
+    request: Request,
+    fault: Fault,
+    ways: list[Answer],
+    lifted: str,
+    names: words.Names,
+    anew: tuple[str, ...],
 ) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
@@ -469,6 +512,8 @@ def _violation(
     if not texts:
         none = f"no other {argument} is accepted while the rest is as it is"
         texts.append(rule.usual_fix(request, *entry) or none)
+    if anew:
+        texts[0] += f", which then breaks {' and '.join(anew)}"
     fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
