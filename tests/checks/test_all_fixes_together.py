@@ -65,7 +65,10 @@ def all_followed(kind: str, t: Any, report: tma.Report) -> tuple[Any, dict[str, 
 def test_all_first_fixes_together_are_accepted_or_lead_to_what_was_announced(count):
     rng, led = random.Random(1), Counter[str]()
     while led.total() < count:
-        kind, t, given = call_at_random(rng, "numpy")
+        call = call_at_random(rng, "numpy")
+        if call is None:  # of a type that NumPy lacks
+            continue
+        kind, t, given = call
         report = CHECKS[kind](t, **given)
         if report.ok:
             continue
