@@ -134,7 +134,7 @@ def strings(ptx: str) -> set[str]:
     ],
 )
 def test_the_place_of_every_call_is_in_the_file_that_calls(source, arch, tmp_path):
-    """No verb takes a line of the header for the place: nvcc does where a signature is dependent."""
+    """No verb gives a line of the header: nvcc does where the type of a parameter is dependent."""
     out, path = tmp_path / "a.ptx", ROOT / source
     command = ["nvcc", "-std=c++17", f"-arch=sm_{arch}", "-ptx", f"-I{get_include()}"]
     command += ["-DTMA_DLPACK_CHECK=1", "-o", str(out), str(path)]
