@@ -235,7 +235,10 @@ PUZZLES = {
 
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
 #: The driver's name of a map, which NVRTC does not know.
-_ALIAS = "#if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)\nusing CUtensorMap = tma_dlpack::Map;\n#endif"
+_ALIAS = """\
+#if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
+using CUtensorMap = tma_dlpack::Map;
+#endif"""
 
 
 def compiled_source(kernel: str) -> str:
