@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
-from tma_dlpack.debug.lint import report, rules, single
+from tma_dlpack.debug.lint import protocol, report, rules, single
 from tma_dlpack.debug.lint.events import Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
@@ -143,7 +143,8 @@ def lint(
 
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
-    found = [*rules.paths(events), *single.alone(events)]
+    sizes = single.bytes_of_copies(events, launched)
+    found = [*rules.paths(events), *single.alone(events), *protocol.barriers(events, sizes)]
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 

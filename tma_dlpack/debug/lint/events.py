@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 from tma_dlpack.ptx.flow import Conditions, Flow
 from tma_dlpack.ptx.parse import Function, Instruction
@@ -18,7 +18,6 @@ from tma_dlpack.ptx.values import (
     Known,
     Term,
     Value,
-    Values,
     at_thread,
     holds_at,
     number_of,
@@ -77,7 +76,7 @@ class Access:
     origins: frozenset[str] = frozenset()
     spans: list[tuple[int, int]] = field(default_factory=list)  # offset, bytes
     code: list[Instruction] = field(default_factory=list)
-    values: Values | None = None  # where registers may be looked up: of ordinary accesses
+    flow: Flow | None = None  # where registers may be looked up: of ordinary accesses
     registers: frozenset[str] = frozenset()  # whose next write changes where the access was
     bases: Known = field(default_factory=dict)
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
@@ -93,8 +92,9 @@ class Access:
             if all(holds_at(condition, thread) for condition in self.conditions):
                 value = self.terms or (), 0
                 known = {**self.bases}
-                if self.values:
-                    firsts = self.values.first_turn(value, self.first.line, kept)
+                if self.flow:
+                    comes = partial(self.flow.comes, thread)
+                    firsts = self.flow.values.first_turn(value, self.first.line, kept, comes)
                     known |= {s: at_thread(of, thread, {**self.bases}) for s, of in firsts.items()}
                 self._at[key] = at_thread(value, thread, known)
         return self._at[key]
@@ -200,7 +200,7 @@ class Events:
             self._open[key] = access
             self.accesses.append(access)
             if what in ("write", "read"):  # the first turn of a loop is as good as any
-                access.values = self.values
+                access.flow = self.flow
                 access.registers = self.values.stable((terms, 0), code.line)
         access.spans.append((constant, _bytes(code)))
         access.code.append(code)

@@ -41,6 +41,14 @@ BARRIER_INIT | an mbarrier is initialised, fenced and published before anyone us
     mbarrier.init and fence.mbarrier_init
 BULK_WAIT | a bulk store is committed and waited for before its memory is written again or the block
     ends | PTX ISA 9.0, cp.async.bulk.wait_group
+BARRIER_ARRIVALS | an mbarrier that is waited for has its count of arrivals in each phase |
+    PTX ISA 9.0, mbarrier, phase completion
+BARRIER_BYTES | an mbarrier expects the bytes of the copies that complete on it | PTX ISA 9.0,
+    mbarrier, expect-tx and complete-tx
+BARRIER_PARITY | a wait names the parity of the phase that it waits for | PTX ISA 9.0,
+    mbarrier.try_wait.parity
+LOAD_WAIT | the memory of a bulk copy is used behind a wait for its mbarrier | PTX ISA 9.0,
+    cp.async.bulk, completion mechanisms
 MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps of the launch |
     measured: error 715, or a wait that ends never or too early
 CLUSTER | multicast and remote barriers need a cluster, and their instructions an architecture that

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -174,6 +174,28 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
         yield from _expected(values, sums)
     if loaded:
         yield from _descriptors(values, {m.swizzle for m in loaded})
+
+
+def bytes_of_copies(
+    events: Events, launched: LaunchedMaps | None
+) -> Callable[[Instruction], int | None]:
+    """Return what says how many bytes a copy completes: as it states, or as its map does."""
+    places = launched.of(events.flow.values.function) if launched else {}
+    maps: dict[int, set[int]] = defaultdict(set)
+    for access in events.accesses:
+        if access.what == "map_use" and places:
+            for code in access.code:
+                sizes = {m.tx_bytes for m in _maps_of(access, events.flow.values.function, places)}
+                maps[code.line] |= sizes
+
+    def bytes_of(code: Instruction) -> int | None:
+        if ".tensor" in code.opcode:
+            sizes = maps[code.line]
+            return next(iter(sizes)) if len(sizes) == 1 else None
+        terms, size = events.flow.values.operand("".join(code.split()[2:3]))
+        return None if terms or "bulk" not in code.opcode else size
+
+    return bytes_of
 
 
 def _maps_of(access: Access, function: Function, places: Places) -> list[TensorMap]:
