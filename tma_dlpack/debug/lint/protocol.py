@@ -64,7 +64,7 @@ _COPY = re.compile(
 #: Bits of an address that are its place in shared memory; the others name the block of a cluster.
 _PLACE_BITS = (1 << 24) - 1
 _BARRIER_BYTES = 8
-_MOST_STAGES = 64
+_FAR = 64 * _BARRIER_BYTES  # bytes of the longest ring
 _MOST_SITES = 2000
 
 
@@ -121,14 +121,20 @@ class Protocol:
 
     def _families(self) -> None:
         """Name the family of each site by the number that its ring begins at."""
-        starts = sorted({site.at for site in self.sites if site.index and site.at >= APART})
+        starts: dict[int, int] = {}  # an indexed number, and where its ring begins
+        for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
+            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # an unrolled loop: the next stage
+        counts = {s.at: self.values.operand(s.code.split()[-1])
+                  for s in self.sites if s.kind == "init" and not s.index}  # fmt: skip
         for site in self.sites:
             if site.at < APART:
                 continue  # the base is in a register
-            below = [start for start in starts if start <= site.at]
-            ring = below[-1] if below else None
-            is_stage = ring is not None and site.at - ring < _BARRIER_BYTES * _MOST_STAGES
-            site.family = ring if is_stage and (site.at - ring) % _BARRIER_BYTES == 0 else site.at
+            below = max((at for at in starts if at <= site.at), default=-_FAR)
+            is_stage = site.at - below < _FAR and (site.at - below) % _BARRIER_BYTES == 0
+            if is_stage and counts.get(site.at) == counts.get(starts[below]):
+                site.family = starts[below]
+            else:
+                site.family = site.at
 
     @cached_property
     def by_family(self) -> dict[int, list[Site]]:
@@ -192,16 +198,40 @@ class Protocol:
                 work += self.flow.blocks[number].next
         return False
 
-    def threads(self, site: Site) -> int | None:
-        """Return how many threads of a full block execute a site once; None if unknown."""
+    def threads(self, site: Site) -> tuple[int, bool]:
+        """Return how many threads of a full block execute a site at most, and whether all do."""
         most = _BLOCK.search(self.values.function.header)
         if most is None or (most[3] or "1") != "1" or (most[2] or "1") != "1":
-            return None
-        conditions = self.flow.conditions(site.code, site.block)
-        known = [c for c in conditions if _depends_on_thread_alone(c[0])]
-        if any(symbol.by_thread for c in conditions if c not in known for symbol, _ in c[0]):
-            return None
-        return sum(all(holds_at(c, t) for c in known) for t in range(min(int(most[1]), 1024)))
+            return 0, False
+        known = [c for c in self.flow.conditions(site.code, site.block) if _of_thread_alone(c[0])]
+        threads = range(min(int(most[1]), 1024))
+        number = sum(all(holds_at(c, t) for c in known) for t in threads)
+        return number, all(map(self._is_followed, self._deciders(site.block)))
+
+    def _deciders(self, target: int) -> Iterator[int]:
+        """Return the blocks whose branch decides whether a block is come to."""
+        blocks = self.flow.blocks
+        before: dict[int, list[int]] = defaultdict(list)
+        for number, block in enumerate(blocks):
+            for follows in block.next:
+                before[follows].append(number)
+        reach, work = set(), [target]
+        while work:
+            number = work.pop()
+            self.flow.step(1)
+            if number not in reach:
+                reach.add(number)
+                work += before[number]
+        return (n for n in reach if blocks[n].branch and not reach.issuperset(blocks[n].next))
+
+    def _is_followed(self, block: int) -> bool:
+        """Whether a branch is uniform, or its conditions are known in each thread."""
+        branch = self.flow.blocks[block].branch
+        sides = [self.values.branch(branch[1], n) for n in (False, True)] if branch else []
+        return all(
+            any(_of_thread_alone(c[0]) or not any(s.by_thread for s, _ in c[0]) for c in side)
+            for side in sides
+        ) and all(symbol.op != "register" for side in sides for c in side for symbol, _ in c[0])
 
 
 _MOST_OF_A_SPIN = 40
@@ -209,7 +239,7 @@ _BLOCK = re.compile(r"\.(?:reqntid|maxntid)\s+(\d{1,4})(?:\s*,\s*(\d{1,4}))?(?:\
 _CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d{1,2})(?:\s*,\s*(\d{1,2}))?(?:\s*,\s*(\d{1,2}))?")
 
 
-def _depends_on_thread_alone(terms: tuple[Term, ...]) -> bool:
+def _of_thread_alone(terms: tuple[Term, ...]) -> bool:
     return not at_thread((terms, 0), 0, {})[0]
 
 
@@ -252,7 +282,9 @@ def _back_edges(follows: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
             work.append((to, iter(follows[to])))
 
 
-def _mistake(name: str, severity: str, cause: Site, use: Site | None = None, **shown: object) -> Mistake:  # fmt: skip
+def _mistake(
+    name: str, severity: str, cause: Site, use: Site | None = None, **shown: object
+) -> Mistake:
     rule, message, fix = _WORDS[name]
     return Mistake(
         rule, severity, cause.code, use.code if use else None, message.format(**shown), fix
@@ -313,12 +345,12 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
         return  # each thread has its own barrier
     numbers = [protocol.threads(site) for site in arrivals]
-    if not all(numbers):
+    if not all(most for most, _ in numbers):
         return
     sums = {0}
-    for number in numbers:
-        sums |= {total + (number or 0) for total in sums}
-    if count not in sums:
+    for most, _ in numbers:
+        sums |= {total + most for total in sums}
+    if count > max(sums) or (count not in sums and all(exact for _, exact in numbers)):
         shown = ", ".join(map(str, sorted(sums - {0})))
         yield _mistake("count", "warning", inits[0], arrivals[0], count=count,
                        sites=counted(len(arrivals), "arrival"), sums=shown)  # fmt: skip
@@ -346,7 +378,8 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
         if len(expects) != 1 or blocks != {expects[0].block}:
             continue
         yield from _total(protocol, expects[0], sites)
-    lone = [s for value in copies if not others[value] for s in copies[value] if s.family]
+    lone = [s for value in copies if not others[value] for s in copies[value]
+            if s.family and ".cta_group::2" not in s.code.opcode]  # fmt: skip
     announced = {s.family for value in copies if others[value] for s in copies[value]}
     for site in lone:
         if site.family in announced and site.block not in expected:
@@ -383,10 +416,11 @@ def _parities(protocol: Protocol) -> Iterator[Mistake]:
         body = protocol.loop_of(site)
         moves = {name for n in body for name in _written_in(protocol, n)}
         if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
+            alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
+            others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
             turns = _is_ring(protocol, site, moves)
-            again = [s for s in protocol.sites if s.kind == "copy" and s.block in body
-                     and s.family == site.family and not site.index]  # fmt: skip
-            if turns or again:
+            again = not site.index and any(s.kind == "copy" for s in alike)
+            if len(others) == 1 and (turns or again):
                 yield _mistake("constant", "warning", site)
                 continue
         if site.family is not None:
@@ -430,7 +464,9 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
         filled -= {None, family}
         full = [s for f in filled if f is not None for s in protocol.of(f, "await")]
         arrivals = [s for s in protocol.by_family[family] if s.arrives]
-        if full and arrivals and not any(protocol.reached(s, full) for s in arrivals):
+        copies = [s for f in filled if f is not None for s in protocol.of(f, "copy")]
+        behind = [*((s, full) for s in arrivals), *((s, [site]) for s in copies)]
+        if full and arrivals and not any(protocol.reached(s, first) for s, first in behind):
             yield _mistake("cycle", "warning", site, arrivals[0])
 
 
