@@ -192,7 +192,9 @@ def test_a_data_type_may_be_the_dtype_of_a_framework():
         ({"box_sizes": "64x64"}, None),
         ({"box_sizes": 64}, None),
         ({"elem_strides": 2}, None),
-        ({"shape": "64"}, {"shape": (64,)}),
+        ({"shape": "64"}, None),  # the box has two entries: one would be dropped
+        ({"shape": "64", "box_sizes": (64,)}, {"shape": (64,), "box_sizes": (64,)}),
+        ({"shape": "64", "box_sizes": (1, 64)}, {"shape": (64,), "box_sizes": (64,)}),
         ({"shape": "64 by 64"}, None),
         ({"offset": 0.5}, None),
         ({"target": "SM_90a"}, {"target": "sm_90"}),

@@ -180,7 +180,8 @@ class Reader:
         if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
             return bool(value)
         found, fix = f"is {shown(value)}", f"pass {argument}=True, or omit it"
-        self.refuse(argument, found, "be True or False", fix, False)
+        meant = True if type(value) is int and value == 1 else None
+        self.refuse(argument, found, "be True or False", fix, meant)
         return None
 
     def rare(self, option: Option) -> Any:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
+from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
 from tma_dlpack.checks.ways import Tries, Way
@@ -268,16 +270,59 @@ def changes_of(
     """Return arguments that are accepted instead; None if the tensor itself must change.
 
     Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
+    Where the dimensions must be in another order, `shape=` and `strides=` describe them.
     """
+    change = _accepted_change(request)
+    if change is None:
+        return _permuted_change(request, given, request_of)
+    if not given.keys() >= change.keys() and is_refused(request_of({**given, **change})):
+        return None  # the call has no such argument: of a convolution that is another one
+    return _needed(change, given, request_of)
+
+
+def _accepted_change(request: Request) -> Change | None:
+    """Return arguments that are accepted, under the rules of the call or else the driver's."""
     change, stuck = _search(request)
     if change is None and _may_be_lifted(request, stuck):
         by_driver, _ = _search(request.changed(DRIVERS_RULES))
         change = None if by_driver is None else DRIVERS_RULES | by_driver
-    if change is None:
+    return change
+
+
+def _permuted_change(
+    request: Request, given: Change, request_of: Callable[[Change], Request]
+) -> Change | None:
+    """Return the tensor's dimensions in another order, as arguments, with the box in that order.
+
+    Not where anything else of the box must change, which may have been meant for the order given.
+    """
+    if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None
-    if not given.keys() >= change.keys() and is_refused(request_of({**given, **change})):
-        return None  # the call has no such argument: of a convolution that is another one
-    return _needed(change, given, request_of)
+    if request.kind == "tiled" and len(request.arguments.box_dim) != request.rank:
+        return None
+    for fault in faults_of(request):
+        for way in (way for tries in fault.alternatives(request) for way in tries):
+            view = _reordered(request, way)
+            if view is None:
+                continue
+            change = {"strides": view.strides} | way.change
+            if view.shape != request.tensor.shape:
+                change["shape"] = view.shape
+            other = request_of({**given, **change})
+            more = None if other.unreadable else _accepted_change(other)
+            if more is not None and _TILE.isdisjoint(more):
+                needed = _needed(more, {**given, **change}, request_of) if more else {}
+                return change | needed
+    return None
+
+
+def _reordered(request: Request, way: Way) -> Seen | None:
+    """Return the view of a way that only puts the dimensions in another order."""
+    own, other = request.tensor, way.view
+    if other is None or other.address != request.address or other.dtype != own.dtype:
+        return None
+    before, after = (sorted(zip(v.shape, v.strides, strict=True)) for v in (own, other))
+    return other if before == after else None
 
 
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
@@ -291,32 +336,44 @@ def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
 def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fault]]:
     """Return arguments that are accepted instead, or None and the faults that nothing mends.
 
-    Where split_inner= leads nowhere, all is tried again `without` it.
+    Where split_inner= leads nowhere, all is tried again `without` it. The tile is not made smaller
+    where no fault is about it, because no fix says so.
     """
     start = request = request.with_fields(keeps_tensor=True)
     change: Change = {}
     is_in_order = True
+    may_shrink = any(fault.argument in _TILE for fault in faults_of(request))
 
-    def is_clear(answer: Answer) -> bool:
-        return not answer.way.is_guess and without not in answer.way.change
+    def may_be_taken(answer: Answer) -> bool:
+        shrinks = answer.facts.box_bits < request.facts.box_bits
+        is_expected = may_shrink or not shrinks
+        is_clear = not answer.way.is_guess and not answer.way.is_other_tensor
+        return is_expected and is_clear and without not in answer.way.change
 
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
             return change, []
-        known = {f.key for f in faults}
-        found = (a for f in faults for a in answers(request, f, known))
-        answer = next(filter(is_clear, found), None)
+        known, in_words = {f.key for f in faults}, request.with_fields(keeps_tensor=False)
+        proposed = [answers(in_words, f, known) for f in faults]
+        found = list(filter(may_be_taken, chain.from_iterable(proposed)))
+        whole = (a for a in found if a.facts.box_bits >= request.facts.box_bits)
+        answer = next(whole, None) or next(iter(found), None)  # keep the tile where that is enough
         if answer is None:  # no few steps are enough: take one, which may break others
-            found = (a for f in faults for a in _steps(request, f, set()))
-            answer = next(filter(is_clear, found), None)
+            unsolved = [
+                f
+                for f, ways in zip(faults, proposed, strict=True)
+                if not any(a.is_enough for a in ways)
+            ]
+            steps = (a for f in unsolved for a in _steps(request, f, set()))
+            answer = next(filter(may_be_taken, steps), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
         change |= answer.way.change
-        request = answer.request
+        request = answer.request.with_fields(keeps_tensor=True)
     return None, []
 
 

@@ -74,8 +74,9 @@ def wider_swizzles(r: Request) -> Iterator[Way]:
 
 def split(r: Request) -> Iterator[Way]:
     """Yield the split of the innermost dimension, which copies a wide tile at once."""
-    if not r.is_driver_call and r.kind == "tiled" and r.facts.swizzle and not r.facts.is_split:
-        yield Way("pass split_inner=True, to copy it at once", {"split_inner": True})
+    if not r.is_driver_call and r.kind == "tiled" and r.facts.has_swizzle and not r.facts.is_split:
+        columns = "" if r.facts.swizzle else " as columns of 16 bytes"
+        yield Way(f"pass split_inner=True, to copy it at once{columns}", {"split_inner": True})
 
 
 def allow(r: Request, rule_id: str) -> Iterator[Way]:
@@ -153,13 +154,17 @@ def shrunk_boxes(r: Request) -> Iterator[Way]:
 
 
 def per_dimension(r: Request, name: str) -> Iterator[Way]:
-    """Yield a list that is as long as the rank: with outer entries of 1, or without outer ones."""
+    """Yield a list that is as long as the rank: with outer entries of 1, or without outer ones.
+
+    It is a guess where an entry other than 1 is dropped.
+    """
     driver_name = "box_dim" if name == "box_sizes" else "element_strides"
     values = reverse(getattr(r.arguments, driver_name))
-    kept = values[max(0, len(values) - r.rank) :]
+    excess = max(0, len(values) - r.rank)
+    dropped, kept = values[:excess], values[excess:]
     value = (1,) * (r.rank - len(kept)) + kept
     text = f"pass {counted(len(value), 'entry')}, row-major, such as {name}={value}"
-    yield Way(text, {name: value})
+    yield Way(text, {name: value}, is_guess=any(n != 1 for n in dropped))
 
 
 def elem_strides(r: Request, i: int) -> Iterator[Way]:

@@ -67,6 +67,8 @@ class DeviceBytes:
     It has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
     """
 
+    address: int
+
     def __init__(self, size_bytes: int, device_id: int = 0) -> None:
         self.size_bytes = size_bytes
         self.device_id = device_id

@@ -65,6 +65,12 @@ class RawCopy:
         The memory that it touches; `raw` is None if it touches none.
     """
 
+    tx_bytes: int
+    smem_bytes: int
+    chunks: Any
+    first: int
+    name: str
+
     def __init__(
         self, tensor_map: TensorMap, mode: str, coords: Sequence[int], smem_offset: int,
         find: FindMemory, offsets: Sequence[int] | None = None,

@@ -17,6 +17,19 @@ if TYPE_CHECKING:
     from tma_dlpack.debug.postmortem import DeadBarrier, DeadKernel, Fault, FoundMap, PostMortem
     from tma_dlpack.debug.trace import Trace, TracedMap
 
+__all__ = [
+    "DeadBarrier",
+    "DeadKernel",
+    "Explanation",
+    "Fault",
+    "FoundMap",
+    "LintFinding",
+    "LintReport",
+    "PostMortem",
+    "PrintedArguments",
+    "Trace",
+    "TracedMap",
+]
 _LATER = {
     "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments"),
     "tma_dlpack.debug.lint": ("LintFinding", "LintReport"),

@@ -149,6 +149,9 @@ class Change(NamedTuple):
 class Play:
     """Runs programs, and records bars, changes and events: (tick, lane, words)."""
 
+    now: int
+    lane: str
+
     def __init__(self, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         self.now, self.lane = 0, ""

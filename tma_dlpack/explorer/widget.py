@@ -134,6 +134,8 @@ class Explorer:
 
     __slots__ = ("_device_target", "_page_words", "_panel", "_subject", "look", "note")
 
+    look: Preview
+
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
         self._panel: Panel | None = None

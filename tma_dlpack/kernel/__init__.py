@@ -33,6 +33,8 @@ from tma_dlpack.kernel.core import (
 from tma_dlpack.kernel.result import KernelRun
 from tma_dlpack.kernel.schedules import run_schedules
 
+__all__ = ["KernelRun", "run_kernel"]
+
 MAX_THREADS = 1024  # of a block
 MAX_CLUSTER = 16  # blocks, non-portable size
 

@@ -77,6 +77,8 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 class Flying:
     """The accumulators of a warpgroup that are not waited for: register -> (group, code)."""
 
+    groups: int
+
     def __init__(self) -> None:
         self.groups = 1  # the number of the one that is open
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}

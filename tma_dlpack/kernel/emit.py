@@ -38,6 +38,12 @@ class UnknownFormError(Exception):
 class Emitter:
     """Writes the source of one block; `local` are the variables that hold registers."""
 
+    program: Any
+    function: Function
+    block: Any
+    live: set[str]
+    count: int
+
     def __init__(
         self, program: Any, function: Function, block: Any, live: set[str], operations: Any
     ) -> None:

@@ -26,7 +26,7 @@ from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
 from tma_dlpack.kernel.operands import operands_of
 from tma_dlpack.kernel.order import Order
-from tma_dlpack.kernel.program import WARPGROUP_WARPS, CodeBlock, Program, program_of
+from tma_dlpack.kernel.program import WARPGROUP_WARPS, Code, CodeBlock, Program, program_of
 from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
 from tma_dlpack.kernel.timeline import Timeline
 
@@ -46,6 +46,27 @@ class FaultError(Exception):
 
 class Machine:
     """A launch: its memory, clusters, what is pending, and what was found."""
+
+    program: Program
+    kernel: str
+    target: str
+    grid: Three
+    block: Three
+    cluster: Three
+    smem_bytes: int
+    clusters: tuple[int, int, int]
+    code: Code
+    findings: Any
+    timeline: Any
+    maps: dict[bytes, TensorMap]
+    order: Order | None
+    memory: Memory
+    random: random.Random
+    steps: int
+    progress: int
+    parameters: Array
+    smem_size: int
+    local_size: int
 
     def __init__(
         self, program: Program, kernel: str, grid: Three, block: Three, cluster: Three,

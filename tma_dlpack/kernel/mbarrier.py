@@ -248,6 +248,8 @@ def _inval(code: Instruction) -> Operation:
 class RemoteArrival(Pending):
     """An arrival at a barrier of another block, which happens later."""
 
+    block: Any
+
     def __init__(self, g: Any, barrier: Barrier, lanes: IntArray, act: Callable[[], None]) -> None:
         super().__init__(g, f"an arrival at the barrier {barrier.address:#x}")
         self.block = g.block

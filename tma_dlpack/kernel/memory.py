@@ -27,6 +27,11 @@ UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 class Region:
     """Memory that a kernel may touch: the storage of a tensor, a variable, the bytes of a map."""
 
+    first: int
+    raw: Array
+    name: str
+    writable: bool
+
     def __init__(self, first: int, raw: npt.NDArray[np.uint8], name: str, writable: bool) -> None:
         self.first, self.raw, self.name, self.writable = first, raw, name, writable
         self._views: dict[int, tuple[Array, int]] = {}

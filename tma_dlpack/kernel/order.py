@@ -58,6 +58,11 @@ class Order:
     `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
     """
 
+    slot: npt.NDArray[np.int32]
+    is_async: BoolArray
+    known: npt.NDArray[np.int32]
+    clock: npt.NDArray[np.int32]
+
     def __init__(self, findings: Any) -> None:
         self.findings = findings
         self.agents: list[Agent | None] = [None]  # agent 0: nobody has accessed it

@@ -18,6 +18,12 @@ class Pending:
     happened : bool
     """
 
+    machine: Any
+    code: Any
+    what: str
+    after: Sequence[Pending]
+    issued_at: Any
+
     def __init__(self, g: Any, what: str, after: Sequence[Pending] = ()) -> None:
         self.machine, self.code, self.what, self.after = g.machine, g.code, what, after
         self.issued_at = g.machine.steps

@@ -70,6 +70,9 @@ class Code:
 class Program:
     """A module of PTX: its variables, and its functions as they are needed."""
 
+    functions: dict[str, Function]
+    variables: dict[str, Variable]
+
     def __init__(self, ptx: str) -> None:
         self.module: Module = parse(ptx)
         self.functions = {f.name: f for f in self.module.functions}

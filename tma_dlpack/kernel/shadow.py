@@ -31,6 +31,14 @@ _GLOBAL_READERS = 2
 class Shadow:
     """Writer and readers of each unit; `raw` is the memory."""
 
+    raw: npt.NDArray[np.uint8]
+    is_shared: bool
+    unit: int
+    is_written: bool
+    writer: npt.NDArray[Any]
+    stamp: npt.NDArray[Any]
+    published: npt.NDArray[Any]
+
     def __init__(self, raw: npt.NDArray[np.uint8], is_shared: bool) -> None:
         self.raw, self.is_shared = raw, is_shared
         self.unit = _LARGEST_UNIT

@@ -39,6 +39,10 @@ _TYPES = {
 class TensorMemory:
     """The tensor memory of a block: columns that are allocated, and the products under way."""
 
+    words: Array
+    region: Region
+    free: Array
+
     def __init__(self, block: Any) -> None:
         self.words = np.zeros((LANES, COLUMNS), np.uint32)
         self.region = Region(0, self.words.reshape(-1).view(np.uint8), "tensor memory", True)

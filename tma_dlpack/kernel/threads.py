@@ -25,6 +25,11 @@ class Join:
 
     __slots__ = ("code", "depth", "expected", "pc", "released", "waiting")
 
+    depth: int
+    expected: int
+    pc: int
+    released: bool
+
     def __init__(self, pc: int, depth: int, expected: int) -> None:
         self.pc, self.depth, self.expected = pc, depth, expected
         self.waiting: list[Group] = []
@@ -45,6 +50,13 @@ class Frame(NamedTuple):
 
 class Group:
     """Threads of a block that share a program counter; see the module."""
+
+    block: Block
+    machine: Any
+    pc: int
+    function: Any
+    lanes: Array
+    n: int
 
     def __init__(self, block: Block, lanes: Array, pc: int, code: Code) -> None:
         self.block, self.machine = block, block.machine
@@ -240,6 +252,25 @@ class Group:
 class Block:
     """A block of threads: its shared memory and registers."""
 
+    machine: Any
+    cluster: Cluster
+    ctaid: Three
+    rank: int
+    threads: Any
+    tid: tuple[Any, ...]
+    laneid: Array
+    warpid: Array
+    lanemask_eq: Any
+    lanemask_lt: Any
+    lanemask_le: Any
+    lanemask_gt: Any
+    lanemask_ge: Any
+    smem: Array
+    local: Array
+    addresses: Any
+    sync: barriers.BlockSync
+    warp_agents: Any
+
     def __init__(self, cluster: Cluster, ctaid: Three, rank: int) -> None:
         machine = cluster.machine
         self.machine, self.cluster, self.ctaid, self.rank = machine, cluster, ctaid, rank
@@ -392,6 +423,10 @@ class Block:
 
 class Cluster:
     """Blocks that share their shared memory; one block where there are no clusters."""
+
+    machine: Any
+    place: Three
+    meeting: barriers.Meeting
 
     def __init__(self, machine: Any, place: Three) -> None:
         self.machine, self.place = machine, place

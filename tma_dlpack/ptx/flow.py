@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.ptx.parse import Block, Instruction
 from tma_dlpack.ptx.values import (
     Condition,
     Values,
@@ -40,6 +40,9 @@ class TooLargeError(Exception):
 
 class Flow:
     """The paths of a function: conditions of its edges, and which registers blocks write."""
+
+    blocks: list[Block]
+    always: list[Conditions]
 
     def __init__(self, values: Values) -> None:
         self.values = values

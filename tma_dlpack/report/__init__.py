@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from tma_dlpack.report.render import as_html, as_json, as_sarif, as_text
     from tma_dlpack.report.rule_list import RuleInfo, RuleList
 
+__all__ = [
+    "ERROR",
+    "WARNING",
+    "Finding",
+    "RuleInfo",
+    "RuleList",
+    "as_html",
+    "as_json",
+    "as_sarif",
+    "as_text",
+    "merged",
+    "total",
+    "worst_first",
+]
 _LATER = {
     "tma_dlpack.report.render": ("as_html", "as_json", "as_sarif", "as_text"),
     "tma_dlpack.report.rule_list": ("RuleInfo", "RuleList"),

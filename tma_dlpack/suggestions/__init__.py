@@ -12,5 +12,6 @@ from tma_dlpack.public import imported_later
 if TYPE_CHECKING:
     from tma_dlpack.suggestions.tile_suggestions import Suggestion, Suggestions
 
+__all__ = ["Suggestion", "Suggestions"]
 _LATER = {"tma_dlpack.suggestions.tile_suggestions": ("Suggestion", "Suggestions")}
 __getattr__ = imported_later(__name__, _LATER)

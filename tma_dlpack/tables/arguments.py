@@ -68,9 +68,19 @@ RARE_OPTIONS = (
     Option("ragged", "integer", None, "the dimension of slices of any length; -1 is the last"),
 )
 
+
+class _Omitted(str):
+    """A default that is compared by identity, also after it was pickled or copied."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "NO_SWIZZLE"
+
+
 #: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
 #: for an explicit swizzle.
-NO_SWIZZLE: Literal["none"] = "".join(("no", "ne"))  # type: ignore[assignment]
+NO_SWIZZLE: Literal["none"] = _Omitted("none")  # type: ignore[assignment]
 
 T = TypeVar("T")
 

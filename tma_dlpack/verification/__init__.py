@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tma_dlpack.verification.learning import VerifyReport, VerifyRow
     from tma_dlpack.verification.run import replay, verify
 
+__all__ = ["BandwidthReport", "BandwidthRow", "VerifyReport", "VerifyRow", "replay", "verify"]
 _LATER = {
     "tma_dlpack.verification.bandwidth": ("BandwidthReport", "BandwidthRow"),
     "tma_dlpack.verification.learning": ("VerifyReport", "VerifyRow"),

@@ -276,6 +276,9 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
 class FieldStatistics:
     """Counts, per field of sm_90's layout, in how many maps the driver wrote the same value."""
 
+    maps: int
+    stray: int
+
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self.same: Counter[str] = Counter()

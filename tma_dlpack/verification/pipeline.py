@@ -104,6 +104,8 @@ class TiledCopy:
     Takes any map of the tensor; the copies may use other boxes.
     """
 
+    copy: int
+
     def __init__(self, tensor_map: TensorMap) -> None:
         """Refuse what cannot be copied tile by tile and compared."""
         if 0 in tensor_map.global_strides:

@@ -37,6 +37,10 @@ _PROCESS = re.compile(
 class Lines:
     """Lines with their numbers in the log, and the process that wrote them, if they name it."""
 
+    numbered: list[tuple[int, str]]
+    process: str
+    text: str
+
     def __init__(self, numbered: list[tuple[int, str]], process: str = "") -> None:
         self.numbered, self.process = numbered, process
         self.text = "\n".join(line for _, line in numbered)

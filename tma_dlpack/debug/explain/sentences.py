@@ -188,6 +188,10 @@ _NO_BITS: Final = (
 class RefusedCall:
     """The parts of a line: the call of the driver, if it could be described, and what is beside."""
 
+    function: str
+    rules: str
+    why: str
+
     def __init__(self, parts: str) -> None:
         self.function, self.rules, self.why = "", "", ""
         self.call: dict[str, Any] = {}

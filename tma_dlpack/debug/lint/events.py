@@ -124,6 +124,8 @@ def event_of(opcode: str) -> str:
 class Events:
     """The events of a function, block by block, and the accesses among them."""
 
+    values: Values
+
     def __init__(self, flow: Flow, callees: Callees) -> None:
         self.flow = flow
         self.values = flow.values

@@ -51,6 +51,8 @@ class Elf:
         Whether it is a core dump, and not a cubin.
     """
 
+    sections: npt.NDArray[np.void]
+
     def __init__(self, data: memoryview, name: str) -> None:
         self.data: memoryview = data
         self.name: str = name

@@ -221,6 +221,8 @@ class Dump:
         What could not be read.
     """
 
+    devices: Rows
+
     def __init__(self, data: memoryview, name: str) -> None:
         self.elf: Elf = Elf(data, name)
         self.notes: list[str] = []

@@ -173,6 +173,13 @@ def flow_of(dump: Dump, function: Function) -> Flow | None:
 class Registers:
     """What the registers of a warp's thread held at an instruction of its function."""
 
+    warp: Warp
+    flow: Flow
+    lane: int
+    ahead: bool
+    now: int | None
+    zero: dict[str, int]
+
     def __init__(
         self, warp: Warp, flow: Flow, pc: int | None, lane: int, ahead: bool = False
     ) -> None:
