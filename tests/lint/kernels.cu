@@ -352,3 +352,82 @@ template <bool clustered> __device__ void multicast(const CUtensorMap* map, int*
 }
 KERNEL cluster_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast<false>(&map, out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorMap map, int* out) { multicast<true>(&map, out); }
+
+// ---- BARRIER_ARRIVALS, BARRIER_BYTES, BARRIER_PARITY, LOAD_WAIT: one barrier, loaded in turns ----
+
+enum Slip { none, no_arrival, count_of_two, nothing_expected, half_expected, same_parity, parity_ahead, no_wait,
+            no_release, empty_parity };
+
+__device__ inline void init(uint64_t* barrier, int count)
+{
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(barrier)), "r"(count) : "memory");
+}
+
+__device__ inline void arrive(uint64_t* barrier)
+{
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(barrier)) : "memory");
+}
+
+template <Slip slip> __device__ void load_in_turns(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier, slip == count_of_two ? 2 : 1);
+    fence_init();
+  }
+  __syncthreads();
+  for (int turn = 0; turn < turns; ++turn) {
+    if (threadIdx.x == 0) {
+      if (slip == nothing_expected) arrive(&barrier);
+      else if (slip != no_arrival) expect(&barrier, slip == half_expected ? 2048 : 4096);
+      load_bulk(tile, in + turn * 4096, 4096, &barrier);
+    }
+    if (slip != no_wait) wait(&barrier, slip == same_parity ? 0 : slip == parity_ahead ? ~turn & 1 : turn & 1);
+    out[turn * 1024 + threadIdx.x] = tile[threadIdx.x];
+    fence_async();
+    __syncthreads();
+  }
+}
+KERNEL barrier_arrivals_none_wrong(const char* in, int* out, int turns) { load_in_turns<no_arrival>(in, out, turns); }
+KERNEL barrier_arrivals_count_wrong(const char* in, int* out, int turns) { load_in_turns<count_of_two>(in, out, turns); }
+KERNEL barrier_bytes_none_wrong(const char* in, int* out, int turns) { load_in_turns<nothing_expected>(in, out, turns); }
+KERNEL barrier_bytes_half_wrong(const char* in, int* out, int turns) { load_in_turns<half_expected>(in, out, turns); }
+KERNEL barrier_parity_same_wrong(const char* in, int* out, int turns) { load_in_turns<same_parity>(in, out, turns); }
+KERNEL barrier_parity_ahead_wrong(const char* in, int* out, int turns) { load_in_turns<parity_ahead>(in, out, turns); }
+KERNEL load_wait_wrong(const char* in, int* out, int turns) { load_in_turns<no_wait>(in, out, turns); }
+KERNEL barrier_right(const char* in, int* out, int turns) { load_in_turns<none>(in, out, turns); }
+
+// A ring of stages: one warp loads them, the others read them and release them.
+template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[4][1024];
+  __shared__ alignas(8) uint64_t full[4], empty[4];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < 4; ++stage) {
+      init(&full[stage], 1);
+      init(&empty[stage], 96);
+    }
+    fence_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    if (threadIdx.x != 0) return;
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&empty[turn % 4], slip == empty_parity ? turn / 4 & 1 : ~(turn / 4) & 1);
+      expect(&full[turn % 4], 4096);
+      load_bulk(tile[turn % 4], in + turn * 4096, 4096, &full[turn % 4]);
+    }
+  } else {
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&full[turn % 4], turn / 4 & 1);
+      out[turn * 1024 + threadIdx.x] = tile[turn % 4][threadIdx.x];
+      fence_async();
+      if (slip != no_release) arrive(&empty[turn % 4]);
+    }
+    if (slip == no_release) arrive(&empty[turns % 4]);
+  }
+}
+KERNEL __launch_bounds__(128) barrier_arrivals_release_wrong(const char* in, int* out, int turns) { ring<no_release>(in, out, turns); }
+KERNEL __launch_bounds__(128) barrier_parity_empty_wrong(const char* in, int* out, int turns) { ring<empty_parity>(in, out, turns); }
+KERNEL __launch_bounds__(128) barrier_ring_right(const char* in, int* out, int turns) { ring<none>(in, out, turns); }

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
-from tma_dlpack.debug.lint import protocol, report, rules, single
-from tma_dlpack.debug.lint.events import Callees, Events, callee_of, summaries
+from tma_dlpack.debug.lint import barriers, protocol, report, rules, single
+from tma_dlpack.debug.lint.events import KNOWN_CALLS, Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.names import short_name
@@ -144,12 +144,11 @@ def lint(
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
     sizes = single.bytes_of_copies(events, launched)
-    found = [*rules.paths(events), *single.alone(events), *protocol.barriers(events, sizes)]
+    of_barriers = barriers.barriers(protocol.Protocol(events, sizes))
+    found = [*rules.paths(events), *single.alone(events), *of_barriers]
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
-#: Functions of the CUDA runtime that copy nothing and order nothing here.
-_KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 _COPIES = ("load", "store")
 
 
@@ -169,7 +168,7 @@ def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
         "fence": happened["fence"] + happened["init_fence"],
     }
     called = {callee_of(code) for code in function.code if code.opcode.startswith("call")}
-    absent = sorted(called - {*callees, *_KNOWN_CALLS})
+    absent = sorted(called - {*callees, *KNOWN_CALLS})
     unknown = sum(len(a.code) for a in events.accesses if a.what in _COPIES and not a.origins)
     skipped = [f"{name}(), whose code is not in the file" for name in map(short_name, absent)]
     if unknown:
