@@ -431,3 +431,45 @@ template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
 KERNEL __launch_bounds__(128) barrier_arrivals_release_wrong(const char* in, int* out, int turns) { ring<no_release>(in, out, turns); }
 KERNEL __launch_bounds__(128) barrier_parity_empty_wrong(const char* in, int* out, int turns) { ring<empty_parity>(in, out, turns); }
 KERNEL __launch_bounds__(128) barrier_ring_right(const char* in, int* out, int turns) { ring<none>(in, out, turns); }
+
+// ---- BLOCK_BARRIER: each thread fences what it wrote or read, and one thread copies ----
+
+template <bool synchronized> __device__ void write_and_store_alone(int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  for (int i = threadIdx.x; i < 1024; i += blockDim.x) tile[i] = i;
+  fence_async();
+  if (synchronized) __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, 4096);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL block_barrier_wrong(int* out) { write_and_store_alone<false>(out); }
+KERNEL block_barrier_right(int* out) { write_and_store_alone<true>(out); }
+
+// Each thread stores what it wrote itself: no barrier is needed.
+KERNEL block_barrier_own_right(int* out)
+{
+  __shared__ alignas(128) int tile[128][4];
+  for (int i = 0; i < 4; ++i) tile[threadIdx.x][i] = i;
+  fence_async();
+  if (threadIdx.x < 64) {
+    store_bulk(out + threadIdx.x * 4, tile[threadIdx.x], 16);
+    commit();
+    wait_read<0>();
+  }
+}
+
+// ---- CLUSTER_ORDER ----
+
+template <bool arrives> __device__ void sync_before_and_after(int* out)
+{
+  asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+  out[threadIdx.x] = 1;
+  if (arrives) asm volatile("barrier.cluster.arrive;" ::: "memory");
+  asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_wrong(int* out) { sync_before_and_after<false>(out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_right(int* out) { sync_before_and_after<true>(out); }

@@ -47,6 +47,8 @@ EXPECTED = {
     "barrier_parity_same_wrong": ("BARRIER_PARITY", "warning"),
     "barrier_parity_ahead_wrong": ("BARRIER_PARITY", "warning"),
     "barrier_parity_empty_wrong": ("BARRIER_PARITY", "warning"),
+    "block_barrier_wrong": ("BLOCK_BARRIER", "warning"),
+    "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
     "load_wait_wrong": ("LOAD_WAIT", "error"),
 }
 RIGHT = (
@@ -54,7 +56,8 @@ RIGHT = (
     "proxy_fence_elsewhere_right", "proxy_fence_read_right", "bulk_wait_end_right",
     "bulk_wait_again_right", "bulk_wait_stage_right", "barrier_init_right", "map_fence_right",
     "map_fence_publish_right", "map_space_right", "cluster_right",
-    "barrier_right", "barrier_ring_right",
+    "barrier_right", "barrier_ring_right", "block_barrier_right", "block_barrier_own_right",
+    "cluster_order_right",
 )  # fmt: skip
 
 
@@ -85,8 +88,9 @@ def test_every_kernel_of_the_file_is_in_a_table():
 
 
 def test_every_rule_that_needs_no_map_has_a_kernel_with_it():
-    """MAP_MISMATCH has its own file, test_launched.py."""
-    assert {rule for rule, _ in EXPECTED.values()} == {*RULES} - {"MAP_MISMATCH"}
+    """MAP_MISMATCH has its own file, test_launched.py; MMA_WAIT has texts, wgmma being sm_90a's."""
+    elsewhere = {"MAP_MISMATCH", "MMA_WAIT"}
+    assert {rule for rule, _ in EXPECTED.values()} == {*RULES} - elsewhere
 
 
 def test_a_finding_names_the_lines_of_the_source():
@@ -281,6 +285,66 @@ def test_a_called_function_counts_as_its_worst():
     )
     for name, expected in (("fences", []), ("perhaps", ["PROXY_FENCE error"])):
         assert rules_of(WRITE + f"call {name}, ();\n" + STORE + END, HEAD + callee) == expected
+
+
+MMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %rd3, %rd4, 1;\n"
+GROUP = "wgmma.commit_group.sync.aligned;\n"
+WAIT = "wgmma.wait_group.sync.aligned 0;\n"
+READ = "st.global.f32 [%rd1], %f1;\nret;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (MMA + GROUP + WAIT + READ, []),
+        (MMA + WAIT + READ, ["MMA_WAIT error", "MMA_WAIT warning"]),
+        (MMA + GROUP + READ, ["MMA_WAIT warning"]),
+        (MMA + GROUP + "mov.f32 %f9, %f1;\n" + WAIT + READ.replace("%f1", "%f9"), []),
+        (MMA + GROUP + "mov.f32 %f9, %f1;\n" + READ.replace("%f1", "%f9"), ["MMA_WAIT warning"]),
+        (MMA + GROUP + READ.replace("%f1", "%f9"), []),
+        # the group before the last one is over
+        (MMA + GROUP + MMA.replace("%f", "%f1") + GROUP + WAIT.replace("0", "1") + READ, []),
+        (MMA + GROUP + MMA.replace("%f", "%f1") + GROUP + WAIT.replace("0", "2") + READ,
+         ["MMA_WAIT warning"]),
+        (WAIT + MMA + GROUP + WAIT + READ, []),
+    ],
+)  # fmt: skip
+def test_accumulators_are_read_behind_the_wait_for_their_group(body, expected):
+    assert sorted(rules_of(body)) == expected
+
+
+INIT_A_BARRIER = of_thread_0("mbarrier.init.shared::cta.b64 [bar], 1;") + "bar.sync 0;\n"
+RELEASE = "mbarrier.arrive.shared::cta.b64 _, [bar];\nbra $L;\n"
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        (MMA + GROUP + WAIT + RELEASE, []),
+        (MMA + GROUP + WAIT.replace("0", "1") + RELEASE, []),
+        (MMA + GROUP + RELEASE, ["MMA_WAIT warning"]),
+        (MMA + GROUP + "bra $L;\n", []),
+    ],
+)
+def test_a_loop_that_releases_stages_waits_for_what_reads_them(loop, expected):
+    head = HEAD + ".shared .align 8 .b64 bar;\n"
+    found = rules_of(INIT_A_BARRIER + "$L:\n" + loop, head)
+    assert [rule for rule in found if rule.startswith("MMA")] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", []),
+        ("barrier.cluster.arrive.aligned;\n", []),  # the end of a thread arrives too
+        ("barrier.cluster.wait.aligned;\n", ["CLUSTER_ORDER error"]),
+        ("barrier.cluster.arrive;\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\n",
+         ["CLUSTER_ORDER error"]),
+        ("@%p9 bra $L;\nbarrier.cluster.arrive;\n$L:\nbarrier.cluster.wait;\n", []),
+    ],
+)  # fmt: skip
+def test_arrivals_and_waits_of_a_cluster_take_turns(body, expected):
+    assert rules_of(body + "ret;\n") == expected
 
 
 def test_a_plain_architecture_has_no_wgmma():

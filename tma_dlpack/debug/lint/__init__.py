@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
-from tma_dlpack.debug.lint import barriers, protocol, report, rules, single
+from tma_dlpack.debug.lint import barriers, order, protocol, report, rules, single
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
@@ -144,8 +144,11 @@ def lint(
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
     sizes = single.bytes_of_copies(events, launched)
-    of_barriers = barriers.barriers(protocol.Protocol(events, sizes))
-    found = [*rules.paths(events), *single.alone(events), *of_barriers]
+    known = protocol.Protocol(events, sizes)
+    found = [
+        *rules.paths(events), *single.alone(events), *barriers.barriers(known),
+        *order.orders(known),
+    ]  # fmt: skip
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 

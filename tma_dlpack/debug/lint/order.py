@@ -1,0 +1,131 @@
+"""Rules of instructions that come in an order: arrive and wait of clusters, groups of wgmma.
+
+A machine has one state on each path. An instruction in a state that is wrong on every path that
+leads to it is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from tma_dlpack.debug.lint.protocol import Protocol
+from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.ptx.flow import Facts, excluded
+from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.tables.coerce import rows
+
+
+class _Machine(NamedTuple):
+    """Instructions by their opcode: what state follows which, and the states that are wrong."""
+
+    steps: tuple[tuple[re.Pattern[str], dict[str, str], str, str], ...]
+
+
+def _step(
+    pattern: str, following: dict[str, str], wrong: str = "", name: str = ""
+) -> tuple[re.Pattern[str], dict[str, str], str, str]:
+    return re.compile(pattern), following, wrong, name
+
+
+#: The first state is "none".
+_MACHINES: Final = (
+    _Machine((
+        _step(r"barrier\.cluster\.arrive", {"none": "arrived"}, "arrived", "twice"),
+        _step(r"barrier\.cluster\.wait", {"arrived": "none"}, "none", "unarrived"),
+    )),
+    _Machine((
+        _step(r"wgmma\.mma_async", {"none": "open"}),
+        _step(r"wgmma\.commit_group", {"open": "committed"}),
+        _step(r"wgmma\.wait_group\S*\s+0\b", {"committed": "none"}, "open", "uncommitted"),
+        _step(r"wgmma\.wait_group", {}, "open", "uncommitted"),
+    )),
+)  # fmt: skip
+
+_WORDS: Final = {
+    name: words
+    for name, *words in rows("""
+twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without having
+    waited for it: the behavior is undefined | barrier.cluster.wait behind each
+    barrier.cluster.arrive (cluster.sync() has both)
+unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster and has not
+    arrived at it: the behavior is undefined, and the kernel mostly hangs | barrier.cluster.arrive
+    before each barrier.cluster.wait (cluster.sync() has both)
+uncommitted | MMA_WAIT | error | wgmma.wait_group waits for no wgmma.mma_async before it, because
+    none is committed | wgmma.commit_group.sync.aligned behind the last wgmma.mma_async
+unwaited | MMA_WAIT | warning | a loop issues wgmma.mma_async, gives their stage to be loaded again,
+    and never waits for them: the copy may overwrite what they read | wgmma.wait_group
+    in the loop, before the stage is released: 1 if it is the stage of the group before the last
+""")
+}
+
+
+def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> Mistake:
+    rule, severity, message, fix = _WORDS[name]
+    return Mistake(rule, severity, cause, use, message, fix)
+
+
+def orders(protocol: Protocol) -> Iterator[Mistake]:
+    """Return what is out of order in a kernel; what it calls may have the rest."""
+    if not protocol.values.function.is_entry or protocol.calls:
+        return
+    for machine in _MACHINES:
+        yield from _out_of_order(protocol, machine)
+    yield from _unwaited(protocol)
+
+
+def _out_of_order(protocol: Protocol, machine: _Machine) -> Iterator[Mistake]:
+    flow = protocol.flow
+    found: dict[int, list[tuple[Instruction, dict[str, str], str, str]]] = {}
+    for number, block in enumerate(flow.blocks):
+        for code in block.code:
+            text = f"{code.opcode} {code.operands}"
+            step = next((s for s in machine.steps if s[0].match(text)), None)
+            if step:
+                found.setdefault(number, []).append((code, *step[1:]))
+    if not found:
+        return
+
+    def transfer(
+        block: int, facts: Facts, report: Callable[[str, Instruction], None] | None = None
+    ) -> Facts:
+        for code, following, wrong, name in found.get(block, ()):
+            here = flow.conditions(code, block)
+            met = {key[1] for key, conditions in facts.items() if not excluded(conditions, here)}
+            if report and name and met == {wrong}:
+                report(name, code)
+            after: Facts = {}
+            for (what, state, exact), conditions in facts.items():
+                states = {following.get(state, state), *((state,) if code.guard else ())}
+                for key in ((what, new, exact) for new in states):
+                    after[key] = after[key] & conditions if key in after else conditions
+            facts = after
+        return facts
+
+    mistakes: list[Mistake] = []
+    first: Facts = {("machine", "none", True): frozenset()}
+    for number, facts in enumerate(flow.run(transfer, first)):
+        if facts:
+            transfer(number, dict(facts), lambda name, code: mistakes.append(_mistake(name, code)))
+    yield from mistakes
+
+
+def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
+    """Look for loops that reuse what wgmma reads without a wait in the loop."""
+    flow = protocol.flow
+    blocks = {
+        name: [n for n, block in enumerate(flow.blocks)
+               if any(code.opcode.startswith(f"wgmma.{name}") for code in block.code)]
+        for name in ("mma_async", "wait_group")
+    }  # fmt: skip
+    reused = [site for site in protocol.sites
+              if site.kind == "copy" or (site.kind == "arrive" and site.arrives)]  # fmt: skip
+    for number in blocks["mma_async"]:
+        for site in reused:
+            loop = protocol.loop_of(number, site.block)
+            if loop and loop.isdisjoint(blocks["wait_group"]):
+                code = flow.blocks[number].code
+                mma = next(c for c in code if c.opcode.startswith("wgmma.mma_async"))
+                yield _mistake("unwaited", mma, site.code)
+                return
