@@ -413,12 +413,14 @@ template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
   __syncthreads();
   if (threadIdx.x < 32) {
     if (threadIdx.x != 0) return;
+    #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
       wait(&empty[turn % 4], slip == empty_parity ? turn / 4 & 1 : ~(turn / 4) & 1);
       expect(&full[turn % 4], 4096);
       load_bulk(tile[turn % 4], in + turn * 4096, 4096, &full[turn % 4]);
     }
   } else {
+    #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
       wait(&full[turn % 4], turn / 4 & 1);
       out[turn * 1024 + threadIdx.x] = tile[turn % 4][threadIdx.x];
