@@ -475,3 +475,58 @@ template <bool arrives> __device__ void sync_before_and_after(int* out)
 }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_wrong(int* out) { sync_before_and_after<false>(out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_right(int* out) { sync_before_and_after<true>(out); }
+
+// A cluster, and the barrier of one block where the barrier of the cluster should be.
+template <bool clustered> __device__ void multicast_at_once(const CUtensorMap* map, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    expect(&barrier, 2 * 4096);
+  }
+  if (clustered) sync_cluster<true>();
+  else __syncthreads();
+  if (threadIdx.x == 0) load_multicast(map, &barrier, tile);
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+  sync_cluster<true>();
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<false>(&map, out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_right(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<true>(&map, out); }
+
+// ---- MAP_ACQUIRE, BULK_SIZE, PDL_ORDER ----
+
+template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)
+{
+  if (acquired) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+  load_with(map, out);
+}
+KERNEL map_acquire_wrong(const CUtensorMap* map, int* out) { load_through_a_pointer<false>(map, out); }
+KERNEL map_acquire_right(const CUtensorMap* map, int* out) { load_through_a_pointer<true>(map, out); }
+
+template <int bytes> __device__ void store_few(int* out)
+{
+  __shared__ alignas(128) int tile[32];
+  tile[threadIdx.x] = 1;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(out), "r"(shared(tile)),
+                 "n"(bytes) : "memory");
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL bulk_size_wrong(int* out) { store_few<24>(out); }
+KERNEL bulk_size_right(int* out) { store_few<48>(out); }
+
+template <bool early> __device__ void load_behind_another_kernel(const CUtensorMap* map, int* out)
+{
+  if (!early) asm volatile("griddepcontrol.wait;" ::: "memory");
+  load_with(map, out);
+  if (early) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+KERNEL pdl_order_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<true>(&map, out); }
+KERNEL pdl_order_right(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<false>(&map, out); }

@@ -49,6 +49,10 @@ EXPECTED = {
     "barrier_parity_empty_wrong": ("BARRIER_PARITY", "warning"),
     "block_barrier_wrong": ("BLOCK_BARRIER", "warning"),
     "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
+    "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
+    "map_acquire_wrong": ("MAP_ACQUIRE", "warning"),
+    "bulk_size_wrong": ("BULK_SIZE", "error"),
+    "pdl_order_wrong": ("PDL_ORDER", "note"),
     "load_wait_wrong": ("LOAD_WAIT", "error"),
 }
 RIGHT = (
@@ -57,7 +61,8 @@ RIGHT = (
     "bulk_wait_again_right", "bulk_wait_stage_right", "barrier_init_right", "map_fence_right",
     "map_fence_publish_right", "map_space_right", "cluster_right",
     "barrier_right", "barrier_ring_right", "block_barrier_right", "block_barrier_own_right",
-    "cluster_order_right",
+    "cluster_order_right", "cluster_order_block_right", "map_acquire_right", "bulk_size_right",
+    "pdl_order_right",
 )  # fmt: skip
 
 
@@ -88,8 +93,8 @@ def test_every_kernel_of_the_file_is_in_a_table():
 
 
 def test_every_rule_that_needs_no_map_has_a_kernel_with_it():
-    """MAP_MISMATCH has its own file, test_launched.py; MMA_WAIT has texts, wgmma being sm_90a's."""
-    elsewhere = {"MAP_MISMATCH", "MMA_WAIT"}
+    """MAP_MISMATCH has its own file; wgmma and tcgen05 are of one architecture, and have texts."""
+    elsewhere = {"MAP_MISMATCH", "MMA_WAIT", "TMEM_LEAK"}
     assert {rule for rule, _ in EXPECTED.values()} == {*RULES} - elsewhere
 
 
@@ -345,6 +350,34 @@ def test_a_loop_that_releases_stages_waits_for_what_reads_them(loop, expected):
 )  # fmt: skip
 def test_arrivals_and_waits_of_a_cluster_take_turns(body, expected):
     assert rules_of(body + "ret;\n") == expected
+
+
+ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n"
+
+
+def test_tensor_memory_is_deallocated():
+    head = HEAD.replace("sm_90a", "sm_100a")
+    free = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32;\n"
+    assert rules_of(ALLOCATE + "ret;\n", head) == ["TMEM_LEAK warning"]
+    assert rules_of(ALLOCATE + free + "ret;\n", head) == []
+
+
+def test_an_address_of_another_block_is_not_of_this_one():
+    mapped = "mapa.shared::cluster.u32 %r2, %r1, 1;\nbarrier.cluster.arrive;\n"
+    arrive = "barrier.cluster.wait;\nmbarrier.arrive.release.cluster.{}.b64 _, [%r2];\nret;\n"
+    assert rules_of(mapped + arrive.format("shared::cta")) == ["CLUSTER warning"]
+    assert rules_of(mapped + arrive.format("shared::cluster")) == []
+
+
+def test_a_barrier_that_nothing_arrives_at():
+    wait = "$W:\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [tile], 0;\n@!%p1 bra $W;\nret;\n"
+    init = of_thread_0("mbarrier.init.shared::cta.b64 [tile], 1;") + "bar.sync 0;\n"
+    arrive = of_thread_0("mbarrier.arrive.shared::cta.b64 _, [tile];")
+    assert rules_of(init + wait) == ["BARRIER_ARRIVALS error"]
+    assert rules_of(init + arrive + wait) == []
+    # a function that is called may arrive
+    callee = HEAD + ".func other() { ret; }\n"
+    assert rules_of(init + "call other, ();\n" + wait, callee) == []
 
 
 def test_a_plain_architecture_has_no_wgmma():

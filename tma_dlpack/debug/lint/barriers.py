@@ -14,6 +14,7 @@ from itertools import combinations
 
 from tma_dlpack.debug.lint.protocol import Protocol, Site
 from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.values import Value, at_thread, registers, written
 from tma_dlpack.tables.coerce import counted, rows
@@ -51,7 +52,7 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 """)
 }
 
-_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d{1,2})(?:\s*,\s*(\d{1,2}))?(?:\s*,\s*(\d{1,2}))?")
+_MOST_BLOCKS = 16  # of a cluster
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16  # of one family: pairs of them are compared
 _READERS = re.compile(
@@ -213,10 +214,7 @@ def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tup
         return
     own = sum(size or 0 for size, is_multicast in sizes if not is_multicast)
     shared = sum(size or 0 for size, is_multicast in sizes if is_multicast)
-    cluster = _CLUSTER.search(protocol.values.function.header)
-    blocks = 1
-    for number in cluster.groups() if cluster else ("16",):
-        blocks *= int(number or 1)
+    blocks = cluster_blocks(protocol.values.function) or _MOST_BLOCKS
     totals = {own + shared * times for times in range(1, blocks + 1)} if shared else {own}
     if any(".cta_group::2" in site.code.opcode for site in copies):
         totals |= {2 * total for total in totals}  # the pair's copies complete on one barrier

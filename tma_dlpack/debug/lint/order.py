@@ -1,4 +1,4 @@
-"""Rules of instructions that come in an order: arrive and wait of clusters, groups of wgmma.
+"""Rules of an order: arrive and wait of clusters, groups of wgmma, dependent launches.
 
 A machine has one state on each path. An instruction in a state that is wrong on every path that
 leads to it is an error.
@@ -8,40 +8,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from tma_dlpack.debug.lint.protocol import Protocol
 from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import Facts, excluded
 from tma_dlpack.ptx.parse import Instruction
 from tma_dlpack.tables.coerce import rows
 
-
-class _Machine(NamedTuple):
-    """Instructions by their opcode: what state follows which, and the states that are wrong."""
-
-    steps: tuple[tuple[re.Pattern[str], dict[str, str], str, str], ...]
+_Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
 
-def _step(
-    pattern: str, following: dict[str, str], wrong: str = "", name: str = ""
-) -> tuple[re.Pattern[str], dict[str, str], str, str]:
+def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = "") -> _Step:
+    """Return an opcode's pattern, what follows which state, and the state that is wrong."""
     return re.compile(pattern), following, wrong, name
 
 
+_BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
+_BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
+#: Accesses to another block's memory; copies that are no multicast reach their own.
+_REMOTE = (
+    r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
+    r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
+)
 #: The first state is "none".
 _MACHINES: Final = (
-    _Machine((
+    (
         _step(r"barrier\.cluster\.arrive", {"none": "arrived"}, "arrived", "twice"),
         _step(r"barrier\.cluster\.wait", {"arrived": "none"}, "none", "unarrived"),
-    )),
-    _Machine((
+    ),
+    (
         _step(r"wgmma\.mma_async", {"none": "open"}),
         _step(r"wgmma\.commit_group", {"open": "committed"}),
         _step(r"wgmma\.wait_group\S*\s+0\b", {"committed": "none"}, "open", "uncommitted"),
         _step(r"wgmma\.wait_group", {}, "open", "uncommitted"),
-    )),
-)  # fmt: skip
+    ),
+    (
+        _step(r"griddepcontrol\.wait", {"none": "waited"}),
+        _step(_BULK_LOAD, {}, "none", "early"),
+        _step(_BULK_STORE, {}, "none", "early"),
+    ),
+    (_step(r"barrier\.cluster\.wait", {"none": "met"}), _step(_REMOTE, {}, "none", "remote")),
+)
 
 _WORDS: Final = {
     name: words
@@ -52,6 +61,13 @@ twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster a
 unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster and has not
     arrived at it: the behavior is undefined, and the kernel mostly hangs | barrier.cluster.arrive
     before each barrier.cluster.wait (cluster.sync() has both)
+remote | CLUSTER_ORDER | warning | another block's shared memory is reached before a barrier of the
+    cluster: that block may not have started, or not initialised its mbarriers (__syncthreads() is
+    of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and
+    barrier.cluster.wait by all threads of the cluster, then the access
+early | PDL_ORDER | note | a bulk copy is issued before griddepcontrol.wait, in a kernel that has
+    one: what the kernel before this one writes may not be there, and what it reads may change
+    (what it does not touch may be copied early) | griddepcontrol.wait before the copy
 uncommitted | MMA_WAIT | error | wgmma.wait_group waits for no wgmma.mma_async before it, because
     none is committed | wgmma.commit_group.sync.aligned behind the last wgmma.mma_async
 unwaited | MMA_WAIT | warning | a loop issues wgmma.mma_async, gives their stage to be loaded again,
@@ -70,18 +86,26 @@ def orders(protocol: Protocol) -> Iterator[Mistake]:
     """Return what is out of order in a kernel; what it calls may have the rest."""
     if not protocol.values.function.is_entry or protocol.calls:
         return
-    for machine in _MACHINES:
+    *always, dependent, remote = _MACHINES
+    for machine in always:
         yield from _out_of_order(protocol, machine)
+    opcodes = {code.opcode for code in protocol.values.function.code}
+    if "griddepcontrol.wait" in opcodes:
+        yield from _out_of_order(protocol, dependent)
+    has_barriers = any(site.kind == "init" for site in protocol.sites)
+    has_blocks = cluster_blocks(protocol.values.function) > 1
+    if has_barriers and (has_blocks or any("barrier.cluster" in o for o in opcodes)):
+        yield from _out_of_order(protocol, remote)
     yield from _unwaited(protocol)
 
 
-def _out_of_order(protocol: Protocol, machine: _Machine) -> Iterator[Mistake]:
+def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mistake]:
     flow = protocol.flow
     found: dict[int, list[tuple[Instruction, dict[str, str], str, str]]] = {}
     for number, block in enumerate(flow.blocks):
         for code in block.code:
             text = f"{code.opcode} {code.operands}"
-            step = next((s for s in machine.steps if s[0].match(text)), None)
+            step = next((s for s in machine if s[0].match(text)), None)
             if step:
                 found.setdefault(number, []).append((code, *step[1:]))
     if not found:

@@ -56,7 +56,15 @@ LOAD_WAIT | the memory of a bulk copy is used behind a wait for its mbarrier | P
     cp.async.bulk, completion mechanisms
 MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps of the launch |
     measured: error 715, or a wait that ends never or too early
-CLUSTER_ORDER | each thread arrives at the barrier of the cluster, then waits for it | PTX ISA 9.0,
+MAP_ACQUIRE | a tensor map in global memory that was written after the launch is acquired before a
+    copy uses it | PTX ISA 9.0, fence.proxy.tensormap
+BULK_SIZE | a bulk copy has a multiple of 16 bytes | PTX ISA 9.0, cp.async.bulk
+PDL_ORDER | a kernel that waits for the one before it copies behind that wait | PTX ISA 9.0,
+    griddepcontrol
+TMEM_LEAK | what tcgen05.alloc allocates is deallocated before the kernel ends | PTX ISA 9.0,
+    tcgen05.alloc
+CLUSTER_ORDER | threads arrive at the barrier of the cluster, then wait for it, then reach other
+    blocks | PTX ISA 9.0,
     barrier.cluster
 CLUSTER | multicast and remote barriers need a cluster, and their instructions an architecture that
     has them | PTX ISA 9.0, cp.async.bulk.tensor and .target
