@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from tma_dlpack.debug.lint.protocol import Protocol, Site
@@ -122,7 +122,7 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
         return  # each thread has its own barrier
     awaits = [site for site in protocol.sites if site.kind == "await"]
     own = [site for site in sites if site.kind == "await"]
-    if any(protocol.reached(site, awaits, site) for site in arrivals):
+    if any(protocol.reached(s, awaits, s) and not _moves(protocol, s) for s in arrivals):
         return  # a loop may arrive several times in one phase
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
@@ -138,6 +138,15 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
         shown = " or ".join(map(str, sorted(sums)))
         yield _mistake("count", "warning", inits[0], arrivals[0], count=count,
                        sites=counted(len(arrivals), "arrival"), sums=shown)  # fmt: skip
+
+
+def _moves(protocol: Protocol, site: Site) -> bool:
+    """Whether the loop around a site takes another barrier each time."""
+    return bool(registers(site.index) & _written_in(protocol, protocol.loop_of(site.block)))
+
+
+def _written_in(protocol: Protocol, blocks: Iterable[int]) -> set[str]:
+    return {name for n in blocks for c in protocol.flow.blocks[n].code for name in written(c)}
 
 
 def _of_one_phase(
@@ -233,7 +242,7 @@ def _parities(protocol: Protocol) -> Iterator[Mistake]:
             continue
         parity = protocol.values.operand(words[2])
         body = protocol.loop_of(site.block)
-        moves = {name for n in body for c in protocol.flow.blocks[n].code for name in written(c)}
+        moves = _written_in(protocol, body)
         if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
             alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
             others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
