@@ -503,8 +503,8 @@ template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMa
   if (acquired) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
   load_with(map, out);
 }
-KERNEL map_acquire_wrong(const CUtensorMap* map, int* out) { load_through_a_pointer<false>(map, out); }
-KERNEL map_acquire_right(const CUtensorMap* map, int* out) { load_through_a_pointer<true>(map, out); }
+KERNEL map_pointer_wrong(const CUtensorMap* map, int* out) { load_through_a_pointer<false>(map, out); }
+KERNEL map_pointer_right(const CUtensorMap* map, int* out) { load_through_a_pointer<true>(map, out); }
 
 template <int bytes> __device__ void store_few(int* out)
 {
@@ -513,8 +513,7 @@ template <int bytes> __device__ void store_few(int* out)
   fence_async();
   __syncthreads();
   if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(out), "r"(shared(tile)),
-                 "n"(bytes) : "memory");
+    store_bulk(out, tile, bytes);  // ptxas refuses a literal 24, and not a register
     commit();
     wait_read<0>();
   }

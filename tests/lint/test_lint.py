@@ -50,7 +50,7 @@ EXPECTED = {
     "block_barrier_wrong": ("BLOCK_BARRIER", "warning"),
     "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
     "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
-    "map_acquire_wrong": ("MAP_ACQUIRE", "warning"),
+    "map_pointer_wrong": ("MAP_ACQUIRE", "warning"),
     "bulk_size_wrong": ("BULK_SIZE", "error"),
     "pdl_order_wrong": ("PDL_ORDER", "note"),
     "load_wait_wrong": ("LOAD_WAIT", "error"),
@@ -61,7 +61,7 @@ RIGHT = (
     "bulk_wait_again_right", "bulk_wait_stage_right", "barrier_init_right", "map_fence_right",
     "map_fence_publish_right", "map_space_right", "cluster_right",
     "barrier_right", "barrier_ring_right", "block_barrier_right", "block_barrier_own_right",
-    "cluster_order_right", "cluster_order_block_right", "map_acquire_right", "bulk_size_right",
+    "cluster_order_right", "cluster_order_block_right", "map_pointer_right", "bulk_size_right",
     "pdl_order_right",
 )  # fmt: skip
 
