@@ -338,6 +338,23 @@ def test_a_loop_that_releases_stages_waits_for_what_reads_them(loop, expected):
 
 
 @pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("bar.sync 0;\n", []),
+        ("mbarrier.arrive.shared::cta.b64 _, [bar];\n", []),
+        ("", ["BLOCK_BARRIER warning"]),
+    ],
+)
+def test_a_loop_that_loads_what_wgmma_reads_has_a_barrier(between, expected):
+    head = HEAD + ".shared .align 8 .b64 bar;\n"
+    load = of_thread_0(LOAD.replace("[%r8]", "[bar]"))
+    expect = of_thread_0("mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;")
+    loop = f"mov.u32 %r1, tile;\n$L:\n{MMA}{GROUP}{WAIT}{between}{expect}{load}bra $L;\n"
+    found = rules_of(INIT_A_BARRIER + loop, head)
+    assert [rule for rule in found if rule.startswith("BLOCK")] == expected
+
+
+@pytest.mark.parametrize(
     ("body", "expected"),
     [
         ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n", []),

@@ -1,9 +1,10 @@
 """`lint`: mistakes around TMA that PTX shows, without a GPU.
 
 The room `ptx/` reads the PTX and follows registers and paths; `events` says what the rules look at,
-`rules` has the rules of paths, `single` those of single instructions and of the maps of a launch;
-`report` is what is returned. Here is what comes first, from what a user has
-to PTX. A rule that follows a path is a row of `_PAIRS` in `rules`.
+`rules` has the rules of two events on a path, `order` those of one instruction in a state,
+`protocol` finds the mbarriers and `barriers` has their rules; `single` has the rules of single
+instructions and of the maps of a launch; `report` is what is returned. Here is what comes first,
+from what a user has to PTX.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tma_dlpack.debug.lint.protocol import Protocol
-from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.debug.lint.rules import Mistake, is_of_one
 from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import Facts, excluded
 from tma_dlpack.ptx.parse import Instruction
@@ -65,6 +65,10 @@ remote | CLUSTER_ORDER | warning | another block's shared memory is reached befo
     cluster: that block may not have started, or not initialised its mbarriers (__syncthreads() is
     of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and
     barrier.cluster.wait by all threads of the cluster, then the access
+ahead | BLOCK_BARRIER | warning | a loop issues wgmma.mma_async in all threads of a block and a bulk
+    load in one of them, without a barrier: the copy may overwrite what other warps' wgmma still
+    read | __syncthreads() behind wgmma.wait_group, or an mbarrier at which each warp arrives and
+    the loading thread waits
 early | PDL_ORDER | note | a bulk copy is issued before griddepcontrol.wait, in a kernel that has
     one: what the kernel before this one writes may not be there, and what it reads may change
     (what it does not touch may be copied early) | griddepcontrol.wait before the copy
@@ -136,20 +140,29 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for loops that reuse what wgmma reads without a wait in the loop."""
+    """Look for loops that reuse what wgmma reads without a wait or a barrier in the loop."""
     flow = protocol.flow
-    blocks = {
-        name: [n for n, block in enumerate(flow.blocks)
-               if any(code.opcode.startswith(f"wgmma.{name}") for code in block.code)]
-        for name in ("mma_async", "wait_group")
-    }  # fmt: skip
+    mmas = _blocks_with(protocol, r"wgmma\.mma_async")
+    waits = _blocks_with(protocol, r"wgmma\.wait_group")
+    barriers = _blocks_with(protocol, r"bar\b|barrier\b|mbarrier\.arrive(?!\.expect_tx)")
     reused = [site for site in protocol.sites
               if site.kind == "copy" or (site.kind == "arrive" and site.arrives)]  # fmt: skip
-    for number in blocks["mma_async"]:
+    for number in sorted(mmas):
+        mma = next(c for c in flow.blocks[number].code if c.opcode.startswith("wgmma.mma_async"))
         for site in reused:
             loop = protocol.loop_of(number, site.block)
-            if loop and loop.isdisjoint(blocks["wait_group"]):
-                code = flow.blocks[number].code
-                mma = next(c for c in code if c.opcode.startswith("wgmma.mma_async"))
+            if loop and loop.isdisjoint(waits):
                 yield _mistake("unwaited", mma, site.code)
                 return
+            is_alone = site.kind == "copy" and is_of_one(
+                flow.always[number], flow.conditions(site.code, site.block)
+            )
+            if loop and is_alone and loop.isdisjoint(barriers):
+                yield _mistake("ahead", mma, site.code)
+                return
+
+
+def _blocks_with(protocol: Protocol, pattern: str) -> set[int]:
+    """Return the blocks of code with an instruction of this opcode."""
+    blocks = enumerate(protocol.flow.blocks)
+    return {n for n, block in blocks if any(re.match(pattern, c.opcode) for c in block.code)}

@@ -293,7 +293,7 @@ def _is_of_some(here: Conditions, there: Conditions) -> bool:
 _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
-def _is_of_one(there: Conditions, here: Conditions) -> bool:
+def is_of_one(there: Conditions, here: Conditions) -> bool:
     """Whether one thread of a warp comes here, and its neighbour there alone."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
@@ -334,7 +334,7 @@ def _look(
             continue
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"  # the thread that waited writes itself
-        if fact.what != "init" and state == "fenced" and not _is_of_one(fact.conditions, here):
+        if fact.what != "init" and state == "fenced" and not is_of_one(fact.conditions, here):
             state = "done"
         if fact.what == "init" and not _is_of_some(fact.conditions, here):
             if what == "use":
