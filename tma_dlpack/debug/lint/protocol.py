@@ -15,7 +15,7 @@ from functools import cached_property
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Events, callee_of
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.ptx.values import APART, Term, Value, at_thread, holds_at
+from tma_dlpack.ptx.values import APART, Term, Value, at_thread, holds_at, registers
 
 _EXPECT = re.compile(r"mbarrier\.arrive\.expect_tx|mbarrier\.arrive_drop\.expect_tx")
 _ARRIVE = re.compile(r"mbarrier\.arrive|cp\.async\.mbarrier\.arrive|tcgen05\.commit")
@@ -80,7 +80,7 @@ class Protocol:
             return
         value = _unwrapped(self.values.address(address))
         index, at = at_thread(value, 0, {**self.values.bases})
-        site = Site(kind, code, block, value, at, index)
+        site = Site(kind, code, block, value, at - _turned(index), index)
         site.arrives = kind == "arrive" or bool(_EXPECT.match(opcode))
         self.sites.append(site)
 
@@ -89,17 +89,24 @@ class Protocol:
         starts: dict[int, int] = {}  # an indexed number, and where its ring begins
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
             starts[at] = starts.get(at - _BARRIER_BYTES, at)  # an unrolled loop: the next stage
-        counts = {s.at: self.values.operand(s.code.split()[-1])
-                  for s in self.sites if s.kind == "init" and not s.index}  # fmt: skip
+        inits = [site for site in self.sites if site.kind == "init"]
+        counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
+        # a loop initialises a ring, whose end is not known
+        looped = {site.at for site in inits if registers(site.index)}
+        unclear = set()
         for site in self.sites:
             if site.at < APART:
                 continue  # the base is in a register
             below = max((at for at in starts if at <= site.at), default=-_FAR)
-            is_stage = site.at - below < _FAR and (site.at - below) % _BARRIER_BYTES == 0
-            if is_stage and counts.get(site.at) == counts.get(starts[below]):
-                site.family = starts[below]
-            else:
-                site.family = site.at
+            is_near = site.at - below < _FAR and (site.at - below) % _BARRIER_BYTES == 0
+            is_stage = is_near and counts.get(site.at) == counts.get(starts[below])
+            site.family = starts[below] if is_stage and site.at in counts else site.at
+            if site.at not in counts:
+                rings = {at for at in looped if 0 < site.at - at < _FAR}
+                unclear |= {*rings, *([site.at] if rings else [])}
+        for site in self.sites:
+            if site.family in unclear:
+                site.family = None
 
     @cached_property
     def by_family(self) -> dict[int, list[Site]]:
@@ -236,6 +243,25 @@ def _unwrapped(value: Value) -> Value:
                 if not mask[0] and mask[1] & _PLACE_BITS == _PLACE_BITS and part[0]:
                     return _added(_unwrapped(part), constant)
     return value
+
+
+def _turned(index: tuple[Term, ...]) -> int:
+    """Return by how much ``(i + n) % stages`` exceeds ``i % stages`` in what is added for it.
+
+    A remainder is the index less a multiple of a quotient, which looks at the index and n.
+    """
+    added = [term for term in index if term[1] > 0]
+    for symbol, factor in index:
+        terms, number = symbol.arguments[0] if symbol.arguments else ((), 0)
+        if factor < 0 and len(terms) == 1 and terms[0][0].op == "mul.hi":
+            terms, number = terms[0][0].arguments[0]
+        times = {times for _, times in (*added, *terms)}  # of the index, and in the dividend
+        if factor > 0 or not terms or registers(terms) != registers(added):
+            continue
+        _, scale = terms[0]
+        if len(times) <= 2 and number % scale == 0:
+            return number // scale * added[0][1]
+    return 0
 
 
 def _added(value: Value, number: int) -> Value:
