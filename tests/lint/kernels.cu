@@ -529,3 +529,32 @@ template <bool early> __device__ void load_behind_another_kernel(const CUtensorM
 }
 KERNEL pdl_order_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<true>(&map, out); }
 KERNEL pdl_order_right(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<false>(&map, out); }
+
+// Two rings of three stages in one array; a reader releases the stage before the one that it reads.
+KERNEL __launch_bounds__(128) barrier_rings_right(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[3][1024];
+  __shared__ alignas(8) uint64_t barriers[6];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < 3; ++stage) {
+      init(&barriers[stage], 1);
+      init(&barriers[3 + stage], 96);
+    }
+    fence_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&barriers[3 + turn % 3], ~(turn / 3) & 1);
+      expect(&barriers[turn % 3], 4096);
+      load_bulk(tile[turn % 3], in + turn * 4096, 4096, &barriers[turn % 3]);
+    }
+  } else if (threadIdx.x >= 32) {
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&barriers[turn % 3], turn / 3 & 1);
+      out[turn * 1024 + threadIdx.x] = tile[turn % 3][threadIdx.x];
+      fence_async();
+      if (turn > 0) arrive(&barriers[3 + (turn + 2) % 3]);
+    }
+  }
+}

@@ -60,7 +60,8 @@ RIGHT = (
     "proxy_fence_elsewhere_right", "proxy_fence_read_right", "bulk_wait_end_right",
     "bulk_wait_again_right", "bulk_wait_stage_right", "barrier_init_right", "map_fence_right",
     "map_fence_publish_right", "map_space_right", "cluster_right",
-    "barrier_right", "barrier_ring_right", "block_barrier_right", "block_barrier_own_right",
+    "barrier_right", "barrier_ring_right", "barrier_rings_right", "block_barrier_right",
+    "block_barrier_own_right",
     "cluster_order_right", "cluster_order_block_right", "map_pointer_right", "bulk_size_right",
     "pdl_order_right",
 )  # fmt: skip
