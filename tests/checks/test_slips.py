@@ -10,7 +10,10 @@ import tma_dlpack as tma
 
 TALL = np.zeros((4096, 64), np.float16)
 SQUARE = np.zeros((64, 64), np.float16)
-ALLOW = "pass allow=('BOX_IN_SHAPE',): the driver itself accepts this"
+ALLOW = (
+    "pass allow=('BOX_IN_SHAPE',): the driver itself accepts this and fills the part of the tile "
+    "outside the tensor"
+)
 
 # -- the order of a box ---------------------------------------------------------------------------
 

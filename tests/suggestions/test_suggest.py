@@ -225,13 +225,50 @@ def test_a_step_further_there_is_a_suggestion(tile, words):
     assert tma.suggest(A, tile, **words)
 
 
+@pytest.mark.parametrize(
+    ("tile", "example"),
+    [
+        ((128, 128), (1, 1, 128, 128)),
+        ((64,), (1, 1, 1, 64)),
+        ((1, 1, 1, 64, 64), (1, 1, 64, 64)),
+        ("32, 64", (1, 1, 32, 64)),
+        (None, (1, 1, 64, 64)),
+    ],
+)
+def test_a_tile_of_another_rank_is_answered_with_what_was_given(tile, example):
+    x = np.zeros((2, 8, 512, 64), np.float16)
+    with pytest.raises(tma.TmaPreconditionError) as refused:
+        tma.suggest(x, tile)
+    (violation,) = refused.value.violations
+    assert violation.fix == f"pass its extents row-major, such as {example}"
+    tma.suggest(x, example)
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+@pytest.mark.parametrize("reader", ["wgmma", "ldmatrix", "threads"])
+def test_a_permute_is_advised_in_the_words_of_suggest_and_flips_the_major(major, reader):
+    x = np.zeros((4096, 128), np.float16).T
+    (reason, _) = tma.suggest(x, (64, 128), major=major, reader=reader).reasons
+    code, other = "pass x.transpose(1, 0) with tile=(128, 64)", "K" if major == "MN" else "MN"
+    assert (f"{code} and major={other!r};" in reason) is (reader != "threads")
+    assert code in reason
+    assert tma.suggest(x.transpose(1, 0), (128, 64), major=other, reader=reader)
+
+
+def test_a_permute_that_leaves_k_in_its_place_does_not_flip_the_major():
+    x = np.zeros((64, 128, 8), np.float16).transpose(2, 0, 1)  # its first dimension is contiguous
+    (reason, _) = tma.suggest(x, (8, 64, 64)).reasons
+    assert "pass x.transpose(1, 2, 0) with tile=(64, 64, 8)" in reason
+    assert "major" not in reason
+
+
 def test_a_stride_that_no_copy_takes_is_answered_with_loads_and_a_wrong_type_is_not():
     assert "plain loads" in tma.suggest(A[:, ::2], (64, 64)).reasons[-1]
     of_int8 = tma.suggest(np.zeros((64, 64), np.int8), (64, 64))
     assert of_int8.reasons == (
         "tensor.dtype is int8; it must be one that tensor maps have: uint8/16/32/64, int32/64, "
         "float16/32/64, bfloat16, bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn). "
-        "pass data_type='UINT8': copies do not change the bits",
+        "pass data_type='UINT8': TMA copies bits, so int8 values arrive unchanged",
     )
 
 
@@ -341,10 +378,11 @@ def test_a_permuted_view_is_served_and_says_what_it_allows():
     assert best.arguments["allow"] == ("STRIDE_UNIQUE",)
     assert best.arguments["box_sizes"] == (1, 1, 128, 64)
     assert tma.make_tma_descriptor(x, **best.arguments).tx_bytes == 16384
-    assert (
-        "the strides (262144, 64, 512, 1) are not those of ordered, separate rows, which libcu++ "
-        "asks for and the driver does not: hence allow=('STRIDE_UNIQUE',)"
-    ) in best.reasons
+    assert best.reasons[-2:] == (
+        "the strides (262144, 64, 512, 1) are not those of ordered, separate rows",
+        "allow=('STRIDE_UNIQUE',): the driver itself accepts this and copies the elements at these "
+        "strides",
+    )
     assert "allow" not in first(Q, (1, 128, 1, 64)).arguments
 
 

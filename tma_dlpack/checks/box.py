@@ -149,6 +149,7 @@ BOX_RULES: tuple[Rule, ...] = (
         mends=("allow", "box_sizes"),
         ways=_shape_ways,
         differs="the driver accepts larger boxes; the rest of the tile is filled",
+        if_allowed="fills the part of the tile outside the tensor",
     ),
     _unit_row(
         id="BOX_INNER_16B",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
@@ -18,7 +17,7 @@ from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.rule import HAS_TYPE, Change
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
@@ -206,11 +205,16 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Ans
         answer = Answer(way, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
-        elif any(_is_same(f, fault) for f in left):
+        elif any(_is_same(f, fault) for f in left) or (way.view and any(map(_is_of_tensor, left))):
             enough = enough or answer
         else:
             return answer
     return enough or some
+
+
+def _is_of_tensor(fault: Fault) -> bool:
+    """Whether a fault is about the tensor: another one may be right at once."""
+    return fault.argument.startswith("tensor.")
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
@@ -337,44 +341,70 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     """Return arguments that are accepted instead, or None and the faults that nothing mends.
 
     Where split_inner= leads nowhere, all is tried again `without` it. The tile is not made smaller
-    where no fault is about it, because no fix says so.
+    where no fix of the first report says so.
     """
-    start = request = request.with_fields(keeps_tensor=True)
-    change: Change = {}
-    is_in_order = True
-    may_shrink = any(fault.argument in _TILE for fault in faults_of(request))
+    start, change, is_in_order = request, Change(), True
 
-    def may_be_taken(answer: Answer) -> bool:
-        shrinks = answer.facts.box_bits < request.facts.box_bits
-        is_expected = may_shrink or not shrinks
-        is_clear = not answer.way.is_guess and not answer.way.is_other_tensor
-        return is_expected and is_clear and without not in answer.way.change
+    def is_clear(answer: Answer) -> bool:
+        is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor
+        return is_of_arguments and without not in answer.way.change
 
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
             return change, []
-        known, in_words = {f.key for f in faults}, request.with_fields(keeps_tensor=False)
-        proposed = [answers(in_words, f, known) for f in faults]
-        found = list(filter(may_be_taken, chain.from_iterable(proposed)))
-        whole = (a for a in found if a.facts.box_bits >= request.facts.box_bits)
-        answer = next(whole, None) or next(iter(found), None)  # keep the tile where that is enough
+        answer, unsolved = _kept_or_smaller(request, faults, is_clear)
+        if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
+            answer = None
         if answer is None:  # no few steps are enough: take one, which may break others
-            unsolved = [
-                f
-                for f, ways in zip(faults, proposed, strict=True)
-                if not any(a.is_enough for a in ways)
-            ]
-            steps = (a for f in unsolved for a in _steps(request, f, set()))
-            answer = next(filter(may_be_taken, steps), None)
+            alone = request.with_fields(keeps_tensor=True)
+            steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
+            may_shrink = _may_shrink(start, is_clear)
+            answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
         change |= answer.way.change
-        request = answer.request.with_fields(keeps_tensor=True)
+        request = answer.request.with_fields(keeps_tensor=False)
     return None, []
+
+
+def _kept_or_smaller(
+    request: Request, faults: list[Fault], is_clear: Callable[[Answer], bool]
+) -> tuple[Answer | None, list[Fault]]:
+    """Return the first answer that keeps the tile, else the first; and the faults without one.
+
+    Several steps are no answer where another tensor is one, which the words then propose.
+    """
+    known, smaller, unsolved = {f.key for f in faults}, None, []
+    alone = request.with_fields(keeps_tensor=True)
+    for fault in faults:
+        ways = answers(alone, fault, known)
+        if not ways or not ways[0].is_alone or not ways[0].is_enough:
+            if any(a.is_enough and a.is_alone for a in answers(request, fault, known)):
+                continue
+            unsolved.append(fault)
+        for answer in filter(is_clear, ways):
+            if not _shrinks(answer):
+                return answer, []
+            smaller = smaller or answer
+    return smaller, unsolved
+
+
+def _shrinks(answer: Answer) -> bool:
+    """Whether the tile is smaller after an answer."""
+    return bool(answer.facts.box_bits < answer.start.facts.box_bits)
+
+
+def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
+    """Whether a fix of the report on a request makes the tile smaller, or is about the tile."""
+    faults = faults_of(request)
+    known = {f.key for f in faults}
+    return any(f.argument in _TILE for f in faults) or any(
+        _shrinks(answer) for f in faults for answer in filter(is_clear, answers(request, f, known))
+    )
 
 
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
@@ -401,29 +431,66 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
     faults, mended = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
-    found = []
+    typed, found = request, dict[Fault, list[Answer]]()
     for fault in faults:
         if fault.key in mended:
             continue
-        ways = answers(request, fault, known)
-        found.append(_violation(request, fault, ways, lifted, names))
+        ways = found[fault] = answers(typed, fault, known)
         if fault is faults[-1]:
             break
         mended |= _removed(fault, faults, ways)
-    return tuple(found)
+        if fault.rule.id in HAS_TYPE and ways and ways[0].is_alone and ways[0].is_enough:
+            typed = ways[0].request  # of rules that wait for the type, too
+    anew = () if lifted or len(found) < 2 else _broken_by_all(request, found)
+    last = next(reversed(found), None)
+    return tuple(
+        _violation(request, fault, ways, lifted, names, anew if fault is last else ())
+        for fault, ways in found.items()
+    )
+
+
+def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
+    """Return the rules that the first fixes of all faults break, and that no fix names."""
+    current, is_other = request, False
+    for fault, ways in found.items():
+        if not ways:
+            continue
+        way, base = ways[0].way, request
+        if way.view is not None and is_other:  # made for another tensor than there is by now
+            left = faults_of(current)
+            fault = next((f for f in left if f.rule is fault.rule), fault)
+            again = answers(current, fault, {f.key for f in left}) if fault in left else []
+            if not again:
+                continue
+            way, base = again[0].way, current
+        change = {name: _merged(base, current, name, n) for name, n in way.change.items()}
+        current = current.changed(change, way.view)
+        is_other |= way.view is not None
+    named = {word for ways in found.values() if ways for word in ways[0].way.text.split()}
+    named |= {fault.rule.id for fault in found}
+    return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
+
+
+def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
+    """Return an argument after two fixes, which may change other entries of it."""
+    was, now = getattr(base.options, name, None), getattr(current.options, name, None)
+    if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
+        return value
+    if len(value) != len(was):
+        return value
+    count = min(len(value), len(now))  # where a fix made fewer dimensions, the innermost ones
+    pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
+    return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
 def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
     """Return the faults that each way out of a fault removes, too.
 
-    `allow=` is no such way: it changes neither the map nor the tensor, and leaves other faults.
+    None where `allow=` is a way, which changes neither the map nor the tensor.
     """
-    changing = [
-        answer
-        for answer in ways
-        if not answer.way.is_guess and answer.way.change.keys() != {"allow"}
-    ]
-    if not changing or not all(answer.is_alone for answer in changing):
+    changing = [answer for answer in ways if not answer.way.is_guess]
+    lifts = any(answer.way.change.keys() == {"allow"} for answer in changing)
+    if lifts or not changing or not all(answer.is_alone for answer in changing):
         return set()
     removed = {other.key for other in faults}
     for answer in changing:
@@ -441,19 +508,30 @@ def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
 
 
 def _violation(
-    request: Request, fault: Fault, ways: list[Answer], lifted: str, names: words.Names
+    request: Request,
+    fault: Fault,
+    ways: list[Answer],
+    lifted: str,
+    names: words.Names,
+    anew: tuple[str, ...],
 ) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
-    texts = [
-        lifted if lifted and answer.way.change.keys() == {"allow"} else _text(request, answer)
-        for answer in ways
-    ]
+    texts = []
+    for answer in ways:
+        if answer.way.change.keys() != {"allow"}:
+            texts.append(_text(request, answer))
+        elif not lifted:
+            allow = answer.way.change["allow"]
+            texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
+    if lifted:
+        is_asked_back = bool(texts) and texts[0].endswith("?")
+        texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
         none = f"no other {argument} is accepted while the rest is as it is"
         texts.append(rule.usual_fix(request, *entry) or none)
-    if lifted and lifted not in texts:
-        texts.append(lifted)
+    if anew:
+        texts[0] += f", which then breaks {' and '.join(anew)}"
     fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
@@ -489,4 +567,10 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
     if after(request, Way("", change))[1]:
         return ""
     name, value = next(iter(change.items()))
-    return f"pass {name}={value!r}: the driver itself accepts this"
+    return f"pass {name}={value!r}: {driver_accepts(ids)}"
+
+
+def driver_accepts(ids: Set[str]) -> str:
+    """Say what the driver does with a call that breaks these rules, which only libcu++ has."""
+    does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
+    return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

@@ -325,6 +325,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         mends=("allow",),
         ways=lambda r, i: _unique_ways(r),
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
+        if_allowed="copies the elements at these strides",
     ),
     _stride_rule(
         id="STRIDE_ALIGNED",

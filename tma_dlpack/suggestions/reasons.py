@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from tma_dlpack.checks.repairs import driver_accepts
 from tma_dlpack.consumer.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import BoxChoice, Wanted, choices
@@ -54,10 +56,10 @@ def of_choice(choice: BoxChoice, wanted: Wanted) -> Reasons:
     if "BOX_IN_SHAPE" in allowed:
         reasons.append("the box is larger than the tensor: what is outside is filled with zeros")
     if "STRIDE_UNIQUE" in allowed:
-        reasons.append(
-            f"the strides {wanted.view.strides} are not those of ordered, separate rows, which "
-            "libcu++ asks for and the driver does not: hence allow=('STRIDE_UNIQUE',)"
-        )
+        strides = wanted.view.strides
+        reasons.append(f"the strides {strides} are not those of ordered, separate rows")
+    if allowed:
+        reasons.append(f"allow={allowed}: {driver_accepts(set(allowed))}")
     return tuple(reasons)
 
 
@@ -69,13 +71,35 @@ def of_left_out(wanted: Wanted, boxes: list[BoxChoice]) -> Reasons:
     )
 
 
-def of_tensor(findings: Sequence[Finding]) -> Reasons:
+def of_tensor(findings: Sequence[Finding], wanted: Wanted) -> Reasons:
     places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
-    return (*map(_sentence, findings), *((f"or {PLAIN_LOADS}",) if places else ()))
+    sentences = [_for_tile(_sentence(finding), wanted) for finding in findings]
+    return (*sentences, *((f"or {PLAIN_LOADS}",) if places else ()))
 
 
 def _sentence(finding: Finding) -> str:
     return f"{finding.found}; {finding.limit}. {finding.fix}"
+
+
+_PERMUTE = re.compile(
+    r"(?P<code>\.(?:permute|transpose)\([\d, ]+\))(?P<tile> with tile=\([^)]*\))?"
+)
+
+
+def _for_tile(text: str, wanted: Wanted) -> str:
+    """Return a sentence in the words of `suggest`: its tile, and the major of a permuted one."""
+    text = text.replace("box_sizes=", "tile=")
+    shape, strides = wanted.view.shape, wanted.view.strides
+    contiguous = [d for d, n in enumerate(shape) if n > 1 and strides[d] == 1]
+    if wanted.reader in (None, "threads") or contiguous[-1:] != [len(shape) - 2]:
+        return text  # K and M or N do not change places
+    other = "MN" if wanted.major == "K" else "K"
+
+    def flipped(found: re.Match[str]) -> str:
+        joined = "and" if found["tile"] else "with"
+        return f"{found[0]} {joined} major={other!r}"
+
+    return _PERMUTE.sub(flipped, text)
 
 
 def if_needless(wanted: Wanted) -> Callable[[], Reasons] | None:

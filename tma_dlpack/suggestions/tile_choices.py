@@ -25,7 +25,7 @@ from tma_dlpack.geometry import BANK_BYTES, BANKS, CHUNK_BYTES
 from tma_dlpack.make import build
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.suggestions.speeds import Card, is_measured
-from tma_dlpack.tables.coerce import counted, integers_of, shown, text_of
+from tma_dlpack.tables.coerce import counted, integers_of, nearest_integers, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
@@ -423,8 +423,16 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
     if extents is None or len(extents) != len(view.shape) or min(extents, default=1) < 1:
         found = f"tile is {shown(tile)}"
         must = f"be {counted(len(view.shape), 'positive integer')}, one per dimension of the tensor"
-        raise argument_error("tile", found, must, "pass its extents row-major, such as (128, 64)")
+        example = _example(nearest_integers(tile) or (), view.shape)
+        raise argument_error("tile", found, must, f"pass its extents row-major, such as {example}")
     return extents
+
+
+def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a tile of as many entries as the shape, with the last ones that were given."""
+    usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
+    kept = [n for n in given if n >= 1][-len(shape) :] if shape else []
+    return (*((1,) * (len(shape) - len(kept)) if kept else usual), *kept)
 
 
 def check_reader(reader: object) -> str | None:

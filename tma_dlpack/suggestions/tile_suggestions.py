@@ -310,7 +310,9 @@ def suggest_view(
         wanted = replace(wanted, options=options)
         plain = None if findings else _plain(wanted)
         if plain is None:
-            return Suggestions(title, (), partial(reasons.of_tensor, findings))
+            return Suggestions(
+                title, (), partial(reasons.of_tensor, findings, wanted.without_tensor())
+            )
     most = plain.target.max_smem_bytes
     wanted = replace(
         wanted,

@@ -303,6 +303,8 @@ class Rule:
         Whether the target lacks something (a RuntimeError in C++), or the hardware fails.
     differs : str
         Where header, documentation and driver disagree, and which we follow.
+    if_allowed : str
+        What the driver does with a call that `allow=` lets pass, read after "the driver".
     """
 
     id: str
@@ -331,6 +333,7 @@ class Rule:
     after_here: tuple[str, ...] = ()
     unsupported: bool = False
     differs: str = ""
+    if_allowed: str = ""
 
     @property
     def mended_by(self) -> tuple[str, ...]:

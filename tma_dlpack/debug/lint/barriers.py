@@ -118,6 +118,8 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
         return  # an arrival may count for several
     if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
         return
+    if any(".shared::cluster" in site.code.opcode for site in arrivals):
+        return  # other blocks arrive too
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
         return  # each thread has its own barrier
     awaits = [site for site in protocol.sites if site.kind == "await"]
