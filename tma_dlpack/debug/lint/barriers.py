@@ -264,7 +264,8 @@ def _depends(value: Value, *words: str) -> bool:
 def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
     """Whether the index of a barrier comes back to the first stage in the loop."""
     names = registers(site.index) & moves
-    return bool(names) and not any(protocol.values.counts(name) for name in names)
+    is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
+    return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))
 
 
 def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
