@@ -352,3 +352,209 @@ template <bool clustered> __device__ void multicast(const CUtensorMap* map, int*
 }
 KERNEL cluster_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast<false>(&map, out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorMap map, int* out) { multicast<true>(&map, out); }
+
+// ---- BARRIER_ARRIVALS, BARRIER_BYTES, BARRIER_PARITY, LOAD_WAIT: one barrier, loaded in turns ----
+
+enum Slip { none, no_arrival, count_of_two, nothing_expected, half_expected, same_parity, parity_ahead, no_wait,
+            no_release, empty_parity };
+
+__device__ inline void init(uint64_t* barrier, int count)
+{
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared(barrier)), "r"(count) : "memory");
+}
+
+__device__ inline void arrive(uint64_t* barrier)
+{
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared(barrier)) : "memory");
+}
+
+template <Slip slip> __device__ void load_in_turns(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier, slip == count_of_two ? 2 : 1);
+    fence_init();
+  }
+  __syncthreads();
+  for (int turn = 0; turn < turns; ++turn) {
+    if (threadIdx.x == 0) {
+      if (slip == nothing_expected) arrive(&barrier);
+      else if (slip != no_arrival) expect(&barrier, slip == half_expected ? 2048 : 4096);
+      load_bulk(tile, in + turn * 4096, 4096, &barrier);
+    }
+    if (slip != no_wait) wait(&barrier, slip == same_parity ? 0 : slip == parity_ahead ? ~turn & 1 : turn & 1);
+    out[turn * 1024 + threadIdx.x] = tile[threadIdx.x];
+    fence_async();
+    __syncthreads();
+  }
+}
+KERNEL barrier_arrivals_none_wrong(const char* in, int* out, int turns) { load_in_turns<no_arrival>(in, out, turns); }
+KERNEL barrier_arrivals_count_wrong(const char* in, int* out, int turns) { load_in_turns<count_of_two>(in, out, turns); }
+KERNEL barrier_bytes_none_wrong(const char* in, int* out, int turns) { load_in_turns<nothing_expected>(in, out, turns); }
+KERNEL barrier_bytes_half_wrong(const char* in, int* out, int turns) { load_in_turns<half_expected>(in, out, turns); }
+KERNEL barrier_parity_same_wrong(const char* in, int* out, int turns) { load_in_turns<same_parity>(in, out, turns); }
+KERNEL barrier_parity_ahead_wrong(const char* in, int* out, int turns) { load_in_turns<parity_ahead>(in, out, turns); }
+KERNEL load_wait_wrong(const char* in, int* out, int turns) { load_in_turns<no_wait>(in, out, turns); }
+KERNEL barrier_right(const char* in, int* out, int turns) { load_in_turns<none>(in, out, turns); }
+
+// A ring of stages: one warp loads them, the others read them and release them.
+template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[4][1024];
+  __shared__ alignas(8) uint64_t full[4], empty[4];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < 4; ++stage) {
+      init(&full[stage], 1);
+      init(&empty[stage], 96);
+    }
+    fence_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    if (threadIdx.x != 0) return;
+    #pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&empty[turn % 4], slip == empty_parity ? turn / 4 & 1 : ~(turn / 4) & 1);
+      expect(&full[turn % 4], 4096);
+      load_bulk(tile[turn % 4], in + turn * 4096, 4096, &full[turn % 4]);
+    }
+  } else {
+    #pragma unroll 1
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&full[turn % 4], turn / 4 & 1);
+      out[turn * 1024 + threadIdx.x] = tile[turn % 4][threadIdx.x];
+      fence_async();
+      if (slip != no_release) arrive(&empty[turn % 4]);
+    }
+    if (slip == no_release) arrive(&empty[turns % 4]);
+  }
+}
+KERNEL __launch_bounds__(128) barrier_arrivals_release_wrong(const char* in, int* out, int turns) { ring<no_release>(in, out, turns); }
+KERNEL __launch_bounds__(128) barrier_parity_empty_wrong(const char* in, int* out, int turns) { ring<empty_parity>(in, out, turns); }
+KERNEL __launch_bounds__(128) barrier_ring_right(const char* in, int* out, int turns) { ring<none>(in, out, turns); }
+
+// ---- BLOCK_BARRIER: each thread fences what it wrote or read, and one thread copies ----
+
+template <bool synchronized> __device__ void write_and_store_alone(int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  for (int i = threadIdx.x; i < 1024; i += blockDim.x) tile[i] = i;
+  fence_async();
+  if (synchronized) __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, 4096);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL block_barrier_wrong(int* out) { write_and_store_alone<false>(out); }
+KERNEL block_barrier_right(int* out) { write_and_store_alone<true>(out); }
+
+// Each thread stores what it wrote itself: no barrier is needed.
+KERNEL block_barrier_own_right(int* out)
+{
+  __shared__ alignas(128) int tile[128][4];
+  for (int i = 0; i < 4; ++i) tile[threadIdx.x][i] = i;
+  fence_async();
+  if (threadIdx.x < 64) {
+    store_bulk(out + threadIdx.x * 4, tile[threadIdx.x], 16);
+    commit();
+    wait_read<0>();
+  }
+}
+
+// ---- CLUSTER_ORDER ----
+
+template <bool arrives> __device__ void sync_before_and_after(int* out)
+{
+  asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
+  out[threadIdx.x] = 1;
+  if (arrives) asm volatile("barrier.cluster.arrive;" ::: "memory");
+  asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_wrong(int* out) { sync_before_and_after<false>(out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_right(int* out) { sync_before_and_after<true>(out); }
+
+// A cluster, and the barrier of one block where the barrier of the cluster should be.
+template <bool clustered> __device__ void multicast_at_once(const CUtensorMap* map, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    expect(&barrier, 2 * 4096);
+  }
+  if (clustered) sync_cluster<true>();
+  else __syncthreads();
+  if (threadIdx.x == 0) load_multicast(map, &barrier, tile);
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+  sync_cluster<true>();
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<false>(&map, out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_right(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<true>(&map, out); }
+
+// ---- MAP_ACQUIRE, BULK_SIZE, PDL_ORDER ----
+
+template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)
+{
+  if (acquired) asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+  load_with(map, out);
+}
+KERNEL map_pointer_wrong(const CUtensorMap* map, int* out) { load_through_a_pointer<false>(map, out); }
+KERNEL map_pointer_right(const CUtensorMap* map, int* out) { load_through_a_pointer<true>(map, out); }
+
+template <int bytes> __device__ void store_few(int* out)
+{
+  __shared__ alignas(128) int tile[32];
+  tile[threadIdx.x] = 1;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(out, tile, bytes);  // ptxas refuses a literal 24, and not a register
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL bulk_size_wrong(int* out) { store_few<24>(out); }
+KERNEL bulk_size_right(int* out) { store_few<48>(out); }
+
+template <bool early> __device__ void load_behind_another_kernel(const CUtensorMap* map, int* out)
+{
+  if (!early) asm volatile("griddepcontrol.wait;" ::: "memory");
+  load_with(map, out);
+  if (early) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+KERNEL pdl_order_wrong(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<true>(&map, out); }
+KERNEL pdl_order_right(const __grid_constant__ CUtensorMap map, int* out) { load_behind_another_kernel<false>(&map, out); }
+
+// Two rings of three stages in one array; a reader releases the stage before the one that it reads.
+KERNEL __launch_bounds__(128) barrier_rings_right(const char* in, int* out, int turns)
+{
+  __shared__ alignas(128) int tile[3][1024];
+  __shared__ alignas(8) uint64_t barriers[6];
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < 3; ++stage) {
+      init(&barriers[stage], 1);
+      init(&barriers[3 + stage], 96);
+    }
+    fence_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&barriers[3 + turn % 3], ~(turn / 3) & 1);
+      expect(&barriers[turn % 3], 4096);
+      load_bulk(tile[turn % 3], in + turn * 4096, 4096, &barriers[turn % 3]);
+    }
+  } else if (threadIdx.x >= 32) {
+    for (int turn = 0; turn < turns; ++turn) {
+      wait(&barriers[turn % 3], turn / 3 & 1);
+      out[turn * 1024 + threadIdx.x] = tile[turn % 3][threadIdx.x];
+      fence_async();
+      if (turn > 0) arrive(&barriers[3 + (turn + 2) % 3]);
+    }
+  }
+}

@@ -9,12 +9,20 @@ the conditions that all of them share.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tma_dlpack.ptx.parse import Block, Instruction
-from tma_dlpack.ptx.values import Condition, Values, contradicts, registers, written
+from tma_dlpack.ptx.values import (
+    Condition,
+    Values,
+    contradicts,
+    holds_at,
+    registers,
+    written,
+)
 
 Conditions = frozenset[Condition]
 #: What happened (an access), in which state it is, and whether its registers are still the same.
@@ -60,6 +68,12 @@ class Flow:
             self.edges.append(sides)
         self._watched = registers(term for terms in self._useful for term in terms)
         self.always = self._conditions_of_blocks()
+        self._lines = [block.code[0].line for block in self.blocks]
+
+    def comes(self, thread: int, line: int) -> bool:
+        """Return whether a thread can come to a line."""
+        block = max(bisect_right(self._lines, line) - 1, 0)
+        return all(holds_at(condition, thread) for condition in self.always[block])
 
     def _both(self, branch: tuple[int, str, bool] | None) -> tuple[Sequence[Condition], ...]:
         if branch is None:

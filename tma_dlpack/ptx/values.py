@@ -224,7 +224,7 @@ class Values:
         self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
         #: The writes of a register of several writes: line and value, None where it is unknown.
         self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
-        self._resolved: dict[tuple[str, int, frozenset[str]], Value | None] = {}
+        self._resolved: dict[tuple[str, int], Value | None] = {}
         #: What registers of several writes hold until the next label, while the code is read.
         self._current: dict[str, Value] = {}
         self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
@@ -269,39 +269,58 @@ class Values:
             return _value(self._symbol(text, (), high=_OF_THREAD.get(text, (None,))[0]))
         return _value(self._register(text))
 
-    def first_turn(self, value: Value, line: int, kept: frozenset[str]) -> Known:
+    def first_turn(
+        self, value: Value, line: int, kept: frozenset[str], comes: Callable[[int], bool]
+    ) -> Known:
         """Return what registers of several writes hold when a line is first executed.
 
-        A register holds what the last write above the line wrote: a loop stands behind the start
-        of its counters, and an unrolled loop behind the loop over what remains. Those that are
-        kept stay symbols.
+        A register holds what the last write above the line wrote to which a thread comes: a loop
+        stands behind the start of its counters, and an unrolled loop behind the loop over what
+        remains. Those that are kept stay symbols.
         """
         found: Known = {}
+        self._resolved.clear()
         for name in sorted(registers(value[0]) - kept):
-            first = self._first(name, line, kept, _MOST_WRITES)
+            first = self._first(name, line, kept, comes, _MOST_WRITES)
             if first is not None:
                 found[self._register(name)] = first
         return found
 
-    def _first(self, name: str, line: int, kept: frozenset[str], depth: int) -> Value | None:
+    def _first(
+        self,
+        name: str,
+        line: int,
+        kept: frozenset[str],
+        comes: Callable[[int], bool],
+        depth: int,
+    ) -> Value | None:
         """Return the value of a register at a line in its first turn; None if that is unknown."""
         writes = self._definitions.get(name, [])
         at = bisect_left(writes, line, key=lambda write: write[0]) - 1
+        while at >= 0 and not comes(writes[at][0]):
+            at -= 1
         if at < 0 or depth == 0:
             return None
-        key = name, at, kept
+        key = name, at
         if key not in self._resolved:
             self._resolved[key] = None  # while it is looked for: a register that depends on itself
             above, value = writes[at]
             if value is not None:
                 known: Known = {}
                 for inner in sorted(registers(value[0]) - kept):
-                    first = self._first(inner, above, kept, depth - 1)
+                    first = self._first(inner, above, kept, comes, depth - 1)
                     if first is None:
                         return None
                     known[self._register(inner)] = first
                 self._resolved[key] = put_in(value, known, kept)
         return self._resolved[key]
+
+    def counts(self, name: str) -> bool:
+        """Return whether a register is only ever set once and stepped: it comes back to nothing."""
+        writes = [value for _, value in self._definitions.get(name, [])]
+        register = self._register(name)
+        steps = [value for value in writes if value and (register, 1) in value[0]]
+        return len(writes) - len(steps) <= 1 and bool(steps)
 
     def stable(self, value: Value, line: int) -> frozenset[str]:
         """Return the registers that a value depends on, but for those that count a loop."""
@@ -486,6 +505,16 @@ class Values:
             return self._sum(args[0], args[1], bits)
         if op == "sub" and len(args) == 2:
             return self._sum(args[0], _minus(args[1]), bits)
+        if op == "neg":
+            return self._sum(_NONE, _minus(args[0]), bits)
+        if op == "not":
+            return self._binary("xor", kind, args[0], ((), -1))
+        if op == "bfi" and not args[2][0] and not args[3][0] and 0 <= args[2][1] < bits:
+            mask = (1 << min(args[3][1] & 0xFF, bits)) - 1
+            part = self._binary("and", kind, args[0], ((), mask))
+            kept = self._binary("and", kind, args[1], ((), ~(mask << args[2][1])))
+            part = self._product(part, ((), 1 << args[2][1]), bits)
+            return self._binary("or", kind, kept, part)
         if op in ("mul", "mad"):
             if "hi" in head:
                 product = self._binary("mul.hi", kind, args[0], args[1])

@@ -1,9 +1,10 @@
 """`lint`: mistakes around TMA that PTX shows, without a GPU.
 
 The room `ptx/` reads the PTX and follows registers and paths; `events` says what the rules look at,
-`rules` has the rules of paths, `single` those of single instructions and of the maps of a launch;
-`report` is what is returned. Here is what comes first, from what a user has
-to PTX. A rule that follows a path is a row of `_PAIRS` in `rules`.
+`rules` has the rules of two events on a path, `order` those of one instruction in a state,
+`protocol` finds the mbarriers and `barriers` has their rules; `single` has the rules of single
+instructions and of the maps of a launch; `report` is what is returned. Here is what comes first,
+from what a user has to PTX.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
-from tma_dlpack.debug.lint import report, rules, single
-from tma_dlpack.debug.lint.events import Callees, Events, callee_of, summaries
+from tma_dlpack.debug.lint import barriers, order, protocol, report, rules, single
+from tma_dlpack.debug.lint.events import KNOWN_CALLS, Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.names import short_name
@@ -143,12 +144,15 @@ def lint(
 
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
     """Return what is wrong in one function, a pair of instructions each."""
-    found = [*rules.paths(events), *single.alone(events)]
+    sizes = single.bytes_of_copies(events, launched)
+    known = protocol.Protocol(events, sizes)
+    found = [
+        *rules.paths(events), *single.alone(events), *barriers.barriers(known),
+        *order.orders(known),
+    ]  # fmt: skip
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
-#: Functions of the CUDA runtime that copy nothing and order nothing here.
-_KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 _COPIES = ("load", "store")
 
 
@@ -168,7 +172,7 @@ def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
         "fence": happened["fence"] + happened["init_fence"],
     }
     called = {callee_of(code) for code in function.code if code.opcode.startswith("call")}
-    absent = sorted(called - {*callees, *_KNOWN_CALLS})
+    absent = sorted(called - {*callees, *KNOWN_CALLS})
     unknown = sum(len(a.code) for a in events.accesses if a.what in _COPIES and not a.origins)
     skipped = [f"{name}(), whose code is not in the file" for name in map(short_name, absent)]
     if unknown:

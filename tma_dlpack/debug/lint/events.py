@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 
 from tma_dlpack.ptx.flow import Conditions, Flow
 from tma_dlpack.ptx.parse import Function, Instruction
@@ -24,6 +24,7 @@ from tma_dlpack.ptx.values import (
     number_of,
     origins,
     registers,
+    written,
 )
 
 #: Events by opcode, first match wins. "" are instructions that look like one and are none.
@@ -44,6 +45,9 @@ OPCODES = tuple(
          "load"),
         (r"cp\.async\.bulk\.shared::cluster\.shared", "send"),
         (r"cp\.(reduce\.)?async\.(bulk|mbarrier|wait|commit)", ""),
+        (r"wgmma\.mma_async", "mma"),
+        (r"wgmma\.commit_group", "mma_commit"),
+        (r"wgmma\.wait_group", "mma_wait"),
         (r"tensormap\.replace.*\.global\b", "replace"),
         (r"tensormap\.cp_fenceproxy", "publish"),
         (r"mbarrier\.init", "init"),
@@ -62,6 +66,7 @@ OPCODES = tuple(
 
 #: Bytes of one access that its opcode states; a bulk tensor copy has at least 16.
 _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
+_NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
 LEAST_BYTES = 16
 
@@ -77,9 +82,10 @@ class Access:
     origins: frozenset[str] = frozenset()
     spans: list[tuple[int, int]] = field(default_factory=list)  # offset, bytes
     code: list[Instruction] = field(default_factory=list)
-    values: Values | None = None  # where registers may be looked up: of ordinary accesses
+    flow: Flow | None = None  # where registers may be looked up: of ordinary accesses
     registers: frozenset[str] = frozenset()  # whose next write changes where the access was
     bases: Known = field(default_factory=dict)
+    results: set[str] = field(default_factory=set)  # registers that wgmma writes when it is over
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
@@ -93,8 +99,9 @@ class Access:
             if all(holds_at(condition, thread) for condition in self.conditions):
                 value = self.terms or (), 0
                 known = {**self.bases}
-                if self.values:
-                    firsts = self.values.first_turn(value, self.first.line, kept)
+                if self.flow:
+                    comes = partial(self.flow.comes, thread)
+                    firsts = self.flow.values.first_turn(value, self.first.line, kept, comes)
                     known |= {s: at_thread(of, thread, {**self.bases}) for s, of in firsts.items()}
                 self._at[key] = at_thread(value, thread, known)
         return self._at[key]
@@ -113,6 +120,7 @@ class Happening:
     access: Access | None = None
     number: int = 0
     registers: frozenset[str] = frozenset()
+    moves: tuple[tuple[str, str], ...] = ()  # (source, target)
 
 
 @lru_cache(maxsize=4096)
@@ -140,6 +148,9 @@ class Events:
             self.blocks.append(
                 [h for what, code in found if what for h in self._happens(what, code, number)]
             )
+        if any(access.what == "mma" for access in self.accesses):
+            for number in range(len(self.blocks)):
+                self._with_results(number)
         ended = {name for access in self.accesses for name in access.registers}
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
@@ -157,6 +168,48 @@ class Events:
         merged.sort(key=lambda entry: entry[:2])
         self.blocks[number] = [happening for _, _, happening in merged]
 
+    @cached_property
+    def _results(self) -> set[str]:
+        """The registers that hold a result of wgmma, wherever it is moved to."""
+        found = {name for access in self.accesses for name in access.results}
+        moves = [(written(code), code.split()[-1]) for block in self.flow.blocks
+                 for code in block.code if code.opcode.startswith("mov")]  # fmt: skip
+        size = 0
+        while size < len(found):
+            size = len(found)
+            found |= {name for targets, source in moves if source in found for name in targets}
+        return found
+
+    def _with_results(self, number: int) -> None:
+        """Put reads and moves of results between the events of a block, as few as order allows."""
+        happenings = iter(self.blocks[number])
+        merged: list[Happening] = []
+        reads: set[str] = set()
+        moves: list[tuple[str, str]] = []
+        first: Instruction | None = None
+        ahead = next(happenings, None)
+        for code in self.flow.blocks[number].code:
+            is_event = ahead is not None and ahead.code is code
+            if is_event and first and ahead and ahead.what.startswith("mma"):
+                merged.append(Happening("results", first, None, 0, frozenset(reads), tuple(moves)))
+                reads, moves, first = set(), [], None
+            while ahead is not None and ahead.code is code:
+                merged.append(ahead)
+                ahead = next(happenings, None)
+            if code.opcode.startswith("wgmma"):
+                continue
+            names = _NAMES.findall(code.operands)
+            if code.opcode.startswith("mov") and names[1:] and names[-1] in self._results:
+                moves += [(names[-1], target) for target in written(code)]
+            elif found := self._results.intersection(names).difference(written(code)):
+                first = code if not reads else first
+                reads |= found
+            if moves and first is None:
+                first = code
+        if first:
+            merged.append(Happening("results", first, None, 0, frozenset(reads), tuple(moves)))
+        self.blocks[number] = merged
+
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Happening]:
         """Return what an instruction does; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
@@ -167,7 +220,16 @@ class Events:
                 yield Happening(first, code, access)
             if what != first:
                 yield Happening(what, code)
-        elif what == "wait":
+        elif what == "mma":
+            access = self._open.get((what,))
+            if access is None:
+                access = Access(what, block, self.flow.conditions(code, block), None)
+                self._open[what,] = access
+                self.accesses.append(access)
+                yield Happening(what, code, access)
+            access.code.append(code)
+            access.results.update(_NAMES.findall(code.operands[: code.operands.find("}")]))
+        elif what in ("wait", "mma_wait"):
             yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
             for happened in self._callees.get(callee_of(code), ()):
@@ -182,9 +244,11 @@ class Events:
         copies = what in ("load", "store") and ".tensor" in code.opcode
         if copies and (found := _MAP_OPERAND.search(code.operands)):
             yield Happening("map_use", code, self._access("map_use", code, block, found[1]))
-        if what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
+        if what in ("mma_commit", "mma_wait"):
+            self._open.pop(("mma",), None)
+        elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in ("write", "read", "use", "init", "replace", "arrive", "await"):
+        elif what not in ("write", "read", "mma", "use", "init", "replace", "arrive", "await"):
             self._open.clear()
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
@@ -202,7 +266,7 @@ class Events:
             self._open[key] = access
             self.accesses.append(access)
             if what in ("write", "read"):  # the first turn of a loop is as good as any
-                access.values = self.values
+                access.flow = self.flow
                 access.registers = self.values.stable((terms, 0), code.line)
         access.spans.append((constant, _bytes(code)))
         access.code.append(code)
@@ -267,6 +331,8 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 
 #: What calls of a function do at their worst, by its name.
 Callees = dict[str, tuple[str, ...]]
+#: Functions of the CUDA runtime that copy nothing and order nothing here.
+KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 _PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 

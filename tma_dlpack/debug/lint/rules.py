@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from tma_dlpack.debug.lint.events import Access, Events, Happening
 from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.ptx.values import holds_at
 from tma_dlpack.tables.coerce import rows
 
 
@@ -39,10 +40,32 @@ MAP_SPACE | a tensor map stands in parameter, constant or global memory | PTX IS
     cp.async.bulk.tensor; measured: error 700
 BARRIER_INIT | an mbarrier is initialised, fenced and published before anyone uses it | PTX ISA 9.0,
     mbarrier.init and fence.mbarrier_init
+BLOCK_BARRIER | what the threads of a block wrote or read is copied by one of them behind a barrier
+    | PTX ISA 9.0, bar.sync
+MMA_WAIT | wgmma is committed and waited for before its accumulators are read or a stage that it
+    reads is released | PTX ISA 9.0, wgmma.wait_group
 BULK_WAIT | a bulk store is committed and waited for before its memory is written again or the block
     ends | PTX ISA 9.0, cp.async.bulk.wait_group
+BARRIER_ARRIVALS | an mbarrier that is waited for has its count of arrivals in each phase |
+    PTX ISA 9.0, mbarrier, phase completion
+BARRIER_BYTES | an mbarrier expects the bytes of the copies that complete on it | PTX ISA 9.0,
+    mbarrier, expect-tx and complete-tx
+BARRIER_PARITY | a wait names the parity of the phase that it waits for | PTX ISA 9.0,
+    mbarrier.try_wait.parity
+LOAD_WAIT | the memory of a bulk copy is used behind a wait for its mbarrier | PTX ISA 9.0,
+    cp.async.bulk, completion mechanisms
 MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps of the launch |
     measured: error 715, or a wait that ends never or too early
+MAP_ACQUIRE | a tensor map in global memory that was written after the launch is acquired before a
+    copy uses it | PTX ISA 9.0, fence.proxy.tensormap
+BULK_SIZE | a bulk copy has a multiple of 16 bytes | PTX ISA 9.0, cp.async.bulk
+PDL_ORDER | a kernel that waits for the one before it copies behind that wait | PTX ISA 9.0,
+    griddepcontrol
+TMEM_LEAK | what tcgen05.alloc allocates is deallocated before the kernel ends | PTX ISA 9.0,
+    tcgen05.alloc
+CLUSTER_ORDER | threads arrive at the barrier of the cluster, then wait for it, then reach other
+    blocks | PTX ISA 9.0,
+    barrier.cluster
 CLUSTER | multicast and remote barriers need a cluster, and their instructions an architecture that
     has them | PTX ISA 9.0, cp.async.bulk.tensor and .target
 """)
@@ -66,17 +89,24 @@ class Mistake:
         return [self.cause, *([self.use] if self.use else [])]
 
 
+_FENCED = {"open": "fenced", "shared": "done", "some": "done"}
+_SHARED = {"open": "shared", "fenced": "done"}
+_COMMITTED = {
+    "open": "committed 0",
+    **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
+}
+
 #: State of a fact after an event; where a state is not named, nothing changes. "done" states are
 #: kept, because a path on which all is right makes of an error a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
-    ("write", "fence"): {"open": "done", "shared": "done", "some": "done"},
-    ("write", "barrier"): {"open": "shared"},
-    ("read", "fence"): {"open": "done", "shared": "done", "some": "done"},
-    ("read", "barrier"): {"open": "shared"},
-    ("store", "commit"): {
-        "open": "committed 0",
-        **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
-    },
+    ("write", "fence"): _FENCED,
+    ("write", "barrier"): _SHARED,
+    ("write", "await"): {"fenced": "done"},
+    ("read", "fence"): _FENCED,
+    ("read", "barrier"): _SHARED,
+    ("read", "await"): {"fenced": "done"},
+    ("store", "commit"): _COMMITTED,
+    ("mma", "mma_commit"): _COMMITTED,
     ("store", "barrier"): {"waited": "done"},
     ("store", "arrive"): {"waited": "done"},
     ("init", "fence"): {"open": "fenced", "barrier": "done"},
@@ -92,15 +122,16 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
 _FENCED_BY_SOME = {"open": "some"}
 
 #: Which facts an event changes.
-_CHANGED_BY: dict[str, set[str]] = {"wait": {"store"}}
+_WAITS = {"store": "wait", "mma": "mma_wait"}
+_CHANGED_BY: dict[str, set[str]] = {wait: {fact} for fact, wait in _WAITS.items()}
 for _fact, _event in _NEXT:
     _CHANGED_BY.setdefault(_event, set()).add(_fact)
 
-_KEPT = ("write", "read", "store", "init", "replace", "publish")
+_KEPT = ("write", "read", "store", "init", "replace", "publish", "mma")
 
 
 def _next(what: str, state: str, happening: Happening) -> str:
-    if happening.what == "wait" and what == "store" and state.startswith("committed"):
+    if happening.what == _WAITS.get(what) and state.startswith("committed"):
         return "waited" if int(state[10:]) >= happening.number else state
     return _NEXT.get((what, happening.what), {}).get(state, state)
 
@@ -123,17 +154,27 @@ class _Pair(NamedTuple):
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
     for pair, rule, wrong, most, message, fix in rows("""
-write > store | PROXY_FENCE | open shared some | error | shared memory is written by ordinary stores
-    and read by a bulk store without fence.proxy.async between them: the copy may read what was
-    there before | write, then fence.proxy.async.shared::cta by every thread that wrote, then the
-    barrier, then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)
+write > store | PROXY_FENCE | open shared some fenced | error | shared memory is written by
+    ordinary stores and read by a bulk store without fence.proxy.async between them: the copy may
+    read what was there before | write, then fence.proxy.async.shared::cta by every thread that
+    wrote, then the barrier, then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)
 write > load | PROXY_FENCE | open shared | warning | shared memory is written by ordinary stores,
     then by a bulk load, without fence.proxy.async between them: their order is open | write, then
     fence.proxy.async.shared::cta by every thread that wrote, then the barrier, then the copy
     (cuda::ptx::fence_proxy_async, tma::fence_async)
-read > load | PROXY_FENCE | open shared some | error | shared memory is read by ordinary loads, then
-    overwritten by a bulk load, without fence.proxy.async between them: the copy may overtake the
-    reads | after the last read: fence.proxy.async.shared::cta, then the barrier, then the copy
+read > load | PROXY_FENCE | open shared some fenced | error | shared memory is read by ordinary
+    loads, then overwritten by a bulk load, without fence.proxy.async between them: the copy may
+    overtake the reads | after the last read: fence.proxy.async.shared::cta, then the barrier, then
+    the copy
+fenced write > store | BLOCK_BARRIER | fenced | warning | shared memory is written by the threads
+    of a block and read by a bulk store of one of them, without a barrier between them | after the
+    fence of every thread that wrote: __syncthreads(), or the named barrier of these threads
+fenced read > load | BLOCK_BARRIER | fenced | warning | shared memory is read by the threads of a
+    block and overwritten by a bulk load of one of them, without a barrier between them | after the
+    last read: the fence, then __syncthreads(), or an mbarrier at which the readers arrive
+mma > results | MMA_WAIT | open committed | warning | the accumulators of wgmma are read before
+    wgmma.wait_group: their values are open | wgmma.commit_group after the last wgmma.mma_async,
+    then wgmma.wait_group.sync.aligned N, N being the groups committed after it
 store > write | BULK_WAIT | open committed waited | error | shared memory is written again while a
     bulk store may still read it | cp.async.bulk.commit_group after the store; before the write,
     cp.async.bulk.wait_group.read by the thread that issued it, then a barrier of all that write
@@ -159,6 +200,8 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
+#: Rules that a right path ends: its branch is mostly this one's in other words.
+_ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
 #: If every wrong state is one of these: what is added to the words, and what it is at most.
@@ -218,6 +261,13 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
         if not happening.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
+    if what == "results":
+        for fact, state, _ in facts:
+            if fact.what == "mma" and state != "waited":  # what is moved now is in flight too
+                for source, target in happening.moves:
+                    if source in fact.results:
+                        fact.results.add(target)
+        return facts
     if not any(key[0].what in _CHANGED_BY.get(what, ()) for key in facts):
         return facts
     changed: Facts = {}
@@ -238,6 +288,19 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
 def _is_of_some(here: Conditions, there: Conditions) -> bool:
     """Whether fewer threads come here than there."""
     return any(symbol.by_thread for terms, *_ in here - there for symbol, _ in terms)
+
+
+_LEADERS = (0, 32, 64, 96, 128, 256, 384)
+
+
+def is_of_one(there: Conditions, here: Conditions) -> bool:
+    """Whether one thread of a warp comes here, and its neighbour there alone."""
+    return any(
+        all(holds_at(c, leader) for c in (*here, *there))
+        and all(holds_at(c, leader + 1) for c in there)
+        and not all(holds_at(c, leader + 1) for c in here)
+        for leader in _LEADERS
+    )
 
 
 def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
@@ -264,11 +327,15 @@ def _look(
     for (fact, state, exact), conditions in facts.items():
         if (fact.what, what) not in _PAIRS or excluded(conditions, here):
             continue
+        if what == "results" and fact.results.isdisjoint(happening.registers):
+            continue
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
             continue
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"  # the thread that waited writes itself
+        if fact.what != "init" and state == "fenced" and not is_of_one(fact.conditions, here):
+            state = "done"
         if fact.what == "init" and not _is_of_some(fact.conditions, here):
             if what == "use":
                 continue  # the thread that initialised it uses it itself
@@ -285,14 +352,16 @@ def _judged(
     pair = access.what, use if isinstance(use, str) else use.what
     row = _PAIRS[pair]
     wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
+    if wrong.keys() == {"fenced"}:
+        row = _PAIRS.get(("fenced " + pair[0], pair[1]), row)
     if not wrong:
         return None
     must = any(wrong.values())
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)
-    if right and row.rule in ("BULK_WAIT", "MAP_FENCE"):
-        return None  # right on another path, whose branch is mostly this one's in other words
+    if right and row.rule in _ON_EVERY_PATH:
+        return None
     state = "that no commit_group follows" if "open" in wrong else "that is not waited for"
     prefix = "end " if pair[1] == "end" else ""
     kinds = [_IF_ALL.get(prefix + name.split()[0], ("", row.most)) for name in sorted(wrong)]

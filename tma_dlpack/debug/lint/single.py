@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +39,17 @@ local | MAP_SPACE | error | the tensor map is copied from local memory, where TM
 shared | MAP_SPACE | error | the tensor map stands in shared memory, where TMA cannot read it; the
     copy ends in error 700 | publish it in global memory (tensormap.cp_fenceproxy), or pass it as a
     __grid_constant__ parameter
+size | BULK_SIZE | error | a bulk copy has {count} bytes, which is no multiple of 16: its behavior
+    is undefined | copy a multiple of 16 bytes from 16-byte-aligned addresses
+window | CLUSTER | warning | an address that mapa made is used as .shared::cta, which is this
+    block's own memory | {opcode} with .shared::cluster
+acquire | MAP_ACQUIRE | warning | the tensor map is in global memory and no thread acquires it:
+    right if it was copied there before the launch, else the copy may use what was there before |
+    fence.proxy.tensormap::generic.acquire.gpu [map], 128 before the copy, or a __grid_constant__
+    parameter
+leak | TMEM_LEAK | warning | tensor memory is allocated and the kernel never deallocates it: the
+    allocation of the next block on this multiprocessor may never end | tcgen05.dealloc by the warp
+    that allocated, before the kernel ends
 letter | CLUSTER | error | {instruction} does not exist on {target}: the code is refused by ptxas |
     compile for {target}a (-arch={target}a)
 cluster | CLUSTER | warning | the kernel reaches other blocks of a cluster, and nothing in it says
@@ -66,6 +78,11 @@ def _mistake(name: str, code: Instruction, is_sure: bool = True, **shown: Any) -
 #: What ptxas accepts for architectures with a letter alone.
 _NEEDS_LETTER = re.compile(r"wgmma\.|tcgen05\.|setmaxnreg|tensormap\.replace")
 _PLAIN_TARGET = re.compile(r"sm_(9\d|1[0-2]\d)$")
+_BULK = re.compile(r"cp\.(reduce\.)?async\.bulk\.(shared|global)")
+_OWN_WINDOW = re.compile(r"(mbarrier|ld|st|red|atom)\S*\.shared::cta\b")
+_CLUSTER_BLOCKS = re.compile(
+    r"\.reqnctapercluster\s+(\d{1,2})(?:\s*,\s*(\d{1,2}))?(?:\s*,\s*(\d{1,2}))?"
+)
 _KNOWS_CLUSTERS = re.compile(r"%cluster|%nclusterid|%is_explicit_cluster")
 _DECLARES_CLUSTER = re.compile(r"\.(explicitcluster|reqnctapercluster|maxclusterrank)\b")
 
@@ -74,6 +91,40 @@ def alone(events: Events) -> Iterator[Mistake]:
     """Return what single instructions of a function show."""
     yield from _spaces(events)
     yield from _clusters(events)
+    yield from _operands(events)
+    yield from _unacquired(events)
+    opcodes = [(code.opcode, code) for code in events.flow.values.function.code]
+    allocates = [code for opcode, code in opcodes if opcode.startswith("tcgen05.alloc")]
+    ends = ("tcgen05.dealloc", "call")
+    if allocates and not any(opcode.startswith(ends) for opcode, _ in opcodes):
+        yield _mistake("leak", allocates[0])
+
+
+def _operands(events: Events) -> Iterator[Mistake]:
+    """Return literal sizes of bulk copies, and addresses of another block in this one's window."""
+    values = events.flow.values
+    for code in values.function.code:
+        if _BULK.match(code.opcode):
+            terms, count = values.operand("".join(code.split()[2:3]))
+            if not terms and count % 16:
+                yield _mistake("size", code, count=count)
+        elif _OWN_WINDOW.match(code.opcode):
+            terms, _ = values.address(code.address())
+            if len(terms) == 1 and terms[0][0].op == "mapa":
+                yield _mistake("window", code, opcode=code.opcode.partition(".shared")[0])
+
+
+def _unacquired(events: Events) -> Iterator[Mistake]:
+    """Return a copy whose map is in global memory, in a kernel that acquires and changes none."""
+    accesses = events.accesses
+    there = {happening.what for block in events.blocks for happening in block}
+    if there & {"acquire", "replace", "publish", "call"}:
+        return
+    for access in (a for a in accesses if a.what == "map_use" and a.terms):
+        is_pointer = any(symbol.op == "parameter" for symbol, _ in access.terms or ())
+        if is_pointer or any(origin.startswith("global:") for origin in access.origins):
+            yield _mistake("acquire", access.first)
+            return
 
 
 def _spaces(events: Events) -> Iterator[Mistake]:
@@ -87,19 +138,33 @@ def _spaces(events: Events) -> Iterator[Mistake]:
                 yield _mistake(space, access.first, len(spaces) == 1)
 
 
+def cluster_blocks(function: Function) -> int:
+    """Return how many blocks the clusters have that a kernel declares, 0 if it declares none."""
+    declared = _CLUSTER_BLOCKS.search(function.header)
+    return prod(int(number or 1) for number in declared.groups()) if declared else 0
+
+
+def _knows_clusters(function: Function) -> bool:
+    """Return whether something in a function says that it is launched as a cluster."""
+    return (
+        not function.is_entry
+        or bool(_DECLARES_CLUSTER.search(function.header))
+        or any(_KNOWS_CLUSTERS.search(c.operands) or "barrier.cluster" in c.opcode
+               for c in function.code)
+    )  # fmt: skip
+
+
 def _clusters(events: Events) -> Iterator[Mistake]:
     """Return multicast without a cluster, and instructions that a plain architecture lacks."""
     function, target = events.flow.values.function, events.flow.values.module.target
     plain = bool(_PLAIN_TARGET.match(target))
-    knows = not function.is_entry or bool(_DECLARES_CLUSTER.search(function.header))
     multicast = []
     for code in function.code:
         if plain and _NEEDS_LETTER.match(code.opcode):
             yield _mistake("letter", code, instruction=code.opcode.split(".")[0], target=target)
-        knows |= bool(_KNOWS_CLUSTERS.search(code.operands)) or "barrier.cluster" in code.opcode
         if ".multicast::cluster" in code.opcode or code.opcode.startswith("mapa"):
             multicast.append(code)
-    if not knows:
+    if not _knows_clusters(function):
         yield from (_mistake("cluster", code) for code in multicast)
 
 
@@ -174,6 +239,28 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
         yield from _expected(values, sums)
     if loaded:
         yield from _descriptors(values, {m.swizzle for m in loaded})
+
+
+def bytes_of_copies(
+    events: Events, launched: LaunchedMaps | None
+) -> Callable[[Instruction], int | None]:
+    """Return what says how many bytes a copy completes: as it states, or as its map does."""
+    places = launched.of(events.flow.values.function) if launched else {}
+    maps: dict[int, set[int]] = defaultdict(set)
+    for access in events.accesses:
+        if access.what == "map_use" and places:
+            for code in access.code:
+                sizes = {m.tx_bytes for m in _maps_of(access, events.flow.values.function, places)}
+                maps[code.line] |= sizes
+
+    def bytes_of(code: Instruction) -> int | None:
+        if ".tensor" in code.opcode:
+            sizes = maps[code.line]
+            return next(iter(sizes)) if len(sizes) == 1 else None
+        terms, size = events.flow.values.operand("".join(code.split()[2:3]))
+        return None if terms or "bulk" not in code.opcode else size
+
+    return bytes_of
 
 
 def _maps_of(access: Access, function: Function, places: Places) -> list[TensorMap]:

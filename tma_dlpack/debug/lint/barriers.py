@@ -1,0 +1,322 @@
+"""Rules of mbarriers: who arrives, who waits, how many bytes, in which phase.
+
+What holds for the whole function needs no path: a barrier that threads wait for needs an arrival
+somewhere, in whatever role of the kernel. What is known of an address by its family alone makes a
+warning; an address that is a number makes an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from tma_dlpack.debug.lint.protocol import Protocol, Site
+from tma_dlpack.debug.lint.rules import Mistake
+from tma_dlpack.debug.lint.single import cluster_blocks
+from tma_dlpack.ptx.flow import excluded
+from tma_dlpack.ptx.values import Value, at_thread, registers, written
+from tma_dlpack.tables.coerce import counted, rows
+
+_WORDS = {
+    name: words
+    for name, *words in rows("""
+nobody | BARRIER_ARRIVALS | threads wait for an mbarrier at which no thread arrives: the wait never
+    ends | arrive at it: mbarrier.arrive.expect_tx with the bytes of the copies, or mbarrier.arrive
+unawaited | LOAD_WAIT | a bulk copy completes on an mbarrier that no thread waits for: what it
+    copies may be read before it is there | wait for the barrier's phase before the memory is used:
+    mbarrier.try_wait.parity in a loop
+unheard | BARRIER_ARRIVALS | threads arrive at an mbarrier that no thread waits for | wait for it
+    where what the arrival allows is done, such as before a copy into a stage that was released
+unexpected | BARRIER_BYTES | bulk copies complete on an mbarrier for which no thread expects their
+    bytes: its phase ends before they are there, or never |
+    mbarrier.arrive.expect_tx with the bytes of the copies, by the thread that issues them
+bytes | BARRIER_BYTES | a barrier expects {count} bytes, and the copies that follow complete
+    {total}: the wait {ends} | expect the bytes of the copies: TensorMap.tx_bytes of each
+constant | BARRIER_PARITY | an mbarrier is waited for in a loop, always with the same parity: every
+    second wait is over before it begins, or never ends | flip the parity each time the ring comes
+    to its first stage again
+ahead | BARRIER_PARITY | the first wait for an mbarrier, behind the copy or the arrival that it is
+    for, has parity 1: it ends at once | begin with parity 0 where data is waited for, and with 1
+    where an empty stage is
+cycle | BARRIER_PARITY | the first wait for an mbarrier has parity 0, and every arrival at it waits
+    for a copy that this wait is before: the kernel hangs | begin with parity 1 where an empty
+    stage is waited for: the phase before the first counts as over
+count | BARRIER_ARRIVALS | an mbarrier is initialised for {count} arrivals, and its {sites} in this
+    kernel make {sums}: the wait never ends, or ends too early | initialise it for the number of
+    arrivals of one phase
+unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before each copy into it,
+    and the loop that reads the stages releases none | arrive at the stage's barrier behind the
+    last read of it, in the same loop
+""")
+}
+
+_MOST_BLOCKS = 16  # of a cluster
+_MOST_SITES = 2000
+_MOST_ARRIVALS = 16  # of one family: pairs of them are compared
+_READERS = re.compile(
+    r"ld\b|ldmatrix|wgmma\.mma|tcgen05\.(mma|cp)|cp\.(reduce\.)?async\.bulk.*\.global\.shared"
+)
+
+
+def _mistake(
+    name: str, severity: str, cause: Site, use: Site | None = None, **shown: object
+) -> Mistake:
+    rule, message, fix = _WORDS[name]
+    return Mistake(
+        rule, severity, cause.code, use.code if use else None, message.format(**shown), fix
+    )
+
+
+def barriers(protocol: Protocol) -> Iterator[Mistake]:
+    """Return what is wrong with the barriers of a function."""
+    if not any(site.kind == "init" for site in protocol.sites):
+        return  # the barriers are another function's
+    if len(protocol.sites) > _MOST_SITES or protocol.calls:
+        return
+    anywhere = {site.kind for site in protocol.sites if site.family is None}
+    anywhere |= {"arrive"} if any(s.arrives and s.family is None for s in protocol.sites) else set()
+    for family, sites in protocol.by_family.items():
+        if protocol.of(family, "init"):
+            yield from _members(protocol, family, sites, anywhere)
+            yield from _counts(protocol, sites, anywhere)
+    yield from _bytes(protocol)
+    yield from _parities(protocol)
+    if not anywhere & {"await", "arrive", "copy"}:
+        yield from _releases(protocol)
+
+
+def _members(
+    protocol: Protocol, family: int, sites: list[Site], anywhere: set[str]
+) -> Iterator[Mistake]:
+    """Compare who waits, who arrives and who copies."""
+    awaits, copies = protocol.of(family, "await"), protocol.of(family, "copy")
+    arrivals = [site for site in sites if site.arrives]
+    expects = protocol.of(family, "expect")
+    severity = "warning" if any(site.index for site in sites) else "error"
+    if awaits and not arrivals and "arrive" not in anywhere:
+        yield _mistake("nobody", severity, awaits[0])
+    if copies and not awaits and "await" not in anywhere:
+        is_read = any(_READERS.match(code.opcode) for code in protocol.values.function.code)
+        yield _mistake("unawaited", severity if is_read else "warning", copies[0])
+    if arrivals and not copies and not awaits and not {"await", "copy"} & anywhere:
+        yield _mistake("unheard", "warning", arrivals[0])
+    if copies and not expects and "expect" not in anywhere and (arrivals or not awaits):
+        yield _mistake("unexpected", severity, copies[0])
+
+
+def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterator[Mistake]:
+    """Compare the count of the initialisation with what sites can arrive in one phase."""
+    inits = [site for site in sites if site.kind == "init"]
+    counts = {protocol.values.operand(site.code.split()[-1]) for site in inits}
+    arrivals = [site for site in sites if site.arrives]
+    if len(counts) != 1 or not 0 < len(arrivals) <= _MOST_ARRIVALS or "arrive" in anywhere:
+        return
+    (terms, count), *_ = counts
+    if terms or any(len(site.code.split()) > 2 and site.kind == "arrive" for site in arrivals):
+        return  # an arrival may count for several
+    if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
+        return
+    if any(".shared::cluster" in site.code.opcode for site in arrivals):
+        return  # other blocks arrive too
+    if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
+        return  # each thread has its own barrier
+    awaits = [site for site in protocol.sites if site.kind == "await"]
+    own = [site for site in sites if site.kind == "await"]
+    if any(protocol.reached(s, awaits, s) and not _moves(protocol, s) for s in arrivals):
+        return  # a loop may arrive several times in one phase
+    numbers = {site: protocol.threads(site) for site in arrivals}
+    if not all(most for most, _ in numbers.values()):
+        return
+    sums: set[int] = set()
+    for group in _of_one_phase(protocol, arrivals, own):
+        own_sums = {0}
+        for site in group:
+            own_sums |= {total + numbers[site][0] for total in own_sums}
+        sums |= own_sums - {0}
+    is_exact = all(exact for _, exact in numbers.values())
+    if count > max(sums) or (count not in sums and is_exact):
+        shown = " or ".join(map(str, sorted(sums)))
+        yield _mistake("count", "warning", inits[0], arrivals[0], count=count,
+                       sites=counted(len(arrivals), "arrival"), sums=shown)  # fmt: skip
+
+
+def _moves(protocol: Protocol, site: Site) -> bool:
+    """Whether the loop around a site takes another barrier each time."""
+    return bool(registers(site.index) & _written_in(protocol, protocol.loop_of(site.block)))
+
+
+def _written_in(protocol: Protocol, blocks: Iterable[int]) -> set[str]:
+    return {name for n in blocks for c in protocol.flow.blocks[n].code for name in written(c)}
+
+
+def _of_one_phase(
+    protocol: Protocol, arrivals: list[Site], awaits: list[Site]
+) -> Iterator[list[Site]]:
+    """Return groups of arrivals; a wait is between those of different groups."""
+    groups = [[site] for site in arrivals]
+    for a, b in combinations(arrivals, 2):
+        if a.at != b.at and not a.index and not b.index:
+            continue  # two stages
+        between = [protocol.reached(b, (), a), protocol.reached(a, (), b)]
+        direct = [protocol.reached(b, awaits, a), protocol.reached(a, awaits, b)]
+        if any(direct) or not any(between):
+            apart = [group for group in groups if a not in group and b not in group]
+            joined = [s for group in groups if group not in apart for s in group]
+            groups = [*apart, joined]
+    yield from groups
+
+
+def _bytes(protocol: Protocol) -> Iterator[Mistake]:
+    """Compare what a thread expects with the copies that it issues in the same block of code."""
+    copies: dict[Value, list[Site]] = defaultdict(list)
+    others: dict[Value, list[Site]] = defaultdict(list)
+    for site in protocol.sites:
+        if site.kind == "copy":
+            copies[site.value].append(site)
+        elif site.kind in ("expect", "arrive"):
+            others[site.value].append(site)
+    expecting = {site.block for site in protocol.sites if site.kind == "expect"}
+    announced = {s.family for value in copies if others[value] for s in copies[value]} - {None}
+    for value, sites in copies.items():
+        expects = [site for site in others[value] if site.kind == "expect"]
+        by_block = {s.block: [e for e in expects if e.block == s.block] for s in sites}
+        for block, near in by_block.items():
+            mine = [site for site in sites if site.block == block]
+            arrivals = [s for s in others[value] if s.block == block and s.kind == "arrive"]
+            if arrivals and not expects:
+                yield _mistake("unexpected", "warning", arrivals[0], mine[0])
+                continue
+            is_alone = mine[0].family in announced and not others[value] and block not in expecting
+            if ".cta_group::2" in mine[0].code.opcode:
+                is_alone = False  # the block that leads a pair expects for both
+            if is_alone or (not near and _is_unexpected(protocol, mine[0], expects, by_block)):
+                yield _mistake("unexpected", "warning", mine[0])
+        if all(len(near) == 1 for near in by_block.values()):
+            wrong = [
+                found
+                for block, (expect,) in by_block.items()
+                for found in _total(protocol, expect, [s for s in sites if s.block == block])
+            ]
+            if len({ends for ends, _ in wrong}) == 1:  # else one makes up for the other
+                yield from (mistake for _, mistake in wrong)
+
+
+def _is_unexpected(
+    protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
+) -> bool:
+    """Whether a wait is between a copy and each expectation, and those have copies of their own."""
+    awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
+    return bool(awaits and expects) and all(
+        expect.block in by_block
+        and not protocol.reached(copy, awaits, expect)
+        and not protocol.reached(expect, awaits, copy)
+        and (protocol.reached(copy, (), expect) or protocol.reached(expect, (), copy))
+        for expect in expects
+    )
+
+
+def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tuple[str, Mistake]]:
+    """Compare the bytes that are expected with the sizes of copies, where these are known."""
+    terms, count = protocol.values.operand(expect.code.split()[-1])
+    sizes = [(protocol.sizes(site.code), ".multicast" in site.code.opcode) for site in copies]
+    if terms or any(size is None for size, _ in sizes):
+        return
+    own = sum(size or 0 for size, is_multicast in sizes if not is_multicast)
+    shared = sum(size or 0 for size, is_multicast in sizes if is_multicast)
+    blocks = cluster_blocks(protocol.values.function) or _MOST_BLOCKS
+    totals = {own + shared * times for times in range(1, blocks + 1)} if shared else {own}
+    if any(".cta_group::2" in site.code.opcode for site in copies):
+        totals |= {2 * total for total in totals}  # the pair's copies complete on one barrier
+    if count not in totals:
+        ends = "never ends" if count > max(totals) else "ends too early"
+        shown = " or ".join(str(total) for total in sorted(totals)[:3])
+        words = {"count": count, "total": shown, "ends": ends}
+        yield ends, _mistake("bytes", "error", expect, copies[0], **words)
+
+
+def _parities(protocol: Protocol) -> Iterator[Mistake]:
+    """Look at the parity of waits: of the first one, and of those in a loop."""
+    for site in protocol.sites:
+        words = site.code.split()
+        if site.kind != "await" or ".parity" not in site.code.opcode or len(words) < 3:
+            continue
+        parity = protocol.values.operand(words[2])
+        body = protocol.loop_of(site.block)
+        moves = _written_in(protocol, body)
+        if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
+            alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
+            others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
+            turns = _is_ring(protocol, site, moves)
+            again = not site.index and any(s.kind == "copy" or s.arrives for s in alike)
+            if len(others) == 1 and (turns or again):
+                yield _mistake("constant", "warning", site)
+                continue
+        if site.family is not None:
+            yield from _first_parity(protocol, site, parity)
+
+
+def _depends(value: Value, *words: str) -> bool:
+    return any(word in symbol.op for symbol, _ in value[0] for word in words)
+
+
+def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
+    """Whether the index of a barrier comes back to the first stage in the loop."""
+    names = registers(site.index) & moves
+    is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
+    return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))
+
+
+def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
+    """Look at the parity of a wait that no other wait for the family comes before."""
+    family = site.family or 0
+    known = protocol.values.first_turn(parity, site.code.line, frozenset(), lambda line: True)
+    left, number = at_thread(parity, 0, known)
+    own = protocol.of(family, "await")
+    others = [s for s in own if s.code.line < site.code.line]
+    if left or any(_is_before(protocol, s, site) for s in others):
+        return
+    copies = protocol.of(family, "copy")
+    arrivals = [s for s in protocol.by_family[family] if s.arrives]
+    if number == 1:
+        if copies or (arrivals and not protocol.reached(site, arrivals)):
+            yield _mistake("ahead", "warning", site, (copies or arrivals)[0])
+    elif number == 0 and not copies:
+        body = protocol.loop_of(site.block)
+        filled = {s.family for s in protocol.sites if s.kind == "copy" and s.block in body}
+        families = [f for f in filled if f is not None and f != family]
+        full = [s for f in families for s in protocol.of(f, "await")]
+        copies = [s for f in families for s in protocol.of(f, "copy")]
+        if not full or not arrivals or any(protocol.reached(s, own) for s in copies):
+            return
+        behind = [s for s in arrivals if not protocol.reached(s, full)]
+        others = [s for s in arrivals if s not in behind]
+        # the last stage is released behind the loop, which CFG lets run no time
+        is_last = all(any(protocol.reached(s, (), f) for f in full) for s in others)
+        if behind and is_last:
+            yield _mistake("cycle", "warning", site, arrivals[0])
+
+
+def _is_before(protocol: Protocol, first: Site, site: Site) -> bool:
+    """Whether some path to a site passes another one first."""
+    return protocol.reached(site, (), first) and not excluded(
+        protocol.flow.always[first.block], protocol.flow.always[site.block]
+    )
+
+
+def _releases(protocol: Protocol) -> Iterator[Mistake]:
+    """Look at rings: stages that a loop fills must be released by the loop that reads them."""
+    for site in protocol.sites:
+        if site.kind != "await" or not site.index or site.family is None:
+            continue
+        body = protocol.loop_of(site.block)
+        filled = {s.family for s in protocol.sites if s.kind == "copy" and s.block in body}
+        filled -= {None, site.family}
+        readers = [s for f in filled if f is not None for s in protocol.of(f, "await")]
+        arrivals = [s for s in protocol.by_family[site.family] if s.arrives]
+        loops = {protocol.loop_of(reader.block) for reader in readers}
+        if not readers or not all(loops) or not arrivals:
+            continue
+        if not any(arrival.block in loop for loop in loops for arrival in arrivals):
+            yield _mistake("unreleased", "warning", site, arrivals[0])

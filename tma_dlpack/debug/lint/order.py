@@ -1,0 +1,168 @@
+"""Rules of an order: arrive and wait of clusters, groups of wgmma, dependent launches.
+
+A machine has one state on each path. An instruction in a state that is wrong on every path that
+leads to it is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tma_dlpack.debug.lint.protocol import Protocol
+from tma_dlpack.debug.lint.rules import Mistake, is_of_one
+from tma_dlpack.debug.lint.single import cluster_blocks
+from tma_dlpack.ptx.flow import Facts, excluded
+from tma_dlpack.ptx.parse import Instruction
+from tma_dlpack.tables.coerce import rows
+
+_Step = tuple[re.Pattern[str], dict[str, str], str, str]
+
+
+def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = "") -> _Step:
+    """Return an opcode's pattern, what follows which state, and the state that is wrong."""
+    return re.compile(pattern), following, wrong, name
+
+
+_BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
+_BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
+#: Accesses to another block's memory; copies that are no multicast reach their own.
+_REMOTE = (
+    r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
+    r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
+)
+#: The first state is "none".
+_MACHINES: Final = (
+    (
+        _step(r"barrier\.cluster\.arrive", {"none": "arrived"}, "arrived", "twice"),
+        _step(r"barrier\.cluster\.wait", {"arrived": "none"}, "none", "unarrived"),
+    ),
+    (
+        _step(r"wgmma\.mma_async", {"none": "open"}),
+        _step(r"wgmma\.commit_group", {"open": "committed"}),
+        _step(r"wgmma\.wait_group\S*\s+0\b", {"committed": "none"}, "open", "uncommitted"),
+        _step(r"wgmma\.wait_group", {}, "open", "uncommitted"),
+    ),
+    (
+        _step(r"griddepcontrol\.wait", {"none": "waited"}),
+        _step(_BULK_LOAD, {}, "none", "early"),
+        _step(_BULK_STORE, {}, "none", "early"),
+    ),
+    (_step(r"barrier\.cluster\.wait", {"none": "met"}), _step(_REMOTE, {}, "none", "remote")),
+)
+
+_WORDS: Final = {
+    name: words
+    for name, *words in rows("""
+twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without having
+    waited for it: the behavior is undefined | barrier.cluster.wait behind each
+    barrier.cluster.arrive (cluster.sync() has both)
+unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster and has not
+    arrived at it: the behavior is undefined, and the kernel mostly hangs | barrier.cluster.arrive
+    before each barrier.cluster.wait (cluster.sync() has both)
+remote | CLUSTER_ORDER | warning | another block's shared memory is reached before a barrier of the
+    cluster: that block may not have started, or not initialised its mbarriers (__syncthreads() is
+    of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and
+    barrier.cluster.wait by all threads of the cluster, then the access
+ahead | BLOCK_BARRIER | warning | a loop issues wgmma.mma_async in all threads of a block and a bulk
+    load in one of them, without a barrier: the copy may overwrite what other warps' wgmma still
+    read | __syncthreads() behind wgmma.wait_group, or an mbarrier at which each warp arrives and
+    the loading thread waits
+early | PDL_ORDER | note | a bulk copy is issued before griddepcontrol.wait, in a kernel that has
+    one: what the kernel before this one writes may not be there, and what it reads may change
+    (what it does not touch may be copied early) | griddepcontrol.wait before the copy
+uncommitted | MMA_WAIT | error | wgmma.wait_group waits for no wgmma.mma_async before it, because
+    none is committed | wgmma.commit_group.sync.aligned behind the last wgmma.mma_async
+unwaited | MMA_WAIT | warning | a loop issues wgmma.mma_async, gives their stage to be loaded again,
+    and never waits for them: the copy may overwrite what they read | wgmma.wait_group
+    in the loop, before the stage is released: 1 if it is the stage of the group before the last
+""")
+}
+
+
+def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> Mistake:
+    rule, severity, message, fix = _WORDS[name]
+    return Mistake(rule, severity, cause, use, message, fix)
+
+
+def orders(protocol: Protocol) -> Iterator[Mistake]:
+    """Return what is out of order in a kernel; what it calls may have the rest."""
+    if not protocol.values.function.is_entry or protocol.calls:
+        return
+    *always, dependent, remote = _MACHINES
+    for machine in always:
+        yield from _out_of_order(protocol, machine)
+    opcodes = {code.opcode for code in protocol.values.function.code}
+    if "griddepcontrol.wait" in opcodes:
+        yield from _out_of_order(protocol, dependent)
+    has_barriers = any(site.kind == "init" for site in protocol.sites)
+    has_blocks = cluster_blocks(protocol.values.function) > 1
+    if has_barriers and (has_blocks or any("barrier.cluster" in o for o in opcodes)):
+        yield from _out_of_order(protocol, remote)
+    yield from _unwaited(protocol)
+
+
+def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mistake]:
+    flow = protocol.flow
+    found: dict[int, list[tuple[Instruction, dict[str, str], str, str]]] = {}
+    for number, block in enumerate(flow.blocks):
+        for code in block.code:
+            text = f"{code.opcode} {code.operands}"
+            step = next((s for s in machine if s[0].match(text)), None)
+            if step:
+                found.setdefault(number, []).append((code, *step[1:]))
+    if not found:
+        return
+
+    def transfer(
+        block: int, facts: Facts, report: Callable[[str, Instruction], None] | None = None
+    ) -> Facts:
+        for code, following, wrong, name in found.get(block, ()):
+            here = flow.conditions(code, block)
+            met = {key[1] for key, conditions in facts.items() if not excluded(conditions, here)}
+            if report and name and met == {wrong}:
+                report(name, code)
+            after: Facts = {}
+            for (what, state, exact), conditions in facts.items():
+                states = {following.get(state, state), *((state,) if code.guard else ())}
+                for key in ((what, new, exact) for new in states):
+                    after[key] = after[key] & conditions if key in after else conditions
+            facts = after
+        return facts
+
+    mistakes: list[Mistake] = []
+    first: Facts = {("machine", "none", True): frozenset()}
+    for number, facts in enumerate(flow.run(transfer, first)):
+        if facts:
+            transfer(number, dict(facts), lambda name, code: mistakes.append(_mistake(name, code)))
+    yield from mistakes
+
+
+def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
+    """Look for loops that reuse what wgmma reads without a wait or a barrier in the loop."""
+    flow = protocol.flow
+    mmas = _blocks_with(protocol, r"wgmma\.mma_async")
+    waits = _blocks_with(protocol, r"wgmma\.wait_group")
+    barriers = _blocks_with(protocol, r"bar\b|barrier\b|mbarrier\.arrive(?!\.expect_tx)")
+    reused = [site for site in protocol.sites
+              if site.kind == "copy" or (site.kind == "arrive" and site.arrives)]  # fmt: skip
+    for number in sorted(mmas):
+        mma = next(c for c in flow.blocks[number].code if c.opcode.startswith("wgmma.mma_async"))
+        for site in reused:
+            loop = protocol.loop_of(number, site.block)
+            if loop and loop.isdisjoint(waits):
+                yield _mistake("unwaited", mma, site.code)
+                return
+            is_alone = site.kind == "copy" and is_of_one(
+                flow.always[number], flow.conditions(site.code, site.block)
+            )
+            if loop and is_alone and loop.isdisjoint(barriers):
+                yield _mistake("ahead", mma, site.code)
+                return
+
+
+def _blocks_with(protocol: Protocol, pattern: str) -> set[int]:
+    """Return the blocks of code with an instruction of this opcode."""
+    blocks = enumerate(protocol.flow.blocks)
+    return {n for n, block in blocks if any(re.match(pattern, c.opcode) for c in block.code)}
