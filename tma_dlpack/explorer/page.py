@@ -36,7 +36,10 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "core.js", "geometry.js", "operand.js", "check.js", "model.js")
+MODEL = (
+    *("tables.js", "core.js", "geometry.js", "operand.js"),
+    *("ways.js", "repairs.js", "check.js", "model.js"),
+)
 CORE = HERE.parent / "native" / "page.wasm"
 PICTURES = (
     "pictures.js",
