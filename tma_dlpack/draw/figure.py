@@ -66,6 +66,7 @@ def script_source(*names: str | Path) -> str:
     """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 

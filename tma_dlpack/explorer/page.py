@@ -218,7 +218,7 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def embedded(state: Mapping[str, Any]) -> str:
-    """Return HTML that unfolds to the page, for a stored notebook: about 80 kB, compressed.
+    """Return HTML that unfolds to the page, for a stored notebook: about 100 kB, compressed.
 
     Viewers that drop frames and scripts, such as an untrusted notebook's, show the sentence alone.
     """
