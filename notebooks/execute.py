@@ -22,7 +22,7 @@ SECONDS = 60
 IMAGE = "data:image/svg+xml;base64,"
 LIVE = "application/vnd.jupyter.widget-view+json"
 
-#: What the README shows: file name -> arguments of ``python -m tma_dlpack draw``.
+#: What the README shows: file name -> arguments of ``tma-dlpack draw``.
 README_FIGURES = {
     "tensor.svg": (
         "--shape 60,104 --dtype float16 --box 16,64 --swizzle bytes128 --figure tensor "

@@ -40,7 +40,7 @@ void require(bool condition, const std::string& message)
 }
 
 // a x b^T, with the maps made here. What they refuse is thrown as ValueError; its one line names every
-// argument, and `python -m tma_dlpack explain` says what is wrong with them.
+// argument, and `tma-dlpack explain` says what is wrong with them.
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
 {
   require(a.dim() == 2 && b.dim() == 2, "a must be (m, k) and b (n, k): two dimensions each");

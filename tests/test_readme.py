@@ -60,11 +60,11 @@ def test_the_first_screen_has_a_picture_a_launch_and_the_same_without_a_gpu():
     assert "](notebooks/figures/copy.svg)" in first
     assert LAUNCH in first
     assert "tma.load_tile" in first
-    assert "-m tma_dlpack demo" in first
+    assert "tma-dlpack demo" in first
 
 
 def test_the_refusal_is_what_the_command_prints(capsys):
-    assert f"`python -m tma_dlpack {REFUSED}`" in README
+    assert f"`tma-dlpack {REFUSED}`" in README
     assert main(REFUSED.split()) == 1
     assert capsys.readouterr().out.strip() in README
 
@@ -121,9 +121,9 @@ def test_the_speeds_are_those_of_the_guide_rounded():
 
 def test_ci_runs_the_readmes_commands():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "pip install -e . && .venv/bin/python -m tma_dlpack demo" in README
+    assert "pip install -e . && .venv/bin/tma-dlpack demo" in README
     assert "pip install -e .\n" in script
-    assert "-m tma_dlpack demo" in script
+    assert 'tma-dlpack" demo' in script
     assert "pip install -e '.[test]' && .venv/bin/pytest" in README
     assert "-e '.[test]'" in script
     assert '"$venv/bin/pytest"' in script

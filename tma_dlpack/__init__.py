@@ -1,5 +1,8 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
+from tma_dlpack.public import interrupt as _interrupt  # before the others: for Ctrl-C
+
+# isort: split
 import importlib
 import os
 import sys

@@ -17,7 +17,7 @@ namespace
 {
 
 // The map holds the tensor's address, so it is made in each call. What is refused throws
-// tma_dlpack::refused, whose line Python shows and `python -m tma_dlpack explain` reads.
+// tma_dlpack::refused, whose line Python shows and `tma-dlpack explain` reads.
 CUtensorMap map_of(const at::Tensor& matrix)
 {
   tma_dlpack::MakeOptions options;

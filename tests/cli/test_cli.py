@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -449,3 +451,20 @@ def test_wide_tiles_and_slices_have_flags_and_come_back_as_flags(capsys):
     )
     assert main(["explore", *words, "--split-inner", "--out=-"]) == 0
     assert "split_inner=yes" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process cannot interrupt itself there")
+def test_ctrl_c_while_numpy_is_imported_prints_no_traceback(tmp_path):
+    (tmp_path / "numpy.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(tma.__file__).parents[1])])
+    command = [sys.executable, "-m", "tma_dlpack", "rules"]
+    run = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONPATH": path})
+    assert (run.returncode, run.stderr) == (-signal.SIGINT, b"")
+
+
+def test_ctrl_c_is_left_alone_where_the_package_is_imported():
+    code = "import signal, tma_dlpack; print(signal.getsignal(2) is signal.default_int_handler)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout == "True\n"

@@ -55,7 +55,7 @@ def test_every_command_is_in_the_readme_or_the_guide_and_has_a_line_about_it():
     for name, row in commands().items():
         assert row.about[0].islower()
         assert row.about[-1] != "."
-        assert f"tma_dlpack {name}" in text, f"no page of the guide names the command {name}"
+        assert f"tma-dlpack {name}" in text, f"no page of the guide names the command {name}"
 
 
 def test_no_module_of_commands_imports_more_than_it_needs_to_register():

@@ -8,6 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from draw_cases import numbered, pictured
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack.explorer.choice import Choice, choice_of, look, read_address
@@ -290,6 +293,29 @@ def test_the_target_of_a_state_is_the_tensors_where_it_is_the_same(explorer):
     assert (explorer.choice.target, explorer.map.target.name) == ("sm_100", "sm_100")
     explorer.apply_state(state.replace("target=sm_90", ""))  # which the page leaves out
     assert explorer.choice.target is None
+
+
+WORDS = [*Choice.__slots__, "tab", "shape", "dtype", "no such", ""]
+VALUES = [
+    *("x", "", "0", "-1", "8,64", "1,1,1,1,1,1", "1,,2", "9" * 20, "%ff", "\uff11", "1e3", "(1,2)"),
+    *("bytes128", "none", "yes", "tiled", "im2col", "im2col_wide", "driver", "libcu++", "sm_100"),
+    *("sm_1", "BOX_IN_SHAPE", "UINT8", "w128", "7,7", "-3,-3", "999999999,1", "0,1"),
+]
+
+
+@examples(300)
+@given(st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(VALUES)), max_size=6))
+def test_a_hostile_state_is_read_as_the_page_reads_it(entries):
+    explorer = explore(TENSORS["a matrix"])
+    explorer.apply_state("#" + "&".join(f"{name}={text}" for name, text in entries))
+    assert explorer.look.tensor_map is not None or not explorer.look.report.ok
+
+
+@pytest.mark.parametrize("state", ["#kind=x", "#coords=no", "#rules=documented", "%", "#target=1"])
+def test_what_cannot_be_read_of_a_state_is_as_it_is_first(state, explorer):
+    first = read_address("", explorer.choice)
+    explorer.apply_state(state)
+    assert explorer.choice.arguments() == first.arguments()
 
 
 def test_an_address_is_read_without_what_python_does_not_know():

@@ -116,3 +116,30 @@ def test_the_field_numbers_are_those_of_the_package():
     for name in ("GLOBAL_DIM", "ELEMENT_STRIDE", "BOX_DIM"):
         expected[f"{name}_STEP"] = second[names[name]] - first[names[name]]
     assert {name: int(numbers[name]) for name in expected} == expected
+
+
+def strings(ptx: str) -> set[str]:
+    """Return the texts of the constants of a module."""
+    rows = re.findall(r"\.b8 \S+\[\d+\] = \{([^}]*)\}", ptx)
+    return {bytes(int(n) & 255 for n in row.split(",")).rstrip(b"\0").decode() for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("source", "arch"),
+    [
+        ("tests/gpu/misuses.cu", "90a"),
+        ("tests/gpu/header_kernels.cu", "90a"),
+        ("notebooks/hopper_gemm.cu", "90a"),
+        ("notebooks/blackwell_gemm.cu", "100a"),
+    ],
+)
+def test_the_place_of_every_call_is_in_the_file_that_calls(source, arch, tmp_path):
+    """No verb gives a line of the header: nvcc does where the type of a parameter is dependent."""
+    out, path = tmp_path / "a.ptx", ROOT / source
+    command = ["nvcc", "-std=c++17", f"-arch=sm_{arch}", "-ptx", f"-I{get_include()}"]
+    command += ["-DTMA_DLPACK_CHECK=1", "-o", str(out), str(path)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    places = {Path(text).name for text in strings(out.read_text()) if text.endswith((".h", ".cu"))}
+    assert path.name in places
+    assert places <= {path.name, *re.findall(r'#include "(\w+\.cu)"', path.read_text())}

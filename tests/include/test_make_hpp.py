@@ -31,7 +31,7 @@ def test_a_refusal_holds_every_argument_under_its_driver_name(lines):
         "elementStrides={1, 1}, interleave=0, swizzle=3, l2Promotion=0, oobFill=0); rules=libcu++; "
         "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}; broken: BOX_IN_SHAPE, "
         "BOX_INNER_16B, BOX_SWIZZLE_SPAN; there is no such GPU, or no driver with tensor maps; "
-        "python -m tma_dlpack explain says why"
+        "tma-dlpack explain says why"
     )
     assert lines[4].startswith(
         "tma_dlpack: refused: cuTensorMapEncodeIm2col(tensorDataType=6, tensorRank=4, "
@@ -72,7 +72,7 @@ def test_what_the_arguments_cannot_show_is_said(lines):
 
 TENSOR = "tensor: dtype={2, 16, 1}, device={2, 99}, shape={128, 64}"
 NO_GPU = "there is no such GPU, or no driver with tensor maps"
-ASK = "python -m tma_dlpack explain says why"
+ASK = "tma-dlpack explain says why"
 
 
 def test_lists_are_shown_as_they_were_given(lines):

@@ -18,7 +18,7 @@ from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
 from tma_dlpack.checks.layout import Seen
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.rule import HAS_TYPE, Change
 from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
@@ -206,11 +206,16 @@ def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Ans
         answer = Answer(way, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
-        elif any(_is_same(f, fault) for f in left):
+        elif any(_is_same(f, fault) for f in left) or (way.view and any(map(_is_of_tensor, left))):
             enough = enough or answer
         else:
             return answer
     return enough or some
+
+
+def _is_of_tensor(fault: Fault) -> bool:
+    """Whether a fault is about the tensor: another one may be right at once."""
+    return fault.argument.startswith("tensor.")
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
@@ -345,7 +350,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     may_shrink: bool | None = None
 
     def shrinks(answer: Answer) -> bool:
-        return answer.facts.box_bits < request.facts.box_bits
+        return bool(answer.facts.box_bits < request.facts.box_bits)
 
     def is_clear(answer: Answer) -> bool:
         is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor
@@ -408,29 +413,66 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
     faults, mended = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
-    found = []
+    typed, found = request, dict[Fault, list[Answer]]()
     for fault in faults:
         if fault.key in mended:
             continue
-        ways = answers(request, fault, known)
-        found.append(_violation(request, fault, ways, lifted, names))
+        ways = found[fault] = answers(typed, fault, known)
         if fault is faults[-1]:
             break
         mended |= _removed(fault, faults, ways)
-    return tuple(found)
+        if fault.rule.id in HAS_TYPE and ways and ways[0].is_alone and ways[0].is_enough:
+            typed = ways[0].request  # of rules that wait for the type, too
+    anew = () if lifted or len(found) < 2 else _broken_by_all(request, found)
+    last = next(reversed(found), None)
+    return tuple(
+        _violation(request, fault, ways, lifted, names, anew if fault is last else ())
+        for fault, ways in found.items()
+    )
+
+
+def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
+    """Return the rules that the first fixes of all faults break, and that no fix names."""
+    current, is_other = request, False
+    for fault, ways in found.items():
+        if not ways:
+            continue
+        way, base = ways[0].way, request
+        if way.view is not None and is_other:  # made for another tensor than there is by now
+            left = faults_of(current)
+            fault = next((f for f in left if f.rule is fault.rule), fault)
+            again = answers(current, fault, {f.key for f in left}) if fault in left else []
+            if not again:
+                continue
+            way, base = again[0].way, current
+        change = {name: _merged(base, current, name, n) for name, n in way.change.items()}
+        current = current.changed(change, way.view)
+        is_other |= way.view is not None
+    named = {word for ways in found.values() if ways for word in ways[0].way.text.split()}
+    named |= {fault.rule.id for fault in found}
+    return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
+
+
+def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
+    """Return an argument after two fixes, which may change other entries of it."""
+    was, now = getattr(base.options, name, None), getattr(current.options, name, None)
+    if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
+        return value
+    if len(value) != len(was):
+        return value
+    count = min(len(value), len(now))  # where a fix made fewer dimensions, the innermost ones
+    pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
+    return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
 def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
     """Return the faults that each way out of a fault removes, too.
 
-    `allow=` is no such way: it changes neither the map nor the tensor, and leaves other faults.
+    None where `allow=` is a way, which changes neither the map nor the tensor.
     """
-    changing = [
-        answer
-        for answer in ways
-        if not answer.way.is_guess and answer.way.change.keys() != {"allow"}
-    ]
-    if not changing or not all(answer.is_alone for answer in changing):
+    changing = [answer for answer in ways if not answer.way.is_guess]
+    lifts = any(answer.way.change.keys() == {"allow"} for answer in changing)
+    if lifts or not changing or not all(answer.is_alone for answer in changing):
         return set()
     removed = {other.key for other in faults}
     for answer in changing:
@@ -448,21 +490,30 @@ def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
 
 
 def _violation(
-    request: Request, fault: Fault, ways: list[Answer], lifted: str, names: words.Names
+    request: Request,
+    fault: Fault,
+    ways: list[Answer],
+    lifted: str,
+    names: words.Names,
+    anew: tuple[str, ...],
 ) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
-    texts = [
-        _text(request, answer)
-        for answer in ways
-        if not lifted or answer.way.change.keys() != {"allow"}
-    ]
+    texts = []
+    for answer in ways:
+        if answer.way.change.keys() != {"allow"}:
+            texts.append(_text(request, answer))
+        elif not lifted:
+            allow = answer.way.change["allow"]
+            texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
     if lifted:
         is_asked_back = bool(texts) and texts[0].endswith("?")
         texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
         none = f"no other {argument} is accepted while the rest is as it is"
         texts.append(rule.usual_fix(request, *entry) or none)
+    if anew:
+        texts[0] += f", which then breaks {' and '.join(anew)}"
     fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]

@@ -83,7 +83,7 @@ def allow(r: Request, rule_id: str) -> Iterator[Way]:
     """Yield the call without a rule that only libcu++ has."""
     if rule_id not in r.allowed and not r.is_driver_call:
         allowed = (*sorted(r.allowed), rule_id)
-        yield Way(f"pass allow={allowed} to skip this rule of libcu++", {"allow": allowed})
+        yield Way(f"pass allow={allowed}", {"allow": allowed})
 
 
 def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
@@ -194,10 +194,10 @@ def data_types(r: Request) -> Iterator[Way]:
         change = box_in(r, bits, or_bits=bits)
         text = f"omit data_type{',' * bool(change)}{with_options(change)}"
         if t is not None:
-            bits = "copies do not change the bits"
+            why = "copies do not change the bits"
             if r.tensor.dtype.code == DLDataTypeCode.kDLInt:
-                bits = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
-            text = f"pass data_type={t.name!r}{with_options(change)}: {bits}"
+                why = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
+            text = f"pass data_type={t.name!r}{with_options(change)}: {why}"
         yield Way(text, {"data_type": t} | change)
 
 

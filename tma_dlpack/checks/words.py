@@ -113,6 +113,9 @@ def turned_box(r: Request) -> tuple[int, ...] | None:
     turned = box[::-1]
     if r.is_driver_call or not all(map(_fits, turned, shape)) or all(map(_fits, box, shape)):
         return None
+    unit = r.facts.span_values or r.inner_unit
+    if not r.facts.interleave and r.type_is_known and turned[-1] % unit:
+        return None
     return turned
 
 

@@ -23,6 +23,7 @@ from tma_dlpack.cli.table import (
     commands,
     did_you_mean,
 )
+from tma_dlpack.public import interrupt
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed, as `>&-` does
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
+        interrupt.raise_as_usual()
         try:
             status = _run(words)
         except (TmaError, UsageError, OSError, ValueError) as error:

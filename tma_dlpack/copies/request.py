@@ -5,6 +5,7 @@ A checked request computes where its lines lie in memory, so that backends only 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import Ints, TmaSwizzle
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap, require_map
@@ -115,18 +116,25 @@ def load_request(
 ) -> CopyRequest:
     """Check a load. `coords` is row-major: (rank,), or (n, rank) with `many`.
 
-    Raises `TmaPreconditionError` with the first row of `REFUSALS` that applies, and
-    `TmaUnsupportedError` for a map that can only be stored.
+    Raises `TmaPreconditionError` with the rows of `REFUSALS` that apply, of each argument the
+    first, and `TmaUnsupportedError` for a map that can only be stored.
     """
     plan = plan_of(tensor_map)
     args = plan.arguments
     _check_can_load(args)
-    driver_coords = _many_coords_of(plan, coords) if many else _coords_of(plan, coords)
-    _check_inner(plan, driver_coords)
-    offsets = _offsets_of(args, im2col_offsets)
-    if args.kind != "tiled":
-        _check_start(args, driver_coords)
-    offset = _check_smem(tensor_map, plan, smem_offset)
+
+    def places() -> IntArray:
+        found = _many_coords_of(plan, coords) if many else _coords_of(plan, coords)
+        _check_inner(plan, found)
+        if args.kind != "tiled":
+            _check_start(args, found)
+        return found
+
+    driver_coords, offsets, offset = _all_of(
+        places,
+        lambda: _offsets_of(args, im2col_offsets),
+        lambda: _check_smem(tensor_map, plan, smem_offset),
+    )
     return CopyRequest(tensor_map, plan, driver_coords, offsets, offset, many)
 
 
@@ -135,11 +143,20 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
     plan = plan_of(tensor_map)
     args = plan.arguments
     _check_can_store(args)
-    driver_coords = _coords_of(plan, coords)
-    _check_inner(plan, driver_coords)
-    if driver_coords.min() < 0:
-        found = f"coords are {_as_written(driver_coords[0])}"
-        inside = _as_written(driver_coords[0].clip(0))
+    driver_coords, offset = _all_of(
+        lambda: _store_coords_of(plan, coords),
+        lambda: _check_smem(tensor_map, plan, smem_offset),
+    )
+    return CopyRequest(tensor_map, plan, driver_coords, (), offset)
+
+
+def _store_coords_of(plan: TilePlan, coords: object) -> IntArray:
+    """Return the coordinates of one tile that may be stored."""
+    args, found_at = plan.arguments, _coords_of(plan, coords)
+    _check_inner(plan, found_at)
+    if found_at.min() < 0:
+        found = f"coords are {_as_written(found_at[0])}"
+        inside = _as_written(found_at[0].clip(0))
         fix = f"use coords {inside}, and pass data of the elements from there on"
         refuse("COPY_STORE_NEGATIVE", "coords", found, fix=fix)
     if args.kind == "im2col":
@@ -147,9 +164,23 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
         if min(lower) < 0 or max(upper) > 0:
             found = f"lower corner is {lower[::-1]} and upper corner {upper[::-1]} (row-major)"
             refuse("COPY_IM2COL_STORE_CORNERS", "tensor_map", found)
-        _check_start(args, driver_coords)
-    offset = _check_smem(tensor_map, plan, smem_offset)
-    return CopyRequest(tensor_map, plan, driver_coords, (), offset)
+        _check_start(args, found_at)
+    return found_at
+
+
+def _all_of(*reads: Callable[[], Any]) -> list[Any]:
+    """Return what each of them reads; raise the violations of all at once."""
+    values, refused = [], []
+    for read in reads:
+        try:
+            values.append(read())
+        except TmaPreconditionError as error:
+            refused.append(error)
+    if len(refused) > 1:
+        raise TmaPreconditionError([v for error in refused for v in error.violations])
+    if refused:
+        raise refused[0]
+    return values
 
 
 def gather4_request(

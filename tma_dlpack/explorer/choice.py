@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cache
@@ -34,6 +35,7 @@ from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import TmaError
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.meanings import parse
+from tma_dlpack.tables.targets import TARGETS
 from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # of the first box
@@ -143,25 +145,49 @@ def plain(name: str, value: Any) -> Any:
 def read_address(address: str, before: Choice) -> Choice:
     """Return the choice of an address that the page wrote; what it leaves out is as it is first.
 
+    So is what cannot be read, as on the page.
+
     >>> read_address("#box_sizes=8,64&swizzle=bytes128&tab=banks", Choice()).box_sizes
     (8, 64)
+    >>> read_address("#box_sizes=8,x&kind=none", Choice()).box_sizes
+    ()
     """
-    found: dict[str, Any] = {"preparation": before.preparation}
-    for name, text in parse_qsl(address.removeprefix("#")):
+    found: dict[str, Any] = {}
+    for name, text in parse_qsl(address.removeprefix("#"), errors="replace"):
+        value: Any = None
         if name in _TUPLES:
-            found[name] = tuple(map(int, text.split(",")))
+            numbers = [_number(part) for part in text.split(",")]
+            value = tuple(numbers) if len(numbers) <= MAX_RANK and None not in numbers else None
         elif name in _INTEGERS:
-            found[name] = int(text)
+            value = _number(text)
         elif name == "allow":
-            found[name] = tuple(text.split(","))
+            value = tuple(text.split(","))
         elif name == "split_inner":
-            found[name] = text == "yes"
-        elif name in Choice.__slots__ and name != "preparation":
-            found[name] = text
+            value = text == "yes"
+        elif name in Choice.__slots__ and name != "preparation" and text in _words(name, found):
+            value = text
+        if value is not None:
+            found[name] = value
     found.setdefault("rules", RULE_SETS[found.get("kind", "tiled")][0])
-    choice = Choice(**found)
+    choice = Choice(preparation=before.preparation, **found)
     ones = (1,) * len(before.elem_strides)
     return choice if choice.elem_strides else replace(choice, elem_strides=ones)
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,16}")  # what a number of the page holds exactly
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
+    """Return the words that the menu of an option has, after the entries that were read."""
+    if name == "kind":
+        return RULE_SETS
+    if name == "rules":
+        return RULE_SETS[found.get("kind", "tiled")]
+    return TARGETS if name == "target" else _ENUMS[name].__members__
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", 
 def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Shows the page of ``python -m tma_dlpack explore`` with your tensor. Drag the box on it, or its
+    Shows the page of ``tma-dlpack explore`` with your tensor. Drag the box on it, or its
     lower right corner: it snaps to legal values. Refused values are shaded on the sliders, with the
     reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
     corrects the request. What is chosen there can be read in Python, and set::
@@ -213,8 +213,8 @@ class Explorer:
         choice = read_address(state, self.choice)
         name = choice.target or "sm_90"  # which the page leaves out
         target = None if name == self._device_target else name
-        self._page_words = page_words(state)
         self.look = look(self._subject, replace(choice, target=target))
+        self._page_words = page_words(state)
 
     def state(self, *, is_stored: bool = False) -> dict[str, Any]:
         """Return the state of the page; where it is stored, without the address of host memory."""

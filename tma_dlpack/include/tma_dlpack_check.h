@@ -6,7 +6,7 @@
 //
 //   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
 //
-// `python -m tma_dlpack explain` says more about such a line. Only barriers made by init() are known.
+// `tma-dlpack explain` says more about such a line. Only barriers made by init() are known.
 
 #ifndef TMA_DLPACK_CHECK_H
 #define TMA_DLPACK_CHECK_H
@@ -1080,8 +1080,9 @@ __device__ inline void store_bulk(detail::BulkAt global, const void* smem, unsig
 }
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-template <unsigned n, auto... types>
-__device__ __forceinline__ void wgmma(float (&d)[n / 2], detail::DescriptorAt a, detail::DescriptorAt b,
+// The accumulators have a type of their own: with an array of n / 2, nvcc would take this line for the place.
+template <unsigned n, auto... types, class Accumulators>
+__device__ __forceinline__ void wgmma(Accumulators& d, detail::DescriptorAt a, detail::DescriptorAt b,
                                       int accumulate)
 {
   detail::check_descriptor(a, "wgmma", false);
@@ -1089,8 +1090,8 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], detail::DescriptorAt a,
   unchecked::wgmma<n, types...>(d, a.it, b.it, accumulate);
 }
 
-template <unsigned n, auto... types>
-__device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], detail::DescriptorAt b,
+template <unsigned n, auto... types, class Accumulators>
+__device__ __forceinline__ void wgmma(Accumulators& d, const unsigned (&a)[4], detail::DescriptorAt b,
                                       int accumulate)
 {
   detail::check_descriptor(b, "wgmma", false);

@@ -8,7 +8,7 @@
  *
  * No Python, no allocation, no libcuda: tma_dlpack_driver.h asks the driver, tma_dlpack_make.hpp is the
  * C++ surface of both. tma_dlpack's Python extension and C++ extensions compile this same file. The
- * words for a refusal are Python's: `python -m tma_dlpack explain`.
+ * words for a refusal are Python's: `tma-dlpack explain`.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
  * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3; and where it says [measured], an

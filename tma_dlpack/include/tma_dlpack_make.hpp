@@ -166,7 +166,7 @@ inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescrib
   if (c == nullptr && o.kind == TMA_DLPACK_TILED) beside += ", box_sizes=" + braced(o.box_sizes, o.box_count);
   return "tma_dlpack: refused: " + (c == nullptr ? "" : as_call(*c, o) + "; ") + "rules=" + rules + "; " +
          (beside.empty() ? "" : "options: " + beside.substr(2) + "; ") + as_tensor(tensor) +
-         (why.empty() ? "" : "; " + why) + "; python -m tma_dlpack explain says why";
+         (why.empty() ? "" : "; " + why) + "; tma-dlpack explain says why";
 }
 
 // The driver's state of this translation unit, one thread at a time.

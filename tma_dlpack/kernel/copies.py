@@ -181,8 +181,7 @@ def _map_at(one: _One, address: int) -> TensorMap:
         one.fail(
             "MAP_OF_ZEROS",
             "the map's 128 bytes are zero: it was never encoded, or its encode failed",
-            "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads its "
-            "output",
+            "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
         )
     return found
 

@@ -330,7 +330,8 @@ def _corners(
 def _worded(call: _Call, violation: Violation) -> Violation:
     """Return a violation in the words of the convolution, if it names corners or steps."""
     if violation.rule not in WORDS:
-        return violation
+        fix = _OTHER_CORNERS.sub(", which then breaks BOUNDING_BOX", violation.fix)
+        return dataclasses.replace(violation, fix=fix)
     extents, sizes, pads, steps, dilations = call.convolution
     order = "DHW"[-len(extents) :]
     place = ENTRY.search(violation.found)
@@ -340,6 +341,8 @@ def _worded(call: _Call, violation: Violation) -> Violation:
     return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
 
 
+#: A step of a fix with corners, which a convolution has no arguments for.
+_OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 

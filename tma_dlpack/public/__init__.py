@@ -5,6 +5,9 @@ Classes that users see get `@public`, so that tracebacks and `help()` say `tma_d
 
 from __future__ import annotations
 
+from tma_dlpack.public import interrupt as _interrupt  # before the others: for Ctrl-C
+
+# isort: split
 import functools
 import importlib
 import inspect

@@ -60,7 +60,7 @@ FILE_RULES = rules_of(
     f"""
 id | on | must | fix | source
 FILE_CORE_DUMP | path | be a whole GPU core dump
-    | make one: python -m tma_dlpack postmortem --keep FILE -- PROGRAM, or set
+    | make one: tma-dlpack postmortem --keep FILE -- PROGRAM, or set
     CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 and CUDA_COREDUMP_FILE | tma_dlpack, postmortem
 FILE_LOG | text | be a log of at most {MAX_LOG_BYTES >> 20} MiB
     | pass the part of it around the first error | tma_dlpack, explain
@@ -71,10 +71,10 @@ FILE_PTX | source
     | be PTX, which has a .version and a .target, of at most {MAX_PTX_BYTES >> 20} MiB
     | make it with nvcc -ptx -lineinfo, or pass the .cu itself | tma_dlpack, lint
 FILE_TRACE | text | be the JSON of a trace, of at most {MAX_TRACE_CHARACTERS} characters
-    | run python -m tma_dlpack trace --json -o FILE -- PROGRAM | tma_dlpack, trace
+    | run tma-dlpack trace --json -o FILE -- PROGRAM | tma_dlpack, trace
 FILE_VERIFY | path
     | be a file of the format {VERIFY_FORMAT!r}, of at most {MAX_VERIFY_BYTES >> 20} MiB
-    | pass what `python -m tma_dlpack verify --out FILE` wrote | tma_dlpack, verify
+    | pass what `tma-dlpack verify --out FILE` wrote | tma_dlpack, verify
 """,
 )
 

@@ -165,7 +165,7 @@ BEGINS = "tma_dlpack: refused: "
 #: The line of a call: at most as far as the next one begins.
 REFUSED_CALL: Final = re.compile(
     rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
-    r"; python -m tma_dlpack explain says why"
+    r"; (?:tma-dlpack|python -m tma_dlpack) explain says why"
 )
 _CALL = re.compile(r"(cuTensorMapEncode\w{1,20})\((.*)\)")
 _PAIR = re.compile(

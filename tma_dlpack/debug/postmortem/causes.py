@@ -208,7 +208,7 @@ CAUSES: Final = (
         "MAP_OF_ZEROS", (ILLEGAL,), "map_bytes",
         lambda use: not any(use.map_bytes)
         and "the map's 128 bytes are zero: it was never encoded, or its encode failed",
-        "look at the result of cuTensorMapEncode...; python -m tma_dlpack explain reads its output",
+        "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
     ),
     Row(
         "MAP_BYTES", (ILLEGAL,), "map_address",

@@ -198,7 +198,7 @@ def _notes(use: Use) -> Iterator[str]:
     if op.has_map and use.map_address is None:
         yield f"by which map it copied is not known: {lost}"
     elif op.has_map and use.map_bytes is None and use.map_space == "global":
-        how = "python -m tma_dlpack postmortem --global -- PROGRAM keeps it"
+        how = "tma-dlpack postmortem --global -- PROGRAM keeps it"
         yield f"the map at {use.map_address:#x} is in global memory, which this file has not: {how}"
     elif op.has_map and use.map_bytes is None and use.map_space == "local":
         yield "the bytes of local memory are not in the file"

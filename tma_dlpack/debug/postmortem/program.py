@@ -258,7 +258,7 @@ def of_process(
     if debugger is None:
         raise TmaUnsupportedError(
             "--pid needs cuda-gdb, of the CUDA toolkit; without it, run the program by "
-            "python -m tma_dlpack postmortem -- PROGRAM"
+            "tma-dlpack postmortem -- PROGRAM"
         )
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:
         path = Path(name) / f"core.{pid}"

@@ -3,7 +3,7 @@
 `native/inject.c` is a library that libcuda loads into the program, or `trace` into this process.
 Through CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
 `result` reads the folder and shows the maps, which `traced` checks against the rules; `run` runs a
-program with the library in it, for ``python -m tma_dlpack trace -- PROGRAM``.
+program with the library in it, for ``tma-dlpack trace -- PROGRAM``.
 
 A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of native/inject.c: the number of
 its callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
@@ -69,7 +69,7 @@ def trace() -> Iterator[Trace]:
     Notes
     -----
     Maps that a kernel builds on the device are not seen. For a whole program, Python or not:
-    ``python -m tma_dlpack trace -- PROGRAM ARGS``.
+    ``tma-dlpack trace -- PROGRAM ARGS``.
 
     Examples
     --------

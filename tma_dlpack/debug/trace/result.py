@@ -81,14 +81,14 @@ class Trace:
             return (
                 "no process was traced: libcuda did not load the trace. The program did not start "
                 "CUDA, is linked statically, or runs in another environment (sudo, a container), "
-                "or this machine has no driver (python -m tma_dlpack doctor)",
+                "or this machine has no driver (tma-dlpack doctor)",
             )
         return tuple(dict.fromkeys(_notes(processes, len(self.maps))))
 
     @classmethod
     @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
-        """Read what `to_json`, or ``python -m tma_dlpack trace --json``, wrote."""
+        """Read what `to_json`, or ``tma-dlpack trace --json``, wrote."""
         try:
             if len(text) > MAX_TRACE_CHARACTERS:
                 raise ValueError
