@@ -182,7 +182,7 @@ const tmaCheck = (() => {
     });
     if (!parts.length) return "";
     const isCopy = way.view && way.view.address !== (request.address ?? 0);
-    const use = `${isCopy ? "copy the tensor, such as to" : "use"} ${parts.join(" and ")}`;
+    const use = `${isCopy ? "copy the tensor, with" : "use"} ${parts.join(" and ")}`;
     if (!way.isGuess) return use;
     const ids = [...new Set(left.map(({ rule }) => rule.id))];
     return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${ids.join(" and ")}`;

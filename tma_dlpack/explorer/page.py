@@ -26,7 +26,7 @@ from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import CSS, Figure, fragment, panel_row, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
-from tma_dlpack.draw.map_bytes import is_of_host_tensor
+from tma_dlpack.draw.map_bytes import GROUPS, is_of_host_tensor
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.explorer.choice import Choice, parameters
 from tma_dlpack.make.tiled import make_tma_descriptor
@@ -111,6 +111,7 @@ def scripts() -> str:
     """Return the page's scripts: the model, the pictures, the front end."""
     constants = {
         "STYLE_SHEET": style_sheet(),
+        "FIELD_GROUPS": GROUPS,
         "STYLE_ATTRIBUTES": {name: s.attributes for name, s in STYLES.items() if s.attributes},
     }
     return "\n".join(
