@@ -28,6 +28,7 @@ from tma_dlpack.draw.grid import (
     LABEL_SIZE,
     LINE,
     LINE_HEIGHT,
+    NARROW_COLUMNS,
     NOTE_COLUMNS,
     STYLES,
     WORDS,
@@ -42,6 +43,7 @@ from tma_dlpack.tables.errors import argument_error
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
+PHONE_WIDTH = 400  # px of a row that takes the narrow layout
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
@@ -109,13 +111,15 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Width in pixels up to which panels are placed side by side.
+            Width in pixels up to which panels are placed side by side. Of at most 400, the panels
+            are those for a phone, below each other.
 
         Returns
         -------
         str
         """
-        return svg_file(self.title, self.scenes(), row_width, _WORD.sub(r"\1", self.sentence))
+        scenes = self.narrow_scenes() if row_width <= PHONE_WIDTH else self.scenes()
+        return svg_file(self.title, scenes, row_width, _WORD.sub(r"\1", self.sentence))
 
     def html(self) -> str:
         """Return an HTML fragment for a notebook: images, and the script that links them."""
@@ -288,7 +292,8 @@ def svg_file(
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
-    for line in textwrap.wrap(sentence, NOTE_COLUMNS):
+    columns = NARROW_COLUMNS if row_width <= PHONE_WIDTH else NOTE_COLUMNS
+    for line in textwrap.wrap(sentence, columns):
         placed.append(_cell(words(MARGIN, y - 6, line, "label", LINE), COLOURED))
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
