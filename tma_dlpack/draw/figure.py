@@ -44,6 +44,7 @@ from tma_dlpack.tables.errors import argument_error
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
 PHONE_WIDTH = 400  # px of a row that takes the narrow layout
+PHONE_SCALE = 1.2  # there, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
@@ -310,10 +311,13 @@ def svg_file(
         f"{COLOURED['strong']}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
-    return _document(Scene(width, height, about, ()), scenes, body, title)
+    scale = PHONE_SCALE if row_width <= PHONE_WIDTH else 1
+    return _document(Scene(width, height, about, ()), scenes, body, title, scale)
 
 
-def _document(whole: Scene, scenes: Sequence[Scene], body: str, title: str = "") -> str:
+def _document(
+    whole: Scene, scenes: Sequence[Scene], body: str, title: str = "", scale: float = 1
+) -> str:
     """Return an SVG document with the styles that `scenes` use, in the order of the table.
 
     A panel without a `title`, which would be shown wherever the pointer rests, is named by the
@@ -327,7 +331,8 @@ def _document(whole: Scene, scenes: Sequence[Scene], body: str, title: str = "")
     data = "".join(f' data-{name}="{html.escape(value)}"' for name, value in whole.data)
     width, height = f"{whole.width:g}", f"{whole.height:g}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        '<svg xmlns="http://www.w3.org/2000/svg" '
+        f'width="{whole.width * scale:g}" height="{whole.height * scale:g}" '
         f'viewBox="0 0 {width} {height}" role="img"{label} '
         f'font-family="{html.escape(MONO)}" text-anchor="middle" '
         f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{data}>'

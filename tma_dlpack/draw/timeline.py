@@ -416,7 +416,7 @@ class WaitChain(Figure):
             cells.append(words(24, top + LANE, cut, "alarm" if link.fault else "muted", 24))
         notes = ["they wait for each other"] * self.is_cycle
         said = "; ".join(f"{link.who} waits for {link.what}" for link in self.links)
-        return lay_out(said, [Grid(tuple(cells))], self.title, notes=notes, is_narrow=is_narrow)
+        return lay_out(said, [Grid(tuple(cells))], notes=notes, is_narrow=is_narrow)
 
 
 @opaque
