@@ -93,14 +93,23 @@ SAYS = {
         "HANG_FOLLOWS - nobody has arrived in this phase",
         "16 warps of 4 blocks wait at /src/k/triton_slips.py:43",
     ],
+    "puzzles": [
+        "ring(const __grid_constant__ Map x, float* out, int tiles)",
+        "not yet: LOAD_WAIT, kernel.cu:17",
+        "not yet: PROXY_FENCE, kernel.cu:",
+        "not yet: COORDINATE_16B",
+        "elements are wrong: out[1][0]",
+        "not yet: HANG_CYCLE",
+    ],
 }
 REFUSED_ON_PURPOSE = {"02_one_call": 1, "03_out_of_bounds_and_strides": 1}
 
 #: Without questions to click and an exercise.
 READ_ONLY = ["09_trace", "10_postmortem"]
+PRACTICE = ["puzzles"]  # every cell is an exercise: tests/course/test_puzzles.py
 
 every_notebook = pytest.mark.parametrize("name", SAYS)
-every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in READ_ONLY])
+every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in READ_ONLY + PRACTICE])
 first_notebook_and_slowly_the_others = pytest.mark.parametrize(
     "name",
     [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in SAYS],

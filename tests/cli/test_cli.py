@@ -460,11 +460,21 @@ def test_ctrl_c_while_numpy_is_imported_prints_no_traceback(tmp_path):
     )
     path = os.pathsep.join([str(tmp_path), str(Path(tma.__file__).parents[1])])
     command = [sys.executable, "-m", "tma_dlpack", "rules"]
-    run = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONPATH": path})
+    run = subprocess.run(
+        command,
+        capture_output=True,
+        env=os.environ | {"PYTHONPATH": path},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job ignores it
+    )
     assert (run.returncode, run.stderr) == (-signal.SIGINT, b"")
 
 
 def test_ctrl_c_is_left_alone_where_the_package_is_imported():
     code = "import signal, tma_dlpack; print(signal.getsignal(2) is signal.default_int_handler)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert run.stdout == "True\n"

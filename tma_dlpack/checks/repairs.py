@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
@@ -344,49 +343,68 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     Where split_inner= leads nowhere, all is tried again `without` it. The tile is not made smaller
     where no fix of the first report says so.
     """
-    start = request = request.with_fields(keeps_tensor=True)
-    change: Change = {}
-    is_in_order = True
-    may_shrink: bool | None = None
-
-    def shrinks(answer: Answer) -> bool:
-        return bool(answer.facts.box_bits < request.facts.box_bits)
+    start, change, is_in_order = request, Change(), True
 
     def is_clear(answer: Answer) -> bool:
         is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor
         return is_of_arguments and without not in answer.way.change
 
-    def may_be_taken(answer: Answer) -> bool:
-        return is_clear(answer) and (may_shrink or not shrinks(answer))
-
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
         if not faults:
             return change, []
-        known, in_words = {f.key for f in faults}, request.with_fields(keeps_tensor=False)
-        proposed = [answers(in_words, f, known) for f in faults]
-        found = list(filter(is_clear, chain.from_iterable(proposed)))
-        if may_shrink is None:
-            is_of_tile = any(f.argument in _TILE for f in faults)
-            may_shrink = is_of_tile or any(map(shrinks, found))
-        found.sort(key=shrinks)  # keep the tile where that is enough
-        answer = next(filter(may_be_taken, found), None)
+        answer, unsolved = _kept_or_smaller(request, faults, is_clear)
+        if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
+            answer = None
         if answer is None:  # no few steps are enough: take one, which may break others
-            unsolved = [
-                f
-                for f, ways in zip(faults, proposed, strict=True)
-                if not any(a.is_enough for a in ways)
-            ]
-            steps = (a for f in unsolved for a in _steps(request, f, set()))
-            answer = next(filter(may_be_taken, steps), None)
+            alone = request.with_fields(keeps_tensor=True)
+            steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
+            may_shrink = _may_shrink(start, is_clear)
+            answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
         change |= answer.way.change
-        request = answer.request.with_fields(keeps_tensor=True)
+        request = answer.request.with_fields(keeps_tensor=False)
     return None, []
+
+
+def _kept_or_smaller(
+    request: Request, faults: list[Fault], is_clear: Callable[[Answer], bool]
+) -> tuple[Answer | None, list[Fault]]:
+    """Return the first answer that keeps the tile, else the first; and the faults without one.
+
+    Several steps are no answer where another tensor is one, which the words then propose.
+    """
+    known, smaller, unsolved = {f.key for f in faults}, None, []
+    alone = request.with_fields(keeps_tensor=True)
+    for fault in faults:
+        ways = answers(alone, fault, known)
+        if not ways or not ways[0].is_alone or not ways[0].is_enough:
+            if any(a.is_enough and a.is_alone for a in answers(request, fault, known)):
+                continue
+            unsolved.append(fault)
+        for answer in filter(is_clear, ways):
+            if not _shrinks(answer):
+                return answer, []
+            smaller = smaller or answer
+    return smaller, unsolved
+
+
+def _shrinks(answer: Answer) -> bool:
+    """Whether the tile is smaller after an answer."""
+    return bool(answer.facts.box_bits < answer.start.facts.box_bits)
+
+
+def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
+    """Whether a fix of the report on a request makes the tile smaller, or is about the tile."""
+    faults = faults_of(request)
+    known = {f.key for f in faults}
+    return any(f.argument in _TILE for f in faults) or any(
+        _shrinks(answer) for f in faults for answer in filter(is_clear, answers(request, f, known))
+    )
 
 
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:

@@ -31,6 +31,7 @@ from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
 from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
+TILE_ALIGN = 128  # bytes that a tile asks for: a variable that asks for fewer is placed off them
 Three = tuple[int, int, int]
 
 LOCAL_BYTES = 1 << 14  # of a thread, at least
@@ -127,6 +128,8 @@ class Machine:
                     dynamic.append(variable)
                     continue
                 offset += -offset % variable.align
+                if variable.align < TILE_ALIGN <= variable.size:  # no better than it is declared
+                    offset += (variable.align - offset) % TILE_ALIGN
                 self.shared_offsets[variable.name] = offset
                 offset += variable.size
             elif variable.space == "local":

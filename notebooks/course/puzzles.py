@@ -1,0 +1,356 @@
+"""Twelve kernels to write: what each must do, and a judge that runs whatever was written.
+
+A puzzle asks for a kernel by its name and parameters and for nothing else: any style passes. The
+judge compiles the source, runs it by `tma_dlpack.run_kernel` in several schedules, and compares
+every byte. Solutions are in ``notebooks/puzzle_solutions.cu``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import tma_dlpack as tma
+
+SCHEDULES = 4  # late, early, and two random ones
+MAX_STEPS = 400_000  # of one run: the largest solution takes some thousands
+THREADS = 128
+#: Warnings after which a kernel is right by luck only.
+WRONG_HERE = ("SCHEDULE_RESULT", "BLOCK_ENDED")
+HELP = "assign the source of the kernel, a text, to `kernel`"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: the arguments, what must be in the outputs, and the grid."""
+
+    args: tuple[Any, ...]
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[tuple[np.ndarray, np.ndarray], ...]  # array, expected
+    grid: int | tuple[int, ...]
+    cluster: int | None = None
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """A kernel to write.
+
+    Attributes
+    ----------
+    name : str
+        Of the kernel.
+    parameters : str
+        Of the kernel, as CUDA C++ writes them.
+    task : str
+        What it must do.
+    launches : callable (rng) -> list of Launch
+    copies : mapping
+        Kind of copy, as the timeline names it, to how many a run must issue at least.
+    """
+
+    name: str
+    parameters: str
+    task: str
+    launches: Callable[[np.random.Generator], list[Launch]]
+    copies: Mapping[str, int] = field(default_factory=lambda: {"load": 1})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge found; ``print`` it, or show it in a notebook with the run's timeline."""
+
+    solved: bool
+    text: str
+    run: tma.kernel.KernelRun | None = None
+
+    def __bool__(self) -> bool:
+        return self.solved
+
+    def __str__(self) -> str:
+        return f"{'solved' if self.solved else 'not yet'}: {self.text}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        picture = "" if self.run is None else self.run._repr_html_()
+        return f"<p><b>{escape(str(self))}</b></p>{picture}"
+
+
+# -- the launches ---------------------------------------------------------------------------------
+
+
+def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Return small whole numbers, whose sums are exact in float32."""
+    return rng.integers(-99, 100, shape).astype(np.float32)
+
+
+def empty(*shape: int) -> np.ndarray:
+    """Return an output in which an element that is not written shows."""
+    return np.full(shape, np.nan, np.float32)
+
+
+def map_of(x: np.ndarray, box: tuple[int, int], **options: Any) -> Any:
+    return tma.make_tma_descriptor(x, box, **options)
+
+
+def one_copy(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 64, 32), empty(64, 32)
+    return [Launch((map_of(x, (16, 32)), out), (x,), ((out, x + 1),), 4)]
+
+
+def two_phases(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 64, 32), empty(16, 32)
+    expected = x.reshape(4, 16, 32).sum(axis=0)
+    return [Launch((map_of(x, (16, 32)), out), (x,), ((out, expected),), 1)]
+
+
+def triple(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 40, 80), empty(40, 80)
+    maps = map_of(x, (16, 32)), map_of(out, (16, 32))
+    return [Launch(maps, (x,), ((out, 3 * x),), (3, 3))]
+
+
+def reload(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 64, 32), empty(4, 512)
+    expected = 2 * x.reshape(4, 512)[:, ::-1]
+    return [Launch((map_of(x, (16, 32)), out), (x,), ((out, expected),), 1)]
+
+
+def halo(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 48, 32), empty(48, 32)
+    padded = np.pad(x, ((1, 1), (0, 0)))
+    expected = padded[:-2] + padded[1:-1] + padded[2:]
+    return [Launch((map_of(x, (18, 32)), out), (x,), ((out, expected),), 3)]
+
+
+def shift(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 16, 68), empty(16, 64)
+    return [Launch((map_of(x, (16, 36)), out), (x,), ((out, x[:, 3:67]),), 2)]
+
+
+def unswizzle(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 64, 32), empty(64, 32)
+    return [Launch((map_of(x, (32, 32), swizzle="bytes128"), out), (x,), ((out, x.copy()),), 2)]
+
+
+def transpose(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 64, 96), empty(96, 64)
+    maps = map_of(x, (32, 32)), map_of(out, (32, 32))
+    return [Launch(maps, (x,), ((out, x.T.copy()),), (2, 3))]
+
+
+def ring(rng: np.random.Generator) -> list[Launch]:
+    launches = []
+    for tiles in (10, 2, 1):
+        x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
+        weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]
+        expected = (x.reshape(tiles, 16, 32) * weights).sum(axis=0)
+        launches.append(Launch((map_of(x, (16, 32)), out, tiles), (x,), ((out, expected),), 1))
+    return launches
+
+
+def multicast(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 32, 32), empty(4, 512)
+    expected = x.reshape(2, 1, 512) * np.array([1, 2], np.float32)[None, :, None]
+    return [
+        Launch((map_of(x, (16, 32)), out), (x,), ((out, expected.reshape(4, 512)),), 4, cluster=2)
+    ]
+
+
+def tail(rng: np.random.Generator) -> list[Launch]:
+    launches = []
+    for rows in (40, 33):
+        x, out = integers(rng, rows, 32), empty(rows, 32)
+        launches.append(Launch((map_of(x, (16, 32)), out, rows), (x,), ((out, x + 1),), 3))
+    return launches
+
+
+def dead(rng: np.random.Generator) -> list[Launch]:
+    x, out = integers(rng, 16 * 7, 32), empty(16, 32)
+    expected = x.reshape(7, 16, 32).sum(axis=0)
+    return [Launch((map_of(x, (16, 32)), out, 7), (x,), ((out, expected),), 1)]
+
+
+_TO_POINTER = "const __grid_constant__ Map x, float* out"
+_TO_MAP = "const __grid_constant__ Map x, const __grid_constant__ Map out"
+
+PUZZLES = {
+    puzzle.name: puzzle
+    for puzzle in (
+        Puzzle(
+            "one_copy", _TO_POINTER,
+            "Block b loads rows 16 b to 16 b + 15 of x, 16 x 32 floats, and writes x + 1 to the "
+            "same rows of out.", one_copy, {"load": 4}),
+        Puzzle(
+            "two_phases", _TO_POINTER,
+            "One block adds the four tiles of x, each 16 x 32, into out, with one tile of shared "
+            "memory and one barrier.", two_phases, {"load": 4}),
+        Puzzle(
+            "triple", _TO_MAP,
+            "Block (a, b) writes 3 x to out for rows 16 a and columns 32 b on, with a bulk store. "
+            "x is 40 x 80: the last tiles are partly outside.", triple, {"load": 9, "store": 9}),
+        Puzzle(
+            "reload", _TO_POINTER,
+            "One block doubles each of four tiles in shared memory, and writes tile t in reverse "
+            "order to out[512 t]. All four use the same shared memory.", reload, {"load": 4}),
+        Puzzle(
+            "halo", _TO_POINTER,
+            "out[r][c] = x[r-1][c] + x[r][c] + x[r+1][c], with zeros outside of x. Block b has "
+            "rows 16 b to 16 b + 15; the box is 18 x 32.", halo, {"load": 3}),
+        Puzzle(
+            "shift", _TO_POINTER,
+            "out[r][c] = x[r][c + 3]. Block b writes columns 32 b to 32 b + 31 of the 64; the box "
+            "is 16 x 36.", shift, {"load": 2}),
+        Puzzle(
+            "unswizzle", _TO_POINTER,
+            "Block b copies rows 32 b to 32 b + 31 of x to out. The map of x has swizzle bytes128 "
+            "and a box of 32 x 32 floats.", unswizzle, {"load": 2}),
+        Puzzle(
+            "transpose", _TO_MAP,
+            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) reads rows "
+            "32 a and columns 32 b on.", transpose, {"load": 6, "store": 6}),
+        Puzzle(
+            "ring", f"{_TO_POINTER}, int tiles",
+            "One block adds (t + 1) x tile t for all tiles of x into out. Keep three loads in "
+            "flight: a ring of three tiles.", ring, {"load": 13}),
+        Puzzle(
+            "multicast", _TO_POINTER,
+            "Clusters of two blocks: cluster k loads rows 16 k to 16 k + 15 once, for both. The "
+            "block of rank r writes (r + 1) x to out[512 x blockIdx.x].", multicast,
+            {"multicast": 2}),
+        Puzzle(
+            "tail", f"{_TO_POINTER}, int rows",
+            "out = x + 1, where the last of three tiles is partly outside of x and out.", tail,
+            {"load": 6}),
+        Puzzle(
+            "dead", f"{_TO_POINTER}, int tiles",
+            "The sum of all tiles, by one warp that loads and three warps that add. The kernel "
+            "below hangs: find out why, and mend it.", dead, {"load": 7}),
+    )
+}  # fmt: skip
+
+_HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
+#: The driver's name of a map, which NVRTC does not know.
+_ALIAS = """\
+#if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
+using CUtensorMap = tma_dlpack::Map;
+#endif"""
+
+
+def compiled_source(kernel: str) -> str:
+    """Return a kernel with the name CUtensorMap, whose lines have the numbers that they had."""
+    found = _HEADER.search(kernel)
+    if found is None or "CUtensorMap" not in kernel:
+        return kernel
+    line = kernel.count("\n", 0, found.end()) + 2
+    return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
+
+
+# -- the judge -----------------------------------------------------------------------------------
+
+
+def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdict:
+    """Compile a kernel, run it, and say what is wrong with it.
+
+    Parameters
+    ----------
+    name : str
+        Of a puzzle: a key of `PUZZLES`.
+    kernel : str
+        CUDA C++; the header ``tma_dlpack.h`` is found.
+    backend : {"simulator", "cuda"}
+        Where it runs. The simulator finds races and hangs; a GPU has only its result.
+    """
+    puzzle = PUZZLES.get(name) if isinstance(name, str) else None
+    if puzzle is None:
+        return Verdict(False, f"there is no puzzle {name!r}: {', '.join(PUZZLES)}")
+    if not isinstance(kernel, str) or not kernel.strip():
+        return Verdict(False, f"there is no kernel to run: {HELP}")
+    counts: dict[str, int] = {}
+    run = None
+    for launch in puzzle.launches(np.random.default_rng(1)):
+        before = [array.copy() for array in launch.inputs]
+        try:
+            run = tma.run_kernel(
+                compiled_source(kernel),
+                puzzle.name,
+                grid=launch.grid,
+                block=THREADS,
+                args=launch.args,
+                cluster=launch.cluster,
+                schedules=SCHEDULES,
+                max_steps=MAX_STEPS,
+                backend=backend,
+            )
+        except (tma.TmaError, ValueError) as error:
+            return Verdict(False, refused(error, puzzle))
+        wrong = fault_of(run) or changed(before, launch) or differs(launch)
+        if wrong:
+            return Verdict(False, wrong, run)
+        for kind, count in issued(run).items():
+            counts[kind] = counts.get(kind, 0) + count
+    if backend == "simulator":
+        for kind, least in puzzle.copies.items():
+            if counts.get(kind, 0) < least:
+                found = counts.get(kind, 0)
+                text = f"the values are right, but {found} of {least} {kind} copies were by TMA"
+                return Verdict(False, text, run)
+    return Verdict(True, "every byte is right in every schedule", run)
+
+
+def issued(run: Any) -> dict[str, int]:
+    """Return how many copies of each kind a run issued; one into several blocks is a multicast."""
+    blocks: dict[tuple[Any, ...], int] = {}
+    for row in run.timeline:
+        if row.kind == "copy":
+            place = row.label, row.start, row.about
+            blocks[place] = blocks.get(place, 0) + 1
+    counts: dict[str, int] = {}
+    for (label, *_), count in blocks.items():
+        kind = "multicast" if count > 1 else label
+        counts[kind] = counts.get(kind, 0) + 1
+    return counts
+
+
+def refused(error: Exception, puzzle: Puzzle) -> str:
+    """Say why a kernel did not run: it does not compile, or has other parameters."""
+    lines = str(error).replace("\n  rule: ARGUMENT", "").splitlines()
+    of_compiler = [line for line in lines if re.search(r"\berror\b.*:", line)]
+    text = "it does not compile: " + of_compiler[0] if of_compiler else "\n".join(lines)
+    return f"{text}\n  the kernel is __global__ void {puzzle.name}({puzzle.parameters})"
+
+
+def fault_of(run: Any) -> str:
+    """Say what the first error of a run is, and at which line."""
+    for finding in run.findings:
+        is_open = "their order is open" in finding.message  # stores, then a copy to the same place
+        if finding.severity == "error" or finding.rule in WRONG_HERE or is_open:
+            line = f"{finding.line.rpartition('/')[2]}: " if finding.line else ""
+            return f"{finding.rule}, {line}{finding.message}\n  fix: {finding.fix}"
+    return ""
+
+
+def changed(before: list[np.ndarray], launch: Launch) -> str:
+    """Say that the kernel wrote to its input."""
+    pairs = zip(before, launch.inputs, strict=True)
+    is_same = all(np.array_equal(old, new) for old, new in pairs)
+    return "" if is_same else "the kernel wrote to x, which it should only read"
+
+
+def differs(launch: Launch) -> str:
+    """Say which element of an output is wrong first."""
+    for found, expected in launch.outputs:
+        wrong = np.argwhere(found != expected)
+        if len(wrong):
+            place = tuple(int(n) for n in wrong[0])
+            at = "".join(f"[{n}]" for n in place)
+            value = "was never written" if np.isnan(found[place]) else f"is {found[place]:g}"
+            return (
+                f"{len(wrong)} of {found.size} elements are wrong: out{at} {value}, and should be "
+                f"{expected[place]:g}"
+            )
+    return ""

@@ -1,0 +1,278 @@
+// One solution of each puzzle of puzzles.ipynb. Others are as good.
+#include <tma_dlpack.h>
+using namespace tma_dlpack;
+
+constexpr unsigned tile_bytes = 16 * 32 * sizeof(float);
+
+// 1  The barrier expects every byte of the box before anybody waits.
+extern "C" __global__ void one_copy(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, tile_bytes);
+    load(tile, x, &full, 0, 16 * blockIdx.x);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = tile[i] + 1;
+}
+
+// 2  The parity of the phase that ends next alternates: 0, 1, 0, 1.
+extern "C" __global__ void two_phases(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  float sums[4] = {};
+  if (threadIdx.x == 0) init(&full);
+  __syncthreads();
+  for (int t = 0; t < 4; ++t)
+  {
+    if (threadIdx.x == 0)
+    {
+      arrive_expect_tx(&full, tile_bytes);
+      load(tile, x, &full, 0, 16 * t);
+    }
+    wait(&full, t % 2);
+    for (int k = 0; k < 4; ++k) sums[k] += tile[128 * k + threadIdx.x];
+    __syncthreads();  // everybody has read before the next load
+  }
+  for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
+}
+
+// 3  Every thread that wrote makes its writes visible to the engine, then one thread stores.
+extern "C" __global__ void triple(const __grid_constant__ Map x, const __grid_constant__ Map out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  const int row = 16 * blockIdx.x, column = 32 * blockIdx.y;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, tile_bytes);
+    load(tile, x, &full, column, row);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128) tile[i] *= 3;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0)
+  {
+    store(out, tile, column, row);
+    store_commit();
+    store_wait_read();
+  }
+}
+
+// 4  Threads wrote the tile, and the engine writes it next: the same fence.
+extern "C" __global__ void reload(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  if (threadIdx.x == 0) init(&full);
+  __syncthreads();
+  for (int t = 0; t < 4; ++t)
+  {
+    if (threadIdx.x == 0)
+    {
+      arrive_expect_tx(&full, tile_bytes);
+      load(tile, x, &full, 0, 16 * t);
+    }
+    wait(&full, t % 2);
+    for (int i = threadIdx.x; i < 512; i += 128) tile[i] *= 2;
+    __syncthreads();
+    for (int i = threadIdx.x; i < 512; i += 128) out[512 * t + i] = tile[511 - i];
+    fence_async();
+    __syncthreads();
+  }
+}
+
+// 5  Coordinates may be outside: row -1 is filled with zeros. All 18 rows count as bytes.
+extern "C" __global__ void halo(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[18 * 32];
+  __shared__ Barrier full;
+  const int row = 16 * blockIdx.x;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, sizeof(tile));
+    load(tile, x, &full, 0, row - 1);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128)
+    out[32 * row + i] = tile[i] + tile[i + 32] + tile[i + 64];
+}
+
+// 6  The innermost coordinate is a multiple of 16 bytes: load wider, and read from element 3 on.
+extern "C" __global__ void shift(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[16 * 36];
+  __shared__ Barrier full;
+  const int column = 32 * blockIdx.x;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, sizeof(tile));
+    load(tile, x, &full, column, 0);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128)
+    out[64 * (i / 32) + column + i % 32] = tile[36 * (i / 32) + i % 32 + 3];
+}
+
+// 7  Chunk c of row r, 16 bytes, is at chunk c ^ (r % 8) of the row. The pattern needs 1024 bytes.
+extern "C" __global__ void unswizzle(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(1024) float tile[32 * 32];
+  __shared__ Barrier full;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, sizeof(tile));
+    load(tile, x, &full, 0, 32 * blockIdx.x);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 1024; i += 128)
+  {
+    const int row = i / 32, chunk = i % 32 / 4;
+    out[1024 * blockIdx.x + i] = tile[32 * row + 4 * (chunk ^ (row % 8)) + i % 4];
+  }
+}
+
+// 8  A second tile, because no thread may overwrite what another has not read yet.
+extern "C" __global__ void transpose(const __grid_constant__ Map x, const __grid_constant__ Map out)
+{
+  __shared__ alignas(128) float tile[32 * 32], turned[32 * 32];
+  __shared__ Barrier full;
+  const int row = 32 * blockIdx.x, column = 32 * blockIdx.y;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, sizeof(tile));
+    load(tile, x, &full, column, row);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 1024; i += 128) turned[i] = tile[32 * (i % 32) + i / 32];
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0)
+  {
+    store(out, turned, row, column);
+    store_commit();
+    store_wait_read();
+  }
+}
+
+// 9  Thread 0 loads two tiles ahead; the last reader of a tile frees it before it is loaded again.
+extern "C" __global__ void ring(const __grid_constant__ Map x, float* out, int tiles)
+{
+  __shared__ alignas(128) float tile[3][16 * 32];
+  __shared__ Barrier full[3];
+  float sums[4] = {};
+  if (threadIdx.x == 0)
+  {
+    for (int s = 0; s < 3; ++s) init(&full[s]);
+    for (int t = 0; t < 3 && t < tiles; ++t)
+    {
+      arrive_expect_tx(&full[t], tile_bytes);
+      load(tile[t], x, &full[t], 0, 16 * t);
+    }
+  }
+  __syncthreads();
+  for (int t = 0; t < tiles; ++t)
+  {
+    const int s = t % 3;
+    wait(&full[s], t / 3 % 2);
+    for (int k = 0; k < 4; ++k) sums[k] += (t + 1) * tile[s][128 * k + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0 && t + 3 < tiles)
+    {
+      arrive_expect_tx(&full[s], tile_bytes);
+      load(tile[s], x, &full[s], 0, 16 * (t + 3));
+    }
+  }
+  for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
+}
+
+// 10  Both blocks expect the bytes on barriers of their own before one of them issues the load.
+extern "C" __global__ void __cluster_dims__(2, 1, 1)
+  multicast(const __grid_constant__ Map x, float* out)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  const unsigned rank = cluster_rank();
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, tile_bytes);
+  }
+  cluster_sync();
+  if (threadIdx.x == 0 && rank == 0)
+    load_multicast(tile, x, &full, 0b11, 0, 16 * (blockIdx.x / 2));
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = (rank + 1) * tile[i];
+  cluster_sync();  // no block ends while the other may still write to it
+}
+
+// 11  The box is copied whole, filled with zeros: all its bytes count. Plain stores need a check.
+extern "C" __global__ void tail(const __grid_constant__ Map x, float* out, int rows)
+{
+  __shared__ alignas(128) float tile[16 * 32];
+  __shared__ Barrier full;
+  const int row = 16 * blockIdx.x;
+  if (threadIdx.x == 0)
+  {
+    init(&full);
+    arrive_expect_tx(&full, tile_bytes);
+    load(tile, x, &full, 0, row);
+  }
+  __syncthreads();
+  wait(&full, 0);
+  for (int i = threadIdx.x; i < 512; i += 128)
+    if (row + i / 32 < rows) out[32 * row + i] = tile[i] + 1;
+}
+
+// 12  One arrival of each of the three warps frees a tile, and the first wait for a free tile passes.
+extern "C" __global__ void dead(const __grid_constant__ Map x, float* out, int tiles)
+{
+  __shared__ alignas(128) float tile[2][16 * 32];
+  __shared__ Barrier full[2], empty[2];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0)
+    for (int s = 0; s < 2; ++s)
+    {
+      init(&full[s], 1);
+      init(&empty[s], 3);
+    }
+  __syncthreads();
+  if (warp == 0)
+  {
+    if (lane == 0)
+      for (int t = 0; t < tiles; ++t)
+      {
+        const int s = t % 2;
+        wait(&empty[s], t / 2 % 2 ^ 1);
+        arrive_expect_tx(&full[s], tile_bytes);
+        load(tile[s], x, &full[s], 0, 16 * t);
+      }
+    return;
+  }
+  float sums[6] = {};
+  for (int t = 0; t < tiles; ++t)
+  {
+    const int s = t % 2;
+    wait(&full[s], t / 2 % 2);
+    for (int k = 0, i = threadIdx.x - 32; i < 512; ++k, i += 96) sums[k] += tile[s][i];
+    __syncwarp();
+    if (lane == 0) arrive(&empty[s]);
+  }
+  for (int k = 0, i = threadIdx.x - 32; i < 512; ++k, i += 96) out[i] = sums[k];
+}
