@@ -77,8 +77,6 @@ def js_rows() -> list[dict[str, Any]]:
             "after": rule.after,
             "after_here": rule.after_here,
             "reads": reads_of(rule),
-            "mends": rule.mended_by,
-            "wraps": "int32(" in rule.holds,
             "fields": [name for name, *_ in STRUCT if name in names_in(rule.holds)],
             "why": rule.why,
             "must": rule.asks or _static(rule.must),

@@ -255,6 +255,21 @@ def home() -> str:
     return raw(draw.copy_motion(tensor_map, (8, 0)).html())
 
 
+def race() -> str:
+    """Return the picture of the lint guide: its kernel's store and copy, without a fence."""
+    store, copy = "st.shared.u32", "cp.async.bulk.global.shared::cta"
+    return raw(draw.missing_fence(store, copy, title="PROXY_FENCE: a missing fence").html())
+
+
+def hang() -> str:
+    """Return the picture of the postmortem guide: what its hang waits for."""
+    links = [
+        ("264 warps", "barrier 0x400", "parity 0"),
+        ("barrier 0x400", "its copies", "12,288 bytes", True),
+    ]
+    return raw(draw.chain(links, title="HANG_BYTES: 12,288 of 24,576 bytes came").html())
+
+
 #: Shows the explorer in the theme of the site, which may be another than the system's.
 FRAME = """\
 <p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent.</p>
@@ -286,6 +301,8 @@ def raw(html: str) -> str:
 #: What the markers of pages are replaced by.
 GENERATED = {
     "home": home,
+    "race": race,
+    "hang": hang,
     "explorer": lambda: raw(FRAME),
     "python": python_reference,
     "draw": draw_reference,

@@ -31,6 +31,10 @@ README_FIGURES = {
     "copy.svg": (
         "--shape 60,104 --dtype float16 --box 8,64 --swizzle bytes128 --figure copy --coords 48,64"
     ),
+    "copy_narrow.svg": (
+        "--shape 60,104 --dtype float16 --box 8,64 --swizzle bytes128 --figure copy --coords 48,64 "
+        "--narrow"
+    ),
     "swizzle.svg": "--shape 128,64 --dtype bfloat16 --box 8,64 --swizzle bytes128 --figure shared",
 }
 

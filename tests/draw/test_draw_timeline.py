@@ -26,6 +26,17 @@ def bars(scene):
     return [(c.style, c.hatched, c.title) for c in scene.items if ": " in c.title]
 
 
+def test_a_barrier_of_rows_shows_them_and_takes_no_option_of_the_model():
+    figure = draw.barrier(iter(ROWS))
+    assert (figure.title, figure.rows) == ("mbarrier", draw.lanes(ROWS).rows)
+    for options in ({"mistake": "wrong parity"}, {"stages": 2}, {"blocks": 2}):
+        (name,) = options
+        with pytest.raises(tma.TmaPreconditionError, match=f"{name} is .* be omitted where rows"):
+            draw.barrier(ROWS, **options)
+    with pytest.raises(tma.TmaPreconditionError, match="tensor_map"):
+        draw.barrier(np.zeros((4, 4)))
+
+
 def test_a_lane_for_each_actor_and_only_the_fault_is_marked():
     figure = draw.lanes(ROWS, title="a ring")
     assert figure.actors == ("warp 0", "copy 0", "warp 1")

@@ -15,11 +15,13 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack import geometry
 from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.repairs import Answer, answers, faults_of
+from tma_dlpack.checks.repairs import violations_of as reported
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.geometry import im2col_box
+from tma_dlpack.make.build import check_view
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.dtypes import NAMED_DTYPES as DTYPES
@@ -226,9 +228,11 @@ def bytes_of(request: Request) -> str | None:
 
 
 def violations_of(request: Request) -> list[list[Any]]:
-    """Return [rule, row-major index] of what a request breaks; no index where the row has none."""
+    """Return [rule, row-major index] of what is reported; no index where the row has none."""
+    faults = iter(faults_of(request))
     found = []
-    for fault in faults_of(request):
+    for violation in reported(request):
+        fault = next(fault for fault in faults if fault.rule.id == violation.rule)
         index = None
         if fault.rule.each in ("d", "d > 0"):
             index = request.rank - 1 - fault.key[1][0]
@@ -238,6 +242,44 @@ def violations_of(request: Request) -> list[list[Any]]:
             index = request.facts.spatial - 1 - fault.key[1][0]
         found.append([fault.rule.id, index])
     return found
+
+
+def on_its_own(state: State) -> tuple[Request, dict[str, Any] | None]:
+    """Return the call on a tensor that has the layout itself, as `check` does, and its changes."""
+    page, view = state.page, state.request.tensor
+    shape, strides = tuple(page["shape"]), tuple(page["strides"])
+    own = TensorView(
+        page["address"], view.device, view.dtype, shape, strides, False, "described", None
+    )
+    given = {name: value for name, value in state.given.items() if name not in LAYOUT}
+    defaults = {"allow": (), "split_inner": False, "ragged": None}
+    defaults |= {"shape": None, "strides": None, "offset": 0}
+    is_tiled = state.kind == "tiled"
+    asked = {"swizzle": NO_SWIZZLE, "target": None} | (defaults if is_tiled else {}) | given
+    changes = check_view(state.kind, own, asked).changes()
+    return request_of(state.kind, own, given), changes
+
+
+def first_ways(request: Request) -> list[Any]:
+    """Return what the first way out of each violation is, as the page has it: [rule, way]."""
+    faults = faults_of(request)
+    known, rest, found = {fault.key for fault in faults}, iter(faults), []
+    for violation in reported(request):
+        fault = next(fault for fault in rest if fault.rule.id == violation.rule)
+        ways = answers(request, fault, known)
+        found.append([fault.rule.id, _as_json(ways[0]) if ways else None])
+    return found
+
+
+def _as_json(answer: Answer) -> list[Any]:
+    way = answer.way
+    view = way.view and [list(way.view.shape), list(way.view.strides), way.view.address]
+    return [in_words(way.change), way.is_guess, view]
+
+
+def in_words(change: Any) -> dict[str, Any]:
+    """Return changes as JSON has them."""
+    return {name: plain(getattr(value, "name", value)) for name, value in change.items()}
 
 
 def is_accepted(state: State, fixed: dict[str, Any]) -> bool:

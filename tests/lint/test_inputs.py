@@ -375,3 +375,38 @@ def test_sarif_of_two_files_is_one_run(tmp_path, capsys):
     [run] = json.loads(capsys.readouterr().out)["runs"]
     places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
     assert [place["artifactLocation"]["uri"] for place in places] == files
+
+
+def test_a_page_has_the_findings_of_each_file_and_the_gap_of_a_missing_fence(tmp_path, capsys):
+    wrong, right = tmp_path / "wrong.ptx", tmp_path / "right.ptx"
+    kernel = """
+.version 9.0
+.target sm_90a
+.address_size 64
+.shared .align 128 .b8 tile[4096];
+.visible .entry copy(.param .u64 out) {
+  .reg .b64 %rd<2>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r1, tile;
+  st.shared.u32 [%r1], 0;
+  FENCE
+  bar.sync 0;
+  cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 4096;
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group.read 0;
+  ret;
+}
+"""
+    wrong.write_text(kernel.replace("FENCE", ""), encoding="utf-8")
+    right.write_text(kernel.replace("FENCE", "fence.proxy.async;"), encoding="utf-8")
+    page = tmp_path / "report.html"
+    assert main(["lint", str(wrong), str(right), "--html", str(page)]) == 1
+    assert "PROXY_FENCE" in capsys.readouterr().out
+    text = page.read_text("utf-8")
+    assert all(name in text for name in ("wrong.ptx", "right.ptx", "PROXY_FENCE", "async proxy"))
+    assert main(["lint", str(right), "--html", str(page)]) == 0
+    assert "async proxy" not in page.read_text("utf-8")
+    capsys.readouterr()
+    assert main(["lint", str(wrong), "--html", "-"]) == 1
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+    assert main(["lint", str(wrong), "--sarif", "--html", "-"]) == 2

@@ -120,6 +120,7 @@ def _figures() -> Iterator[Option]:
     _figures,
     _COORDS,
     output.out("write SVG, or a page if FILE ends in .html, instead of printing text"),
+    option("--narrow", "draw the SVG for a phone", action="store_true"),
     heading=MAPS,
     examples=(
         f"draw {_TENSOR} --box 16,64 --swizzle bytes128",
@@ -129,6 +130,7 @@ def _figures() -> Iterator[Option]:
 )
 def _draw(options: argparse.Namespace) -> int:
     from tma_dlpack import draw
+    from tma_dlpack.draw.grid import NARROW
     from tma_dlpack.make import build
 
     target: Path | None = options.out
@@ -145,7 +147,7 @@ def _draw(options: argparse.Namespace) -> int:
     elif target.suffix == ".html":
         output.write(target, draw.page(figure.title, [figure]))
     else:
-        output.write(target, figure.svg())
+        output.write(target, figure.svg(NARROW) if options.narrow else figure.svg())
     return EXIT_OK
 
 

@@ -161,12 +161,14 @@ def _program_of(options: argparse.Namespace) -> list[str]:
     option("--notes", "show findings that are harmless on measured hardware", action="store_true"),
     option("--map", "a trace's JSON: compare copies with the maps of its launches", metavar="FILE"),
     option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
+    output.html("report"),
     JSON,
     heading=FAILURES,
     examples=(
         "lint kernel.ptx",
         "lint kernel.ptx --strict --json",
         "lint kernel.ptx --sarif",
+        "lint kernel.ptx --html report.html",
         "lint kernel.ptx --map trace.json",
     ),
     status=
@@ -179,10 +181,15 @@ def _lint(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import lint
 
     reports, failures = lint.run(options.files, options.map, options.program, options.notes)
+    is_page_alone = options.html == output.STDOUT
+    if options.sarif and is_page_alone:
+        raise UsageError("--sarif and --html - both write to standard output; name a file for one")
+    if options.html is not None:
+        _write_pages(options.html, reports)
     if options.json or options.sarif:
         output.write(output.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
     else:
-        for report in reports:
+        for report in () if is_page_alone else reports:
             head = f"{report.file}: " if len(options.files) > 1 else ""
             output.write(output.STDOUT, f"{head}{report}\n")
         for failure in failures:
@@ -195,6 +202,19 @@ def _lint(options: argparse.Namespace) -> int:
     if strict or not all(report.ok for report in reports):
         return EXIT_REFUSED
     return EXIT_NOTHING if failures or any(report.notes for report in reports) else EXIT_OK
+
+
+def _write_pages(to: Path, reports: Sequence[Any]) -> None:
+    """Write the reports of several files as one page, each under the file's name."""
+    from tma_dlpack import draw
+    from tma_dlpack.debug.foreign import printable
+    from tma_dlpack.draw.cards import bold
+
+    parts: list[str] = []
+    for report in reports:
+        parts += [bold(printable(report.file))] * (len(reports) > 1)
+        parts.append(report._repr_html_())
+    output.write(to, draw.page("tma_dlpack lint", parts))
 
 
 @command(

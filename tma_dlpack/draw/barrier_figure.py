@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from textwrap import wrap
+from typing import Any, overload
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.barrier_model import FOREVER, SYNC, Do, Wait
 from tma_dlpack.draw.barrier_scenes import Frame, Played, Row, Setup
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
+from tma_dlpack.draw.timeline import Timeline, TimelineRow, lanes
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.errors import bad_value
@@ -50,6 +52,7 @@ LEGEND = [
 AXIS = "time goes from left to right: the order of events counts, their distances do not"
 
 
+Rows = Iterable[TimelineRow | tuple[Any, ...]]
 Span = tuple[int, int | None]  # ticks; None where it never ends
 
 
@@ -321,23 +324,35 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
 # --- The function ---------------------------------------------------------------------------------
 
 
-@opaque
+@overload
 def barrier(
     tensor_map: TensorMap | Tile | None = None,
     *,
     mistake: str | None = None,
     stages: int = 1,
     blocks: int = 1,
-) -> BarrierPlay:
+) -> BarrierPlay: ...
+@overload
+def barrier(tensor_map: Rows) -> Timeline: ...
+@opaque
+def barrier(
+    tensor_map: TensorMap | Tile | Rows | None = None,
+    *,
+    mistake: str | None = None,
+    stages: int = 1,
+    blocks: int = 1,
+) -> BarrierPlay | Timeline:
     """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
 
     The picture is played on a model of the mbarrier (phase, pending arrivals, pending bytes). In a
-    notebook, switches show each mistake and a slider goes from event to event.
+    notebook, switches show each mistake and a slider goes from event to event. Of rows that are
+    known, such as those of a run, the picture shows these.
 
     Parameters
     ----------
-    tensor_map : TensorMap or Tile, optional
-        Whose `tx_bytes` are loaded; None for 8192 bytes, 64 x 64 elements of 16 bits.
+    tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
+        Whose `tx_bytes` are loaded; None for 8192 bytes, 64 x 64 elements of 16 bits. Or rows, as
+        `lanes` takes them; the model and its options are then not used.
     mistake : str, optional
         What the kernel does wrong: "expects too little", "expects too much", "wrong parity",
         "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
@@ -350,12 +365,13 @@ def barrier(
 
     Returns
     -------
-    BarrierPlay
+    BarrierPlay, or Timeline of rows
 
     Raises
     ------
     TmaPreconditionError
-        For another mistake, one that this kernel cannot make, or numbers out of range.
+        For rows with options of the model, another mistake, one that this kernel cannot make, or
+        numbers out of range.
 
     Examples
     --------
@@ -365,14 +381,26 @@ def barrier(
     'early read'
     >>> print(barrier(mistake="initialised for 2").frames[-1].states[0])
     ('full', Barrier(arrivals=2, pending=1, tx_bytes=0, phase=0))
+    >>> print(barrier([("copy 0", 0, 3, "copy"), ("warp 0", 1, 3, "wait")]))
+    mbarrier
+    copy 0 |################################################|
+    warp 0 |               .................................|
+    # copies; . waits
 
     Notes
     -----
     Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04) but for those
     that the picture names as documented.
     """
-    if tensor_map is not None:
-        require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+    if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
+        is_text = isinstance(tensor_map, str)
+        if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
+            require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+        for name, given in {"mistake": mistake, "stages": stages, "blocks": blocks}.items():
+            if given not in (None, 1):
+                must = "be omitted where rows are passed, which have no model"
+                raise bad_value(name, given, must, f"omit {name}, or the rows")
+        return lanes(tensor_map, title="mbarrier")
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
             raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")

@@ -28,6 +28,7 @@ from tma_dlpack.draw.grid import (
     LABEL_SIZE,
     LINE,
     LINE_HEIGHT,
+    NARROW_COLUMNS,
     NOTE_COLUMNS,
     STYLES,
     WORDS,
@@ -42,6 +43,8 @@ from tma_dlpack.tables.errors import argument_error
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # panels are placed side by side up to here, px
+PHONE_WIDTH = 400  # px of a row that takes the narrow layout
+PHONE_SCALE = 1.2  # there, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # of a label, from the top of its line, in font sizes
@@ -66,6 +69,7 @@ def script_source(*names: str | Path) -> str:
     """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
@@ -108,13 +112,15 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Width in pixels up to which panels are placed side by side.
+            Width in pixels up to which panels are placed side by side. Of at most 400, the panels
+            are those for a phone, below each other.
 
         Returns
         -------
         str
         """
-        return svg_file(self.title, self.scenes(), row_width, _WORD.sub(r"\1", self.sentence))
+        scenes = self.narrow_scenes() if row_width <= PHONE_WIDTH else self.scenes()
+        return svg_file(self.title, scenes, row_width, _WORD.sub(r"\1", self.sentence))
 
     def html(self) -> str:
         """Return an HTML fragment for a notebook: images, and the script that links them."""
@@ -287,7 +293,8 @@ def svg_file(
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
-    for line in textwrap.wrap(sentence, NOTE_COLUMNS):
+    columns = NARROW_COLUMNS if row_width <= PHONE_WIDTH else NOTE_COLUMNS
+    for line in textwrap.wrap(sentence, columns):
         placed.append(_cell(words(MARGIN, y - 6, line, "label", LINE), COLOURED))
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
@@ -304,10 +311,13 @@ def svg_file(
         f"{COLOURED['strong']}>{html.escape(title)}</text>{''.join(placed)}"
     )
     about = "; ".join([title, *(scene.about for scene in scenes)])
-    return _document(Scene(width, height, about, ()), scenes, body, title)
+    scale = PHONE_SCALE if row_width <= PHONE_WIDTH else 1
+    return _document(Scene(width, height, about, ()), scenes, body, title, scale)
 
 
-def _document(whole: Scene, scenes: Sequence[Scene], body: str, title: str = "") -> str:
+def _document(
+    whole: Scene, scenes: Sequence[Scene], body: str, title: str = "", scale: float = 1
+) -> str:
     """Return an SVG document with the styles that `scenes` use, in the order of the table.
 
     A panel without a `title`, which would be shown wherever the pointer rests, is named by the
@@ -321,7 +331,8 @@ def _document(whole: Scene, scenes: Sequence[Scene], body: str, title: str = "")
     data = "".join(f' data-{name}="{html.escape(value)}"' for name, value in whole.data)
     width, height = f"{whole.width:g}", f"{whole.height:g}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        '<svg xmlns="http://www.w3.org/2000/svg" '
+        f'width="{whole.width * scale:g}" height="{whole.height * scale:g}" '
         f'viewBox="0 0 {width} {height}" role="img"{label} '
         f'font-family="{html.escape(MONO)}" text-anchor="middle" '
         f'font-size="{LABEL_SIZE}" style="max-width:100%;height:auto"{data}>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
@@ -17,11 +18,30 @@ from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
-UNIT = 8, 18  # px of a bit and of a band of fields
+UNIT, NARROW_UNIT = (8, 18), (4, 18)  # px of a bit and of a band of fields
 MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in rows
 ROW = 15  # px of the table of values
-FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 32, 200, 322, 104
-KEYS = string.ascii_letters  # of the fields, in the order of the table
+KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
+NARROW_FIELD_X = 26
+#: Group -> its style, and the letters of its fields; others have small letters and no colour.
+GROUPS = {
+    "address": ("tint0", {"global_address": "A"}),
+    "extents": ("tint1", {"global_dim": "D"}),
+    "strides": ("tint2", {"global_strides": "S"}),
+    "box": (
+        "tint3",
+        {
+            "box_dim": "B",
+            "channels_per_pixel": "C",
+            "pixels_per_column": "P",
+            "pixel_box_lower_corner": "L",
+            "pixel_box_upper_corner": "U",
+        },
+    ),
+}
+REST = "the rest"
+GROUP_OF = {field: group for group, (_, letters) in GROUPS.items() for field in letters}
+LETTERS = {field: letter for _, letters in GROUPS.values() for field, letter in letters.items()}
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
 #: Fields that every copy reads -> what they are for, in words.
@@ -44,13 +64,13 @@ class Segment:
     key: str
     field: str
 
-    def cell(self, row: float) -> Cell:
-        """Draw it with as much of its name as fits."""
+    def cell(self, row: float, unit: float) -> Cell:
+        """Draw it with as much of its name as fits, `unit` px for a bit."""
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
-        name = named if text_width(named) <= self.width * UNIT[0] - 6 else self.key
+        name = named if text_width(named) <= self.width * unit - 6 else self.key
         place, about = (self.bit % LINE_BITS, row), f"{self.field}: {where}"
-        return Cell(*place, _tint(self.key), name, about, self.width, key=self.field)
+        return Cell(*place, _style(self.field), name, about, self.width, key=self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +80,7 @@ class FieldValue:
     Attributes
     ----------
     key : str
-        The letter that represents it in the picture.
+        The letters that represent it in the picture, such as ``D1``.
     field : str
         Such as ``global_dim[1]``.
     bits : str
@@ -79,6 +99,11 @@ class FieldValue:
     shown: tuple[str, ...]
 
     @property
+    def group(self) -> str:
+        """What it describes: the address, the extents, the strides, the box, or the rest."""
+        return _group(self.field)
+
+    @property
     def differs(self) -> bool:
         """Whether two maps disagree."""
         return len(set(self.values)) > 1
@@ -90,23 +115,75 @@ def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: 
     for n in range(len(heads)):
         columns.append(x)
         x += max([LEAST_VALUE, *(text_width(v.shown[n]) + 12 for v in values)])
-    table = [("muted", "field", "bits", *heads)]
-    table += [("alarm" if v.differs else "label", v.field, v.bits, *v.shown) for v in values]
-    cells = [
-        words(x, ROW * n, text, "muted" if x == BITS_X else style, ROW)
-        for n, (style, *texts) in enumerate(table)
-        for x, text in zip((FIELD_X, BITS_X, *columns), texts, strict=True)
-    ]
-    for n, v in enumerate(values, 1):
-        cells.append(Cell(0, ROW * n + 1, _tint(v.key), v.key, v.field, 14, 13, key=v.field))
-        if v.differs:
-            cells.append(words(FIELD_X - 12, ROW * n, "≠", "alarm", ROW))
+    titles = ((FIELD_X, "field"), (BITS_X, "bits"), *zip(columns, heads, strict=True))
+    cells = [words(x, 0, text, "muted", ROW) for x, text in titles]
+    cells += _groups(values, columns)
     notes = () if values else ["no field differs"]
     return lay_out(about, [Grid(tuple(cells))], notes=notes)
 
 
-def _tint(key: str) -> str:
-    return f"tint{KEYS.index(key) % 8}"
+def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
+    """Draw the table for a phone: of one map without its bits, of two maps what differs."""
+    if values and len(values[0].shown) == 1:
+        x = NARROW_FIELD_X + max(text_width(v.field) for v in values) + 8
+        return lay_out(about, [Grid(tuple(_groups(values, (x,), is_narrow=True)))], is_narrow=True)
+    differ = tuple(v for v in values if v.differs)
+    cells = []
+    for n, v in enumerate(differ):
+        cells += _line(v, 2 * ROW * n, (), is_narrow=True)
+        change = " → ".join(v.shown)
+        cells.append(words(NARROW_FIELD_X, ROW * (2 * n + 1), change, "alarm", ROW))
+    note = "the other fields do not differ" if differ else "no field differs"
+    return lay_out(about, [Grid(tuple(cells))], notes=[note], is_narrow=True)
+
+
+def _groups(
+    values: tuple[FieldValue, ...], columns: Sequence[float], *, is_narrow: bool = False
+) -> list[Cell]:
+    """Draw the fields below their groups: address, extents, strides, box, the rest."""
+    cells, row = [], 1
+    for group in (*GROUPS, REST):
+        own = [v for v in values if v.group == group]
+        if own:
+            cells.append(words(0, ROW * row, group, "strong", ROW))
+            row += 1
+        for v in own:
+            cells += _line(v, ROW * row, columns, is_narrow=is_narrow)
+            row += 1
+    return cells
+
+
+def _line(
+    v: FieldValue, y: float, columns: Sequence[float], *, is_narrow: bool = False
+) -> list[Cell]:
+    """Draw a field of the table: its letters, name, bits, and its value in each column."""
+    style, x = "alarm" if v.differs else "label", NARROW_FIELD_X if is_narrow else FIELD_X
+    cells = [Cell(0, y + 1, _style(v.field), v.key, v.field, KEY_WIDTH, 13, key=v.field)]
+    cells.append(words(x, y, v.field, style, ROW))
+    cells += [words(x, y, text, style, ROW) for x, text in zip(columns, v.shown, strict=False)]
+    if not is_narrow:
+        cells.append(words(BITS_X, y, v.bits, "muted", ROW))
+    if v.differs and not is_narrow:
+        cells.append(words(FIELD_X - 12, y, "≠", "alarm", ROW))
+    return cells
+
+
+def _group(field: str) -> str:
+    return GROUP_OF.get(field.partition("[")[0], REST)
+
+
+def _style(field: str) -> str:
+    group = _group(field)
+    return "cell" if group == REST else GROUPS[group][0]
+
+
+def _keys(fields: Iterable[str]) -> dict[str, str]:
+    """Return the letters of each field: of those in groups with their index."""
+    keys, small = {}, iter(string.ascii_lowercase)
+    for field in dict.fromkeys(fields):
+        name, _, index = field.partition("[")
+        keys[field] = LETTERS[name] + index[:-1] if name in LETTERS else next(small)
+    return keys
 
 
 # --- One map, or two ------------------------------------------------------------------------------
@@ -179,14 +256,19 @@ class MapBytes(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to a panel of bits and a panel of values."""
         heads = ("value",) if len(self.data) == 1 else ("first", "second")
-        return self._bits(), values_scene(self.values, heads, f"{self.title}: values")
+        return self._bits(UNIT), values_scene(self.values, heads, f"{self.title}: values")
 
-    def _bits(self) -> Scene:
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to panels of a phone's width: narrower bits, and values without their bits."""
+        about = f"{self.title}: values"
+        return self._bits(NARROW_UNIT, is_narrow=True), narrow_values_scene(self.values, about)
+
+    def _bits(self, unit: tuple[int, int], *, is_narrow: bool = False) -> Scene:
         cells, row = [label(0, -1, "byte")], 0.0
         cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
         for n in self.lines:
             cells += [label(0, row, f"{8 * n}"), Cell(0, row, "padding", columns=LINE_BITS)]
-            cells += [s.cell(row) for s in self.segments if s.bit // LINE_BITS == n]
+            cells += [s.cell(row, unit[0]) for s in self.segments if s.bit // LINE_BITS == n]
             row += 1
             changed = [bit for bit in self.changed if bit // LINE_BITS == n]
             for bit in changed:
@@ -201,7 +283,8 @@ class MapBytes(Figure):
                 row += HEX_ROWS
             row += GAP_ROWS
         notes = ("bit 0 of each byte at the left; letters: see the table", *self.notes)
-        return lay_out(f"{self.title}: bits", [Grid(tuple(cells), UNIT)], notes=notes)
+        grid = Grid(tuple(cells), unit)
+        return lay_out(f"{self.title}: bits", [grid], notes=notes, is_narrow=is_narrow)
 
     def text(self) -> str:
         """Return the bytes in hexadecimal, and the fields as a table."""
@@ -291,7 +374,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
     fields = DERIVED_FIELDS if derived else FIELDS
     fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
-    keys = {f.label: KEYS[n] for n, f in enumerate(fields)}
+    keys = _keys(f.label for f in fields)
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
     changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
     values = tuple(_field_value(f, keys[f.label], maps) for f in fields)

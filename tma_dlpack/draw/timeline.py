@@ -28,6 +28,7 @@ LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it w
 TAIL = 0.12  # of the axis, behind the last event, where a bar never ends
 MOST_NAME = 24  # letters of an actor, left of its lane
 MOST_ROWS = 400  # bars that are drawn
+LEAST_LETTERS = 8  # of a label that is cut
 PROXIES = "threads", "async proxy"  # who accesses shared memory
 SKETCH = 48  # characters of the axis in text
 
@@ -191,10 +192,8 @@ class Timeline(Figure):
             left, right = x(row.start), width if row.end is None else x(row.end)
             style = KINDS["fault" if row.is_wrong else row.kind][0]
             room = max(2.0, right - left)
-            fits = text_width(row.label) <= room - 3
-            bar = Cell(
-                left, tops[row.actor], style, row.label if fits else "", columns=room, rows=LANE
-            )
+            named = _shortened(row.label, room - 3)
+            bar = Cell(left, tops[row.actor], style, named, columns=room, rows=LANE)
             title = f"{row.actor}: {row.said}"
             cells.append(replace(bar, title=title, hatched=row.is_wrong, key=row.key))
         notes = list(self.notes)
@@ -216,6 +215,14 @@ class Timeline(Figure):
             y0, y1 = (begin + LANE, goal - 1) if begin < goal else (begin, goal + LANE + 1)
             cells.append(Cell(x(arrow.at), y0, "arrow", "", arrow.about, columns=0, rows=y1 - y0))
         return cells
+
+
+def _shortened(label: str, room: float) -> str:
+    """Return a label that fits, its end cut where enough of it is left to be known; else ""."""
+    if text_width(label) <= room:
+        return label
+    letters = int(room / text_width("0")) - 1
+    return f"{label[:letters]}…" if letters >= LEAST_LETTERS else ""
 
 
 @opaque
@@ -409,7 +416,7 @@ class WaitChain(Figure):
             cells.append(words(24, top + LANE, cut, "alarm" if link.fault else "muted", 24))
         notes = ["they wait for each other"] * self.is_cycle
         said = "; ".join(f"{link.who} waits for {link.what}" for link in self.links)
-        return lay_out(said, [Grid(tuple(cells))], self.title, notes=notes, is_narrow=is_narrow)
+        return lay_out(said, [Grid(tuple(cells))], notes=notes, is_narrow=is_narrow)
 
 
 @opaque

@@ -3,8 +3,8 @@
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
-  const { read, failuresOf } = R;
-  const MAX_REPAIRS = 40, NEAR = 16; // steps tried around the current value before halving
+  const { read, failuresOf } = R, { faultsOf } = tmaRepairs;
+  const NEAR = 16; // steps tried around the current value before halving
   const TENSOR = ["shape", "strides", "address", "dtype"]; // not arguments: another tensor
   const PER_DIMENSION = ["box_sizes", "elem_strides"];
   const LISTS = [...PER_DIMENSION, "pixel_box_lower_corner", "pixel_box_upper_corner"];
@@ -71,21 +71,6 @@ const tmaCheck = (() => {
 
   // -- judging -----------------------------------------------------------------------------------
 
-  /** The rules that do not hold, in libcu++'s order, without those whose prerequisites failed. */
-  function faultsOf(request) {
-    const failed = failuresOf(request);
-    const ids = new Set(failed.map(([row]) => T.RULES[row].id));
-    const here = new Set(failed.map(([row, entry]) => `${T.RULES[row].id} ${entry}`));
-    const found = [];
-    for (const [row, entry] of failed) {
-      const rule = T.RULES[row];
-      if ((rule.after ?? []).some((id) => ids.has(id))) continue;
-      if ((rule.after_here ?? []).some((id) => here.has(`${id} ${Math.max(0, entry)}`))) continue;
-      found.push({ rule, row, entry, nth: rule.outermost_first ? -entry : entry });
-    }
-    return found.sort((x, y) => x.rule.step - y.rule.step || x.nth - y.nth || x.row - y.row);
-  }
-
   /** {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}, in
    *  libcu++'s order. `index`: row-major entry of the argument, or null. `change`: {argument: value}
    *  that satisfies this rule, of the tensor too, or null. `fixed`: a request on the same tensor
@@ -103,8 +88,9 @@ const tmaCheck = (() => {
       return { ok: false, violations: [violation], fixed: null };
     }
     if (!faults.length) return { ok: true, violations: [], fixed: request };
-    const violations = faults.map((fault) => violationOf(request, fault));
-    return { ok: false, violations, fixed: fixedOf(request) };
+    const found = tmaRepairs.violationsOf(request);
+    const violations = found.map((one) => violationOf(request, one)), change = tmaRepairs.changesOf(request);
+    return { ok: false, violations, fixed: change && { ...request, ...change } };
   }
 
   const accepts = (request) => failuresOf(request).length === 0;
@@ -151,21 +137,20 @@ const tmaCheck = (() => {
     return rule.differs ? `${text} (${rule.differs})` : text;
   }
 
-  function violationOf(request, fault) {
+  function violationOf(request, { fault, answers }) {
     const a = read(request), { rule, entry } = fault;
-    const own = [rule.on].flat().map((name) => controlOf(name, request));
-    const repairs = repairsOf(request, fault, true);
-    const argument = own.find((name) => repairs.some((change) => name in change)) ?? own[0];
+    const argument = controlOf(tmaRepairs.argumentOf(fault, a), request);
     const index = indexOf(rule, entry, a, argument);
-    const words = repairs.map((change) => wordsOf(request, change));
+    const changes = answers.map(({ way, request: after }) => differences(request, a, way, after));
+    const words = answers.map((answer, n) => wordsOf(request, changes[n], answer)).filter(Boolean);
     return {
       rule: rule.id,
       argument,
       index,
       found: foundOf(request, a, fault, argument, index),
       limit: `it must ${rule.must}`,
-      fix: words.length ? `use ${words.join(", or ")}` : rule.fix ?? withoutRepair(argument),
-      change: repairs[0] ?? null,
+      fix: words.length ? words.join("; or ") : rule.fix ?? withoutRepair(argument),
+      change: changes[0] ?? null,
       why: rule.why,
       source: sourceOf(rule, a.kind),
     };
@@ -175,92 +160,32 @@ const tmaCheck = (() => {
     ? `change the tensor's ${argument}`
     : `no other ${argument} is accepted while the rest is as it is`;
 
+  /** What a way changes, of the tensor too. A copy may have the address that it had, if aligned. */
+  function differences(request, a, way, after) {
+    const isOther = (name, old) => python(after[name] ?? null) !== python(old ?? null);
+    const isMoved = Number(valueOf(request, "address")) % a.alignment_bytes !== 0;
+    const ofTensor = way.view ? TENSOR.filter((name) => name !== "address" || isMoved) : [];
+    const names = [
+      ...ofTensor.filter((name) => isOther(name, valueOf(request, name))),
+      ...Object.keys(way.change).filter((name) => isOther(name, request[name])),
+    ];
+    return Object.fromEntries(names.map((name) => [name, after[name]]));
+  }
+
   /** A change in words: the entry that differs, or the whole value. */
-  function wordsOf(request, change) {
-    const [[name, value]] = Object.entries(change), old = valueOf(request, name);
-    const isEntry = Array.isArray(value) && value.length === old.length;
-    const index = isEntry ? value.findIndex((n, i) => n !== old[i]) : -1;
-    if (index >= 0) return `${name}[${index}] = ${shown(name, value[index])}`;
-    return `${name} = ${name === "address" ? shown(name, value) : python(value)}`;
-  }
-
-  // -- repairs, found by trying ------------------------------------------------------------------
-
-  const keysOf = (request, other = {}) =>
-    new Set(failuresOf(request, other).map(([row, entry]) => `${row} ${entry}`));
-
-  /** Changes of one argument each that satisfy a rule, in the order of its row; those of the tensor
-   *  come last. */
-  function repairsOf(request, { rule, row, entry }, mayChangeTensor) {
-    const a = read(request), before = keysOf(request), key = `${row} ${entry}`;
-    if (rule.wraps && !keysOf(request, { has_model: 0 }).has(key)) return []; // only of the driver
-    const on = [rule.on].flat(), own = on.map((name) => controlOf(name, request));
-    const names = (rule.mends ?? []).map((name) => controlOf(name, request));
-    if (mayChangeTensor) names.push(...own.filter((name) => TENSOR.includes(name)));
-    const isSame = (k) => { // a rule on the same entry
-      const [row2, entry2] = k.split(" ").map(Number);
-      return [T.RULES[row2].on].flat()[0] === on[0] && Math.max(0, entry2) === Math.max(0, entry);
-    };
-    const heals = (after) => !after.has(key);
-    const breaksNothing = (after) => heals(after) && [...after].every((k) => before.has(k));
-    const settles = (after) => breaksNothing(after) && ![...after].some(isSame);
-    for (const isEnough of [settles, breaksNothing, heals]) {
-      const isAccepted = (candidate) => isEnough(keysOf(candidate));
-      const found = names
-        .map((name) => changeOf(request, a, rule, name, indexOf(rule, entry, a, name), isAccepted))
-        .filter(Boolean);
-      if (found.length) return found;
-    }
-    const isWhole = own.includes("box_sizes") && entry < 0; // and no entry alone is enough
-    return [isWhole && shrunk(request)].filter(Boolean);
-  }
-
-  /** The nearest accepted value of one argument, as {name: value}; null if there is none. */
-  function changeOf(request, a, rule, name, index, isAccepted) {
-    const list = PER_DIMENSION.includes(name) ? valueOf(request, name) : null;
-    if (list && list.length !== a.rank) {
-      const kept = list.slice(Math.max(0, list.length - a.rank));
-      const value = [...Array(Math.max(0, a.rank - kept.length)).fill(1), ...kept];
-      return isAccepted(put(request, name, value)) ? { [name]: value } : null;
-    }
-    const options = optionsOf(request, a, rule, name);
-    if (options) {
-      const value = options.find((option) => isAccepted(put(request, name, option)));
-      return value === undefined ? null : { [name]: value };
-    }
-    const value = valueOf(request, name);
-    if (!reachOf(a, name, 0)) return null;
-    const places = Array.isArray(value) ? (index === null ? [...value.keys()] : [index]) : [null];
-    let best = null;
-    for (const place of places) {
-      const old = Number(place === null ? value : value[place]);
-      const range = reachOf(a, name, place);
-      const near = nearest(old, range, (n) => isAccepted(put(request, name, n, place)));
-      if (near === null || near === old) continue;
-      const cost = Math.abs(near - old) / Math.max(1, Math.abs(old));
-      if (best === null || cost < best.cost) best = { cost, put: put(request, name, near, place) };
-    }
-    return best && { [name]: best.put[name] };
-  }
-
-  /** The values of an option, the best first; null for numbers. */
-  function optionsOf(request, a, rule, name) {
-    if (name === "allow") return [[...valueOf(request, "allow"), rule.id].sort()];
-    if (name === "split_inner") return a.kind === "tiled" && a.swizzle && !a.is_split ? [true] : [];
-    if (name === "ragged") return [0];
-    if (name === "target") return Object.keys(T.TARGETS);
-    if (name === "data_type") {
-      const names = a.dtype.overrides.map((t) => T.DATA_TYPES[t].name);
-      return [null, ...names].filter((option) => option !== (request.data_type ?? null));
-    }
-    if (!T.ENUMS[name]) return null;
-    const old = R.member(name, valueOf(request, name));
-    const isSpan = (n) => K.SWIZZLE_32B <= n && n <= K.SWIZZLE_128B; // where one is asked for
-    const asksSpan = name === "swizzle" && rule.fields.some((field) => field.startsWith("span_"));
-    return [...T.ENUMS[name].keys()]
-      .filter((n) => n !== old && (isSpan(n) || !asksSpan))
-      .sort((x, y) => Math.abs(x - old) - Math.abs(y - old))
-      .map((n) => T.ENUMS[name][n]);
+  function wordsOf(request, change, { way, left, isEnough }) {
+    const parts = Object.entries(change).map(([name, value]) => {
+      const old = valueOf(request, name), isList = Array.isArray(value) && Array.isArray(old);
+      const others = isList && value.length === old.length ? [...value.keys()].filter((i) => value[i] !== old[i]) : [];
+      if (others.length === 1) return `${name}[${others[0]}] = ${shown(name, value[others[0]])}`;
+      return `${name} = ${name === "address" ? shown(name, value) : python(value)}`;
+    });
+    if (!parts.length) return "";
+    const isCopy = way.view && way.view.address !== (request.address ?? 0);
+    const use = `${isCopy ? "copy the tensor, with" : "use"} ${parts.join(" and ")}`;
+    if (!way.isGuess) return use;
+    const ids = [...new Set(left.map(({ rule }) => rule.id))];
+    return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${ids.join(" and ")}`;
   }
 
   /** The numbers that a control takes in some request, as {least, most, step}; null for none.
@@ -308,49 +233,6 @@ const tmaCheck = (() => {
       else refused = middle;
     }
     return accepted;
-  }
-
-  /** The largest outer entry of the box becomes 1. */
-  function shrunk(request) {
-    const box = [...request.box_sizes], outer = box.slice(0, -1);
-    const largest = Math.max(...outer);
-    if (!(largest > 1)) return null;
-    box[outer.indexOf(largest)] = 1;
-    return { box_sizes: box };
-  }
-
-  /** A request with other arguments that is accepted; null if the tensor itself must change.
-   *  Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's are tried. */
-  function fixedOf(request) {
-    const isLifted = ({ rule: { unsupported, sets } }, by) => !unsupported || sets.includes(by);
-    const found = searched(request);
-    if (found) return needed(request, found);
-    const byDriver = { ...request, rules: "driver" }, { rules } = read(byDriver);
-    const isUsable = faultsOf(request).every((fault) => isLifted(fault, rules));
-    const lifted = isUsable ? searched(byDriver) : null;
-    return lifted && needed(request, lifted);
-  }
-
-  function searched(request) {
-    for (let n = 0; n < MAX_REPAIRS; ++n) {
-      const faults = faultsOf(request);
-      if (!faults.length) return request;
-      let change;
-      for (const fault of faults) if ((change = repairsOf(request, fault, false)[0])) break;
-      if (!change) return null;
-      request = { ...request, ...change };
-    }
-    return null;
-  }
-
-  /** Take back every change without which the request is accepted too. */
-  function needed(request, fixed) {
-    for (const name of Object.keys(fixed)) {
-      if (fixed[name] === request[name]) continue;
-      const fewer = { ...fixed, [name]: request[name] };
-      if (accepts(fewer)) return needed(request, fewer);
-    }
-    return fixed;
   }
 
   /** Why a request is refused first; "" where it is accepted. */

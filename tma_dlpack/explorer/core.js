@@ -85,6 +85,12 @@ const tmaRequest = (() => {
     return [list(request, "pixel_box_lower_corner"), list(request, "pixel_box_upper_corner")];
   }
 
+  /** A size of the tile as 64 bits can hold it: its rules refuse it long before. */
+  function saturated(n) {
+    if (!Number.isInteger(n) || Math.abs(n) < 2 ** 63) return n;
+    return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
+  }
+
   /** A request as the numbers that native/page.c reads, in its order, and the rows that it names. */
   function asNumbers(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", { defaults } = T.VERBS[kind];
@@ -95,18 +101,19 @@ const tmaRequest = (() => {
     const allowed = (request.allow ?? []).map((id) => 1n << BigInt(T.RULES.findIndex((r) => r.id === id)));
     const dtype = dtypeOf(request, asked), rules = request.rules ?? defaults.rules;
     const counted = (values) => [values.length, ...values];
+    const sized = (values) => counted(values.map(saturated));
     const [lower, upper] = cornersOf(request, kind), steps = request.elem_strides;
     const numbers = [
       KINDS.indexOf(kind), Number(rules === "driver"), asked,
       interleave_layout, swizzle, l2_fetch_size, oobfill, mode, Number(request.swizzle != null),
       allowed.reduce((a, b) => a | b, 0n),
-      isTiled ? 0 : request.channels_per_pixel, isTiled ? 0 : request.pixels_per_column,
+      ...[request.channels_per_pixel, request.pixels_per_column].map((n) => (isTiled ? 0 : saturated(n))),
       Number(Boolean(request.split_inner)), Number(request.ragged != null), request.ragged ?? 0,
       ...target.compute_capability, target.max_smem_bytes,
       request.address ?? 0, ...dtype.dlpack,
       ...counted(list(request, "shape")), ...counted(request.strides ?? []),
-      ...counted(isTiled ? list(request, "box_sizes") : []),
-      Number(Boolean(steps)), ...counted(steps ?? []), ...counted(lower), ...counted(upper),
+      ...sized(isTiled ? list(request, "box_sizes") : []),
+      Number(Boolean(steps)), ...sized(steps ?? []), ...sized(lower), ...sized(upper),
     ];
     return { numbers, kind, rules, target, dtype };
   }

@@ -179,7 +179,18 @@ function rankedPicture(ranked, width) {
 
 // --- The 128 bytes ------------------------------------------------------------------------------------
 
-const LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+const REST = { group: "the rest", style: "cell" };
+
+// The fields with their group, style and letters, as draw/map_bytes.py has them.
+function marked(fields) {
+  let small = 0;
+  return fields.map((field) => {
+    const entry = Object.entries(FIELD_GROUPS).find(([, [, letters]]) => field.name in letters);
+    if (!entry) return { ...field, ...REST, key: String.fromCharCode(97 + small++) };
+    const [group, [style, letters]] = entry;
+    return { ...field, group, style, key: `${letters[field.name]}${field.index ?? ""}` };
+  });
+}
 
 // fields: [{label, pieces: [[bit, width], ...], value}] of the model.
 function bytesPicture(bytes, fields, width) {
@@ -195,12 +206,12 @@ function bytesPicture(bytes, fields, width) {
     if (!used.has(line) && line >= 8 && data.every((b) => b === 0)) continue;
     sheet.words(left - 6, sheet.y + 14, 8 * line, "muted", "end");
     sheet.cell(left, sheet.y, 64 * unit, 20, "padding");
-    fields.forEach((field, n) => {
+    marked(fields).forEach((field) => {
       for (const [bit, count] of field.pieces) {
         if (Math.floor(bit / 64) !== line) continue;
         const last = bit + count - 1;
-        sheet.cell(left + bit % 64 * unit, sheet.y, count * unit, 20, `tint${n % TINTS}`, { key: `field-${field.label}`,
-          text: [`${LETTERS[n]} ${field.label}`, LETTERS[n]], title: `${field.label}: bit${count > 1 ? `s ${bit}..${last}` : ` ${bit}`}\nvalue ${valueOf(field)}` });
+        sheet.cell(left + bit % 64 * unit, sheet.y, count * unit, 20, field.style, { key: `field-${field.label}`,
+          text: [`${field.key} ${field.label}`, field.key], title: `${field.label}: bit${count > 1 ? `s ${bit}..${last}` : ` ${bit}`}\nvalue ${valueOf(field)}` });
       }
     });
     data.forEach((byte, n) => sheet.words(left + (8 * n + 4) * unit, sheet.y + 33, byte.toString(16).padStart(2, "0"), "label", "middle"));
@@ -221,8 +232,14 @@ function fieldsPicture(fields, width) {
   const row = (x, text, style) => sheet.words(x, sheet.y + 13, text, style);
   for (const [x, head] of [[EDGE + 28, "field"], ...(hasBits ? [[second, "bits"]] : []), [third, "value"]]) row(x, head, "muted");
   sheet.y += 20;
-  fields.forEach((field, n) => {
-    sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { text: LETTERS[n], key: `field-${field.label}`, title: `${field.label} = ${valueOf(field)}` });
+  const all = marked(fields), groups = [...Object.keys(FIELD_GROUPS), REST.group];
+  const sorted = groups.flatMap((group) => all.filter((field) => field.group === group));
+  sorted.forEach((field, n) => {
+    if (field.group !== sorted[n - 1]?.group) {
+      sheet.words(EDGE, sheet.y + 13, field.group, "strong");
+      sheet.y += 19;
+    }
+    sheet.cell(EDGE, sheet.y, 22, 17, field.style, { text: field.key, key: `field-${field.label}`, title: `${field.label} = ${valueOf(field)}` });
     row(EDGE + 28, field.label, "label");
     if (hasBits) row(second, places(field), "muted");
     row(third, valueOf(field), "label");

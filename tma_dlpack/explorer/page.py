@@ -26,7 +26,7 @@ from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import CSS, Figure, fragment, panel_row, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
-from tma_dlpack.draw.map_bytes import is_of_host_tensor
+from tma_dlpack.draw.map_bytes import GROUPS, is_of_host_tensor
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.explorer.choice import Choice, parameters
 from tma_dlpack.make.tiled import make_tma_descriptor
@@ -36,7 +36,10 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
-MODEL = ("tables.js", "core.js", "geometry.js", "operand.js", "check.js", "model.js")
+MODEL = (
+    *("tables.js", "core.js", "geometry.js", "operand.js"),
+    *("ways.js", "repairs.js", "check.js", "model.js"),
+)
 CORE = HERE.parent / "native" / "page.wasm"
 PICTURES = (
     "pictures.js",
@@ -108,6 +111,7 @@ def scripts() -> str:
     """Return the page's scripts: the model, the pictures, the front end."""
     constants = {
         "STYLE_SHEET": style_sheet(),
+        "FIELD_GROUPS": GROUPS,
         "STYLE_ATTRIBUTES": {name: s.attributes for name, s in STYLES.items() if s.attributes},
     }
     return "\n".join(
@@ -215,7 +219,7 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def embedded(state: Mapping[str, Any]) -> str:
-    """Return HTML that unfolds to the page, for a stored notebook: about 80 kB, compressed.
+    """Return HTML that unfolds to the page, for a stored notebook: about 100 kB, compressed.
 
     Viewers that drop frames and scripts, such as an untrusted notebook's, show the sentence alone.
     """

@@ -140,7 +140,7 @@ class Trace:
         from tma_dlpack.draw.cards import bold, finding_html, plain
         from tma_dlpack.draw.figure import fragment
 
-        parts = [bold(self._head())]
+        parts = [bold(self._head()), *self._overview()]
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
@@ -152,6 +152,17 @@ class Trace:
                 parts.append(pictures)
         parts += [plain(f"note: {note}") for note in self.notes]
         return fragment([*map(printable, parts)])
+
+    def _overview(self) -> list[str]:
+        """Return all maps as small multiples, where there are several."""
+        from tma_dlpack.draw.multiples import multiples
+
+        known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
+        drawn = [(n, m, bool(t.result) or not t.report.ok) for n, t, m in known if m is not None]
+        if len(drawn) < 2:
+            return []
+        some = f"{len(drawn)} of {len(self.maps)}" if len(drawn) < len(self.maps) else len(drawn)
+        return [multiples(drawn, f"{some} maps, each to its own scale").panels()]
 
 
 def _pictures(traced: TracedMap) -> str:

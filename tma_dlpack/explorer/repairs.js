@@ -1,0 +1,209 @@
+// What a call breaks, in libcu++'s order, and the first ways out of it, as checks/repairs.py has them.
+
+const tmaRepairs = (() => {
+  const T = tmaTables, R = tmaRequest, W = tmaWays;
+  const MAX_STEPS = 4, MAX_REPAIRS = 40; // of one way, of one call
+  //: The arguments that decide how large the tile is.
+  const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
+  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // a type counts the box in its own
+
+  /** The rules that do not hold, in libcu++'s order, without those whose prerequisites failed. */
+  function faultsOf(request) {
+    const failed = R.failuresOf(request);
+    const ids = new Set(failed.map(([row]) => T.RULES[row].id));
+    const here = new Set(failed.map(([row, entry]) => `${T.RULES[row].id} ${Math.max(0, entry)}`));
+    const found = [];
+    for (const [row, entry] of failed) {
+      const rule = T.RULES[row], at = Math.max(0, entry);
+      if ((rule.after ?? []).some((id) => ids.has(id))) continue;
+      if ((rule.after_here ?? []).some((id) => here.has(`${id} ${at}`))) continue;
+      const nth = rule.outermost_first ? -entry : entry;
+      found.push({ rule, row, entry, nth, key: `${rule.id} ${entry}` });
+    }
+    found.sort((x, y) => x.rule.step - y.rule.step || x.nth - y.nth || x.row - y.row);
+    return found;
+  }
+
+  /** The argument that a fault is about. */
+  function argumentOf({ rule }, a) {
+    if (!Array.isArray(rule.on)) return rule.on;
+    return W.extentBreaks(a) ? "tensor.shape" : "box_sizes";
+  }
+
+  /** Whether two faults of one or two requests are about one entry of one argument. */
+  const isSame = (one, a, other, b) => argumentOf(one, a) === argumentOf(other, b)
+    && Math.max(0, one.entry) === Math.max(0, other.entry);
+
+  const keysOf = (faults) => new Set(faults.map(({ key }) => key));
+  const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
+  const isWithin = (some, all) => [...some].every((key) => all.has(key));
+
+  /** The first try that leaves nothing about the same entry, else nothing new, else any. */
+  function first(request, a, fault, tries, known) {
+    let enough = null, some = null;
+    for (const way of tries) {
+      const after = W.applied(request, way);
+      let left;
+      try {
+        left = faultsOf(after);
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error; // beyond what the core can read
+        continue;
+      }
+      const answer = { way, request: after, left, isEnough: true, isAlone: true };
+      if (!left.length) return answer;
+      const broken = way.view ? idsOf(left) : keysOf(left); // entries of another tensor may be others
+      if (broken.has(way.view ? fault.rule.id : fault.key)) continue;
+      answer.isEnough = isWithin(broken, way.view ? idsOf(known) : keysOf(known));
+      if (!answer.isEnough) some ??= answer;
+      else if (left.some((f) => isSame(f, R.read(after), fault, a))) enough ??= answer;
+      else return answer;
+    }
+    return enough ?? some;
+  }
+
+  /** What mends a fault, one of each alternative, whatever else it breaks. */
+  function stepsOf(request, fault, known, keepsTensor = false) {
+    const a = R.read(request);
+    return W.alternatives(request, a, fault)
+      .map((tries) => (keepsTensor ? tries.filter(({ view }) => !view) : tries))
+      .map((tries) => first(request, a, fault, tries, known)).filter(Boolean);
+  }
+
+  /** The ways out of a fault after which nothing is broken but what is known; else the first one,
+   *  with what mends the rest. */
+  function answersOf(request, fault, known) {
+    const steps = stepsOf(request, fault, known), found = steps.filter(({ isEnough }) => isEnough);
+    if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault)));
+    const least = idsOf(found[0].left);
+    return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
+  }
+
+  /** Mend what a way breaks anew; a guess if that takes too many steps. */
+  function continued(step, known) {
+    let answer = step, change = { ...step.way.change }, { view } = step.way;
+    const before = keysOf(known);
+    for (let n = 0; n < MAX_STEPS; ++n) {
+      if (answer.isEnough)
+        return { ...answer, way: { change, view, isGuess: step.way.isGuess }, isAlone: false };
+      const fresh = answer.left.find(({ key }) => !before.has(key));
+      const steps = stepsOf(answer.request, fresh, known).filter(({ way }) => !way.isGuess);
+      const next = steps.find(({ isEnough }) => isEnough) ?? steps[0];
+      if (!next) break;
+      answer = next;
+      change = { ...change, ...answer.way.change };
+      view = answer.way.view ?? view;
+    }
+    return { ...step, way: { ...step.way, isGuess: true } };
+  }
+
+  /** The keys of the faults that each way out of a fault removes too. One that only leaves out a
+   *  rule is no such way. */
+  function removedBy(fault, a, faults, answers) {
+    const isLeftOut = ({ change }) => Object.keys(change).join() === "allow";
+    const changing = answers.filter(({ way }) => !way.isGuess && !isLeftOut(way));
+    if (!changing.length || !changing.every(({ isAlone }) => isAlone)) return new Set();
+    const isGone = (f) => ({ way, left }) => (way.view
+      ? !left.some(({ rule }) => rule === f.rule)
+      : !left.some(({ key }) => key === f.key) && !isSame(f, a, fault, a));
+    return keysOf(faults.filter((f) => changing.every(isGone(f))));
+  }
+
+  /** [{fault, answers}] of what a request breaks, without what every way out of an earlier one
+   *  removes too. */
+  function violationsOf(request) {
+    const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
+    for (const fault of faults) {
+      if (gone.has(fault.key)) continue;
+      const answers = answersOf(request, fault, faults);
+      found.push({ fault, answers });
+      if (fault === faults[faults.length - 1]) break;
+      for (const key of removedBy(fault, a, faults, answers)) gone.add(key);
+    }
+    return found;
+  }
+
+  // -- all of it, of the same memory -------------------------------------------------------------
+
+  const isRefused = (request) => faultsOf(request).length > 0;
+
+  /** Other arguments that are accepted; null if the tensor itself must change. */
+  function changesOf(request) {
+    const change = acceptedChange(request);
+    return change ? needed(request, change) : permutedChange(request);
+  }
+
+  /** Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's are tried. */
+  function acceptedChange(request) {
+    const { change, stuck } = searched(request);
+    if (change) return change;
+    const byDriver = { ...request, rules: "driver" }, { rules } = R.read(byDriver);
+    const isLifted = stuck.every(({ rule }) => !rule.sets.includes(rules))
+      && faultsOf(request).every(({ rule }) => !rule.unsupported || rule.sets.includes(rules));
+    const lifted = isLifted ? searched(byDriver).change : null;
+    return lifted && { rules: "driver", ...lifted };
+  }
+
+  /** The dimensions in another order, with the box in that order, which nothing else must change. */
+  function permutedChange(request) {
+    const { kind = "tiled", shape, box_sizes: box } = request;
+    if (kind !== "tiled" || !shape.length || box.length !== shape.length) return null;
+    const a = R.read(request);
+    const layout = (r) => JSON.stringify(r.shape.map((n, d) => `${n} ${r.strides[d]}`).sort());
+    for (const fault of faultsOf(request))
+      for (const way of W.alternatives(request, a, fault).flat()) {
+        const other = W.applied(request, way), { view } = way;
+        if (!view || view.address !== W.viewOf(request).address || view.dtype !== request.dtype) continue;
+        if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // not exact here
+        if (layout(other) !== layout(W.applied(request, { ...way, view: W.viewOf(request) }))) continue;
+        const more = acceptedChange(other);
+        if (!more || TILE.some((name) => name in more)) continue;
+        const isMoved = view.shape.some((n, d) => n !== shape[d]);
+        const change = { strides: other.strides, ...way.change, ...(isMoved ? { shape: view.shape } : {}) };
+        return { ...change, ...needed(other, more) };
+      }
+    return null;
+  }
+
+  /** {change: arguments that are accepted instead, or null, stuck: the faults that nothing mends}. The tile
+   *  is not made smaller where no fix of the first report says so. */
+  function searched(request, without = "") {
+    const start = request, change = {};
+    let mayShrink = null, isInOrder = true;
+    const bits = (r) => R.read(r).box_bits;
+    for (let n = 0; n < MAX_REPAIRS; ++n) {
+      const faults = faultsOf(request), a = R.read(request);
+      if (!faults.length) return { change, stuck: [] };
+      const shrinks = (answer) => bits(answer.request) < a.box_bits;
+      const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
+      const proposed = faults.map((fault) => answersOf(request, fault, faults));
+      const found = proposed.flat().filter(isClear);
+      mayShrink ??= faults.some((f) => TILE.includes(argumentOf(f, a))) || found.some(shrinks);
+      const mayBeTaken = (answer) => isClear(answer) && (mayShrink || !shrinks(answer));
+      let answer = [...found.filter((f) => !shrinks(f)), ...found.filter(shrinks)].find(mayBeTaken);
+      if (!answer) { // no few steps are enough: take one, which may break others
+        const unsolved = faults.filter((_, i) => !proposed[i].some(({ isEnough }) => isEnough));
+        for (const fault of unsolved) answer ??= stepsOf(request, fault, [], true).find(mayBeTaken);
+        isInOrder &&= !answer;
+      }
+      if (!answer && "split_inner" in change) return searched(start, "split_inner");
+      if (!answer) return { change: null, stuck: isInOrder ? faults : [] };
+      Object.assign(change, answer.way.change);
+      request = { ...request, ...answer.way.change };
+    }
+    return { change: null, stuck: [] };
+  }
+
+  /** A change without what is not needed for the call to be accepted. */
+  function needed(request, change) {
+    const units = "data_type" in change ? UNITS.filter((name) => name in change) : [];
+    const groups = Object.keys(change).filter((name) => !units.includes(name)).map((name) => [name]);
+    for (const names of units.length ? [...groups, units] : groups) {
+      const fewer = Object.fromEntries(Object.entries(change).filter(([name]) => !names.includes(name)));
+      if (Object.keys(fewer).length && !isRefused({ ...request, ...fewer })) return needed(request, fewer);
+    }
+    return change;
+  }
+
+  return { faultsOf, violationsOf, changesOf, argumentOf };
+})();
