@@ -159,6 +159,11 @@ class Protocol:
         """Return the innermost loop around blocks, nothing if there is no loop."""
         return next((body for _, body in self.loops if body.issuperset(blocks)), frozenset())
 
+    def has_barrier(self, blocks: Iterable[int]) -> bool:
+        """Whether the block's threads meet somewhere in these blocks of code."""
+        happenings = (h.what for n in blocks for h in self.events.blocks[n])
+        return "barrier" in happenings
+
     def reached(self, target: Site, barred: Iterable[Site] = (), start: Site | None = None) -> bool:
         """Whether a path leads to a site, from the entry or `start`, and passes no barred site."""
         stops: dict[int, list[int]] = defaultdict(list)
