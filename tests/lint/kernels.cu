@@ -356,7 +356,7 @@ KERNEL __cluster_dims__(2, 1, 1) cluster_right(const __grid_constant__ CUtensorM
 // ---- BARRIER_ARRIVALS, BARRIER_BYTES, BARRIER_PARITY, LOAD_WAIT: one barrier, loaded in turns ----
 
 enum Slip { none, no_arrival, count_of_two, nothing_expected, half_expected, same_parity, parity_ahead, no_wait,
-            no_release, empty_parity };
+            no_release, empty_parity, no_empty_wait };
 
 __device__ inline void init(uint64_t* barrier, int count)
 {
@@ -415,10 +415,11 @@ template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
     if (threadIdx.x != 0) return;
     #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
-      wait(&empty[turn % 4], slip == empty_parity ? turn / 4 & 1 : ~(turn / 4) & 1);
+      if (slip != no_empty_wait) wait(&empty[turn % 4], slip == empty_parity ? turn / 4 & 1 : ~(turn / 4) & 1);
       expect(&full[turn % 4], 4096);
       load_bulk(tile[turn % 4], in + turn * 4096, 4096, &full[turn % 4]);
     }
+    if (slip == no_empty_wait) wait(&empty[turns % 4], 0);
   } else {
     #pragma unroll 1
     for (int turn = 0; turn < turns; ++turn) {
@@ -432,6 +433,7 @@ template <Slip slip> __device__ void ring(const char* in, int* out, int turns)
 }
 KERNEL __launch_bounds__(128) barrier_arrivals_release_wrong(const char* in, int* out, int turns) { ring<no_release>(in, out, turns); }
 KERNEL __launch_bounds__(128) barrier_parity_empty_wrong(const char* in, int* out, int turns) { ring<empty_parity>(in, out, turns); }
+KERNEL __launch_bounds__(128) barrier_arrivals_unheeded_wrong(const char* in, int* out, int turns) { ring<no_empty_wait>(in, out, turns); }
 KERNEL __launch_bounds__(128) barrier_ring_right(const char* in, int* out, int turns) { ring<none>(in, out, turns); }
 
 // ---- BLOCK_BARRIER: each thread fences what it wrote or read, and one thread copies ----

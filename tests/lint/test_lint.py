@@ -42,6 +42,7 @@ EXPECTED = {
     "barrier_arrivals_none_wrong": ("BARRIER_ARRIVALS", "error"),
     "barrier_arrivals_count_wrong": ("BARRIER_ARRIVALS", "warning"),
     "barrier_arrivals_release_wrong": ("BARRIER_ARRIVALS", "warning"),
+    "barrier_arrivals_unheeded_wrong": ("BARRIER_ARRIVALS", "warning"),
     "barrier_bytes_none_wrong": ("BARRIER_BYTES", "error"),
     "barrier_bytes_half_wrong": ("BARRIER_BYTES", "error"),
     "barrier_parity_same_wrong": ("BARRIER_PARITY", "warning"),

@@ -46,6 +46,9 @@ cycle | BARRIER_PARITY | the first wait for an mbarrier has parity 0, and every 
 count | BARRIER_ARRIVALS | an mbarrier is initialised for {count} arrivals, and its {sites} in this
     kernel make {sums}: the wait never ends, or ends too early | initialise it for the number of
     arrivals of one phase
+unheeded | BARRIER_ARRIVALS | stages are released in a loop, and the loop that copies into them
+    waits for no release: a copy may overwrite what is still read | wait for the stage's barrier
+    before each copy into it
 unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before each copy into it,
     and the loop that reads the stages releases none | arrive at the stage's barrier behind the
     last read of it, in the same loop
@@ -85,6 +88,7 @@ def barriers(protocol: Protocol) -> Iterator[Mistake]:
     yield from _parities(protocol)
     if not anywhere & {"await", "arrive", "copy"}:
         yield from _releases(protocol)
+        yield from _unheeded(protocol)
 
 
 def _members(
@@ -320,3 +324,20 @@ def _releases(protocol: Protocol) -> Iterator[Mistake]:
             continue
         if not any(arrival.block in loop for loop in loops for arrival in arrivals):
             yield _mistake("unreleased", "warning", site, arrivals[0])
+
+
+def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
+    """Look for releases of stages that are waited for behind the loop of the copies alone."""
+    awaits = [site for site in protocol.sites if site.kind == "await"]
+    for family in protocol.by_family:
+        arrivals = [s for s in protocol.of(family, "arrive") if protocol.loop_of(s.block)]
+        own = protocol.of(family, "await")
+        if not arrivals or not own or any(protocol.loop_of(site.block) for site in own):
+            continue
+        read = {s.family for s in awaits if s.block in protocol.loop_of(arrivals[0].block)}
+        for copy in (s for s in protocol.sites if s.kind == "copy" and s.family in read - {None}):
+            around = [body for _, body in protocol.loops if copy.block in body]
+            waits = any(site.block in around[-1] for site in awaits) if around else True
+            if not waits and not protocol.has_barrier(around[-1]):
+                yield _mistake("unheeded", "warning", copy, arrivals[0])
+                break

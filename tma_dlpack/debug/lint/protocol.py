@@ -15,7 +15,7 @@ from functools import cached_property
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Events, callee_of
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.ptx.values import APART, Term, Value, at_thread, holds_at, registers
+from tma_dlpack.ptx.values import APART, Condition, Term, Value, at_thread, holds_at, registers
 
 _EXPECT = re.compile(r"mbarrier\.arrive\.expect_tx|mbarrier\.arrive_drop\.expect_tx")
 _ARRIVE = re.compile(r"mbarrier\.arrive|cp\.async\.mbarrier\.arrive|tcgen05\.commit")
@@ -57,6 +57,7 @@ class Protocol:
         self.values = events.flow.values
         self.sizes = sizes
         self.sites: list[Site] = []
+        self._threads: dict[Condition, frozenset[int]] = {}
         for number, block in enumerate(self.flow.blocks):
             for code in block.code:
                 self._read(code, number)
@@ -159,6 +160,11 @@ class Protocol:
         """Return the innermost loop around blocks, nothing if there is no loop."""
         return next((body for _, body in self.loops if body.issuperset(blocks)), frozenset())
 
+    def has_barrier(self, blocks: Iterable[int]) -> bool:
+        """Whether the block's threads meet somewhere in these blocks of code."""
+        happenings = (h.what for n in blocks for h in self.events.blocks[n])
+        return "barrier" in happenings
+
     def reached(self, target: Site, barred: Iterable[Site] = (), start: Site | None = None) -> bool:
         """Whether a path leads to a site, from the entry or `start`, and passes no barred site."""
         stops: dict[int, list[int]] = defaultdict(list)
@@ -194,11 +200,18 @@ class Protocol:
             return 0, False
         most = min(int(size[2]), _MOST_THREADS) if size else _MOST_THREADS
         known = [c for c in self.flow.conditions(site.code, site.block) if _of_thread_alone(c[0])]
-        number = sum(all(holds_at(c, t) for c in known) for t in range(most))
+        number = len(set(range(most)).intersection(*map(self._threads_where, known)))
         if number > 1 and size is None:
             return 0, False
         is_size = number == 1 or bool(size and size[1] == "reqntid")
         return number, is_size and all(map(self._is_followed, self._deciders(site.block)))
+
+    def _threads_where(self, condition: Condition) -> frozenset[int]:
+        """Return the threads of the largest block in which a condition can hold."""
+        if condition not in self._threads:
+            holding = (t for t in range(_MOST_THREADS) if holds_at(condition, t))
+            self._threads[condition] = frozenset(holding)
+        return self._threads[condition]
 
     @cached_property
     def _has_more_dimensions(self) -> bool:
