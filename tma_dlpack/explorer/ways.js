@@ -437,5 +437,5 @@ const tmaWays = (() => {
     return { ...request, ...view, strides: canonical(view.shape, view.strides, bits), ...change };
   }
 
-  return { alternatives, applied, viewOf, extentBreaks };
+  return { alternatives, applied, viewOf, extentBreaks, rules: Object.keys(ALTERNATIVES) };
 })();
