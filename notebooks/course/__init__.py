@@ -1,13 +1,15 @@
 """What the notebooks of the course draw beside the package's own figures.
 
 `ask` asks the reader to click a cell of a figure, `contrast` shows one load as threads and as TMA
-do it, `sixteen_bytes` the rules of 16 bytes, `bars` what was measured; `source` reads a
-kernel's file function by function.
+do it, `sixteen_bytes` the rules of 16 bytes, `bars` what was measured; `source` reads a kernel's
+file function by function. `judged` has what the judges of exercises share, `puzzles` the kernels to
+write and their judge.
 """
 
 from course.ask import Question, ask
 from course.bars import LADDER, Bars, bars, ladder
 from course.contrast import Contrast, contrast
+from course.judged import counted_copies, without_traceback
 from course.sixteen import SixteenBytes, sixteen_bytes
 from course.source import Source, source
 
@@ -21,7 +23,9 @@ __all__ = [
     "ask",
     "bars",
     "contrast",
+    "counted_copies",
     "ladder",
     "sixteen_bytes",
     "source",
+    "without_traceback",
 ]

@@ -17,7 +17,7 @@ NAMES = 24  # characters of the names beside the bars
 LADDER = (
     ("1 threads copy", 145, "each thread copies 16 bytes at a time, then all multiply"),
     ("2 TMA", 159, "one thread loads the same tile, in boxes of 16 bytes"),
-    ("3 swizzle", 346, "boxes of 128 bytes, free of bank conflicts by the swizzle"),
+    ("3 swizzle", 346, "boxes of 128 bytes, which wgmma reads with a swizzle: 1 copy for 8"),
     ("4 ring of 4 stages", 564, "three tiles are loaded while one is multiplied"),
     ("5 a warp that only loads", 592, "warp specialization: it waits for no product"),
     ("6 multicast", 621, "two blocks share each tile of B"),

@@ -1,8 +1,15 @@
 """The measured ladder: a bar for each kernel of gemm_ladder.cu, in the bench's order."""
 
+import re
+
+import numpy as np
+import pytest
+import test_notebooks
 from bench import ladder
 
 import course
+import tma_dlpack as tma
+from course.bars import LADDER_SOURCE
 
 
 def test_the_ladder_has_the_steps_of_the_bench_in_order():
@@ -21,3 +28,31 @@ def test_the_bars_are_as_long_as_their_numbers():
     assert (a.text, b.text, b.title) == ("100", "200", "twice")
     assert b.columns == 2 * a.columns
     assert str(figure).splitlines()[2].split() == ["b", "200", "TFLOP/s", "twice"]
+
+
+def share_of_torch(tflops):
+    """Return the share of torch.matmul in percent, of its fast and of its slow run."""
+    runs = re.search(r"(\d+) to (\d+)$", LADDER_SOURCE)
+    slow, fast = int(runs[1]), int(runs[2])
+    return f"{100 * tflops / fast:.0f} to {100 * tflops / slow:.0f} %"
+
+
+def test_the_headline_of_chapter_00_has_its_denominator():
+    text = "".join(test_notebooks.read("00_what_is_tma").cells[1].source.split("\n"))
+    first, last = course.LADDER[0][1], course.LADDER[-1][1]
+    assert f"reach {first}, which is {share_of_torch(first)} of it" in text.replace("  ", " ")
+    assert f"{last}, which is {share_of_torch(last)}" in text
+
+
+def test_the_reason_of_the_swizzles_step_is_what_the_package_says():
+    """Neither box has a conflict: what the swizzle buys is a wide box that wgmma can read."""
+    x = np.zeros((256, 256), np.float16)
+    narrow = tma.make_tma_descriptor(x, (128, 8))
+    wide = tma.make_tma_descriptor(x, (128, 64), swizzle="bytes128")
+    for tensor_map in (narrow, wide):
+        swizzle = tensor_map.swizzle.name
+        assert f"free with {swizzle}" in str(tma.bank_conflicts(tensor_map, "column"))
+    with pytest.raises(tma.TmaPreconditionError, match="MATRIX_WIDTH"):
+        tma.matrix_descriptor(tma.make_tma_descriptor(x, (128, 64)))
+    assert tma.matrix_descriptor(wide).k_steps == 4
+    assert wide.tx_bytes == 8 * narrow.tx_bytes

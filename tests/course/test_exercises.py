@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -104,6 +105,21 @@ WRONG = {
                     tma.store_tile(tm, (row, column), 3 * tile.array)
         """,
         "y[4, 0] is",
+    ),
+    ("00_what_is_tma", "without a copy"): (
+        """
+        def tripled(y):
+            y *= 3
+        """,
+        "every element is tripled, but not by loads and stores of tiles",
+    ),
+    ("02_one_call", "another type"): (
+        """
+        tensor = np.arange(512 * 30, dtype=np.float64).reshape(512, 30)
+        arguments = {"box_sizes": (256, 24)}
+        copies = 2
+        """,
+        "the tensor must stay one of float32",
     ),
     ("01_swizzle_and_banks", "by the row of the tile"): (
         """
@@ -220,7 +236,7 @@ def verdict(name, answer, capsys):
     if name in ("02_one_call", "06_hopper_gemm", "07_grouped_gemm"):
         pytest.importorskip("torch", reason="torch is not installed")
     names = {}
-    exec("import numpy as np\nimport tma_dlpack as tma", names)
+    exec("import course\nimport numpy as np\nimport tma_dlpack as tma", names)
     exec(stub.source, names)
     exec(textwrap.dedent(answer), names)
     exec(judge.source, names)
@@ -236,6 +252,22 @@ def test_an_answer_that_is_right_passes_however_it_is_written(case, capsys):
 def test_an_answer_that_is_wrong_is_refused_with_what_is_wrong(case, capsys):
     answer, words = WRONG[case]
     assert verdict(case[0], answer, capsys).startswith(f"not yet: {words}")
+
+
+#: What somebody may assign or return in place of an answer.
+ODD = ["None", "3.5", "'text'", "(1, 2)", "[]", "1 / 0", "open('/no/such/file')"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in RIGHT))
+def test_no_answer_ends_in_a_traceback(name, odd, capsys):
+    stub, _, _ = test_notebooks.exercise_of(name)
+    for line in stub.source.splitlines():
+        if found := re.match(r"def (\w+)\((.*)\):", line):
+            function = f"def {found[1]}({found[2]}): return {odd}"
+            assert verdict(name, function, capsys).startswith("not yet: ")
+        elif (found := re.match(r"(\w+) = ", line)) and "/" not in odd:
+            assert verdict(name, f"{found[1]} = {odd}", capsys).startswith("not yet: ")
 
 
 def test_every_exercise_has_right_and_wrong_answers_tried():

@@ -224,7 +224,7 @@ def test_the_drivers_name_of_a_map_is_known():
     assert judge("one_copy", source)
     broken = source.replace("out[512", "oops; out[512")
     number = 1 + broken[: broken.index("oops")].count("\n")
-    assert f"kernel.cu({number})" in str(judge("one_copy", broken))
+    assert f"({number}): error" in str(judge("one_copy", broken))
 
 
 def test_an_endless_loop_ends():

@@ -1,0 +1,52 @@
+"""What the judges of the exercises share: no traceback, and which copies an answer made."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from tma_dlpack.copies import verbs
+
+
+def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
+    """Return a judge that answers an exception of what it judges in one line.
+
+    >>> @without_traceback
+    ... def judged(function):
+    ...     return f"solved: {function() + 1}"
+    >>> judged(lambda: None)
+    "not yet: TypeError: unsupported operand type(s) for +: 'NoneType' and 'int'"
+    """
+
+    @functools.wraps(judge)
+    def judged(*answers: Any) -> str:
+        try:
+            return judge(*answers)
+        except Exception as error:
+            first, *_ = str(error).splitlines() or [""]
+            return f"not yet: {type(error).__name__}: {first}"
+
+    return judged
+
+
+@contextmanager
+def counted_copies() -> Iterator[Counter[str]]:
+    """Count the loads and the stores of tiles that are made inside of the block."""
+    counts: Counter[str] = Counter()
+
+    def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:
+        def made(*arguments: Any, **options: Any) -> Any:
+            checked = request(*arguments, **options)
+            counts[kind] += 1
+            return checked
+
+        return made
+
+    loads = counting("load", verbs.load_request)
+    stores = counting("store", verbs.store_request)
+    with mock.patch.multiple(verbs, load_request=loads, store_request=stores):
+        yield counts
