@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import random
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from random_requests import request_at_random
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
+from tma_dlpack.checks import repairs
 from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.repairs import Answer, answers, faults_of
-from tma_dlpack.checks.repairs import violations_of as reported
+from tma_dlpack.checks.repairs import Answer, faults_of
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
@@ -231,7 +232,7 @@ def violations_of(request: Request) -> list[list[Any]]:
     """Return [rule, row-major index] of what is reported; no index where the row has none."""
     faults = iter(faults_of(request))
     found = []
-    for violation in reported(request):
+    for violation in repairs.violations_of(request):
         fault = next(fault for fault in faults if fault.rule.id == violation.rule)
         index = None
         if fault.rule.each in ("d", "d > 0"):
@@ -262,12 +263,16 @@ def on_its_own(state: State) -> tuple[Request, dict[str, Any] | None]:
 
 def first_ways(request: Request) -> list[Any]:
     """Return what the first way out of each violation is, as the page has it: [rule, way]."""
-    faults = faults_of(request)
-    known, rest, found = {fault.key for fault in faults}, iter(faults), []
-    for violation in reported(request):
-        fault = next(fault for fault in rest if fault.rule.id == violation.rule)
-        ways = answers(request, fault, known)
+    found = []
+
+    def noted(*given: Any) -> Any:
+        _, fault, ways = given[:3]
         found.append([fault.rule.id, _as_json(ways[0]) if ways else None])
+        return worded(*given)
+
+    worded = repairs._violation
+    with mock.patch.object(repairs, "_violation", noted):
+        repairs.violations_of(request)
     return found
 
 

@@ -28,6 +28,7 @@ from strategies import TILED_OPTIONS, WIDE_OPTIONS, view
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
+from tma_dlpack.checks import RULES
 from tma_dlpack.checks.judge import ABI
 from tma_dlpack.draw.chunks import first_coords, lines_positions
 from tma_dlpack.explorer.page import model_source
@@ -229,6 +230,10 @@ def compare_operands(seed, tensor_map, operands):
 
 def test_the_tables_of_the_page_are_those_of_the_package(page):
     assert page.evaluate("tmaTables.ABI") == ABI
+
+
+def test_every_rule_that_has_ways_has_them_on_the_page(page):
+    assert set(page.evaluate("tmaWays.rules")) == {rule.id for rule in RULES if rule.ways}
 
 
 def test_random_requests_have_the_same_report_in_javascript(page):

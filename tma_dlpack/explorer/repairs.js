@@ -5,6 +5,7 @@ const tmaRepairs = (() => {
   const MAX_STEPS = 4, MAX_REPAIRS = 40; // of one way, of one call
   //: The arguments that decide how large the tile is.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
+  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // other rules wait for the type
   const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // a type counts the box in its own
 
   /** The rules that do not hold, in libcu++'s order, without those whose prerequisites failed. */
@@ -38,6 +39,10 @@ const tmaRepairs = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
+  /** Whether what a way leaves is about the same entry, or about the other tensor. */
+  const isPart = (way, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
+    || (way.view && argumentOf(f, b).startsWith("tensor.")));
+
   /** The first try that leaves nothing about the same entry, else nothing new, else any. */
   function first(request, a, fault, tries, known) {
     let enough = null, some = null;
@@ -50,13 +55,13 @@ const tmaRepairs = (() => {
         if (!(error instanceof RangeError)) throw error; // beyond what the core can read
         continue;
       }
-      const answer = { way, request: after, left, isEnough: true, isAlone: true };
+      const answer = { way, start: request, request: after, left, isEnough: true, isAlone: true };
       if (!left.length) return answer;
       const broken = way.view ? idsOf(left) : keysOf(left); // entries of another tensor may be others
       if (broken.has(way.view ? fault.rule.id : fault.key)) continue;
       answer.isEnough = isWithin(broken, way.view ? idsOf(known) : keysOf(known));
       if (!answer.isEnough) some ??= answer;
-      else if (left.some((f) => isSame(f, R.read(after), fault, a))) enough ??= answer;
+      else if (isPart(way, left, R.read(after), fault, a)) enough ??= answer;
       else return answer;
     }
     return enough ?? some;
@@ -72,22 +77,22 @@ const tmaRepairs = (() => {
 
   /** The ways out of a fault after which nothing is broken but what is known; else the first one,
    *  with what mends the rest. */
-  function answersOf(request, fault, known) {
-    const steps = stepsOf(request, fault, known), found = steps.filter(({ isEnough }) => isEnough);
-    if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault)));
+  function answersOf(request, fault, known, keepsTensor = false) {
+    const steps = stepsOf(request, fault, known, keepsTensor), found = steps.filter(({ isEnough }) => isEnough);
+    if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault), keepsTensor));
     const least = idsOf(found[0].left);
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
   /** Mend what a way breaks anew; a guess if that takes too many steps. */
-  function continued(step, known) {
+  function continued(step, known, keepsTensor) {
     let answer = step, change = { ...step.way.change }, { view } = step.way;
     const before = keysOf(known);
     for (let n = 0; n < MAX_STEPS; ++n) {
       if (answer.isEnough)
-        return { ...answer, way: { change, view, isGuess: step.way.isGuess }, isAlone: false };
+        return { ...answer, start: step.start, way: { change, view, isGuess: step.way.isGuess }, isAlone: false };
       const fresh = answer.left.find(({ key }) => !before.has(key));
-      const steps = stepsOf(answer.request, fresh, known).filter(({ way }) => !way.isGuess);
+      const steps = stepsOf(answer.request, fresh, known, keepsTensor).filter(({ way }) => !way.isGuess);
       const next = steps.find(({ isEnough }) => isEnough) ?? steps[0];
       if (!next) break;
       answer = next;
@@ -97,12 +102,12 @@ const tmaRepairs = (() => {
     return { ...step, way: { ...step.way, isGuess: true } };
   }
 
-  /** The keys of the faults that each way out of a fault removes too. One that only leaves out a
-   *  rule is no such way. */
+  /** The keys of the faults that each way out of a fault removes too; none where a way only leaves out
+   *  the rule. */
   function removedBy(fault, a, faults, answers) {
     const isLeftOut = ({ change }) => Object.keys(change).join() === "allow";
-    const changing = answers.filter(({ way }) => !way.isGuess && !isLeftOut(way));
-    if (!changing.length || !changing.every(({ isAlone }) => isAlone)) return new Set();
+    const changing = answers.filter(({ way }) => !way.isGuess);
+    if (changing.some(({ way }) => isLeftOut(way)) || !changing.length || !changing.every(({ isAlone }) => isAlone)) return new Set();
     const isGone = (f) => ({ way, left }) => (way.view
       ? !left.some(({ rule }) => rule === f.rule)
       : !left.some(({ key }) => key === f.key) && !isSame(f, a, fault, a));
@@ -113,12 +118,14 @@ const tmaRepairs = (() => {
    *  removes too. */
   function violationsOf(request) {
     const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
+    let typed = request;
     for (const fault of faults) {
       if (gone.has(fault.key)) continue;
-      const answers = answersOf(request, fault, faults);
+      const answers = answersOf(typed, fault, faults), [best] = answers;
       found.push({ fault, answers });
       if (fault === faults[faults.length - 1]) break;
       for (const key of removedBy(fault, a, faults, answers)) gone.add(key);
+      if (OF_TYPE.includes(fault.rule.id) && best?.isAlone && best.isEnough) typed = best.request;
     }
     return found;
   }
@@ -169,20 +176,16 @@ const tmaRepairs = (() => {
    *  is not made smaller where no fix of the first report says so. */
   function searched(request, without = "") {
     const start = request, change = {};
-    let mayShrink = null, isInOrder = true;
-    const bits = (r) => R.read(r).box_bits;
+    const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
+    let isInOrder = true;
     for (let n = 0; n < MAX_REPAIRS; ++n) {
-      const faults = faultsOf(request), a = R.read(request);
+      const faults = faultsOf(request);
       if (!faults.length) return { change, stuck: [] };
-      const shrinks = (answer) => bits(answer.request) < a.box_bits;
-      const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
-      const proposed = faults.map((fault) => answersOf(request, fault, faults));
-      const found = proposed.flat().filter(isClear);
-      mayShrink ??= faults.some((f) => TILE.includes(argumentOf(f, a))) || found.some(shrinks);
-      const mayBeTaken = (answer) => isClear(answer) && (mayShrink || !shrinks(answer));
-      let answer = [...found.filter((f) => !shrinks(f)), ...found.filter(shrinks)].find(mayBeTaken);
+      let { answer, unsolved } = keptOrSmaller(request, faults, isClear);
+      if (answer && shrinks(answer) && !mayShrink(start, isClear)) answer = null;
       if (!answer) { // no few steps are enough: take one, which may break others
-        const unsolved = faults.filter((_, i) => !proposed[i].some(({ isEnough }) => isEnough));
+        const isAllowed = mayShrink(start, isClear);
+        const mayBeTaken = (step) => isClear(step) && (isAllowed || !shrinks(step));
         for (const fault of unsolved) answer ??= stepsOf(request, fault, [], true).find(mayBeTaken);
         isInOrder &&= !answer;
       }
@@ -192,6 +195,32 @@ const tmaRepairs = (() => {
       request = { ...request, ...answer.way.change };
     }
     return { change: null, stuck: [] };
+  }
+
+  /** The first answer that keeps the tile, else the first; and the faults without one. */
+  function keptOrSmaller(request, faults, isClear) {
+    const unsolved = [], isOne = ({ isAlone, isEnough }) => isAlone && isEnough;
+    let smaller = null;
+    for (const fault of faults) {
+      const answers = answersOf(request, fault, faults, true);
+      if (!answers.length || !isOne(answers[0])) {
+        if (answersOf(request, fault, faults).some(isOne)) continue; // by another tensor
+        unsolved.push(fault);
+      }
+      const clear = answers.filter(isClear), kept = clear.find((answer) => !shrinks(answer));
+      if (kept) return { answer: kept, unsolved: [] };
+      smaller ??= clear[0] ?? null;
+    }
+    return { answer: smaller, unsolved };
+  }
+
+  const shrinks = ({ request, start }) => R.read(request).box_bits < R.read(start).box_bits;
+
+  /** Whether a fix of the report on a request makes the tile smaller, or is about the tile. */
+  function mayShrink(request, isClear) {
+    const faults = faultsOf(request), a = R.read(request);
+    return faults.some((fault) => TILE.includes(argumentOf(fault, a))
+      || answersOf(request, fault, faults).filter(isClear).some(shrinks));
   }
 
   /** A change without what is not needed for the call to be accepted. */

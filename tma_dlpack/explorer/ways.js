@@ -310,8 +310,10 @@ const tmaWays = (() => {
   const fits = (n, extent) => 1 <= n && n <= Math.min(extent, K.MAX_BOX);
 
   function turnedBox(r) { // the box in the other order, where only that order fits
-    const turned = reversed(r.box), all = (box) => box.every((n, d) => d >= r.rank || fits(n, r.shape[d]));
-    return all(turned) && !all(r.box) ? [[way({ box_sizes: turned }, true)]] : [];
+    const turned = reversed(r.box), extents = reversed(r.a.global_dim);
+    const all = (box) => box.every((n, d) => d >= extents.length || fits(n, extents[d]));
+    const isCut = !r.a.interleave && r.isKnown && turned[turned.length - 1] % (r.a.span_values || r.unit);
+    return all(turned) && !all(r.box) && !isCut ? [[way({ box_sizes: turned }, true)]] : [];
   }
 
   const lessAligned = (r) => r.a.alignment_bytes > K.INNER_BYTES
@@ -435,5 +437,5 @@ const tmaWays = (() => {
     return { ...request, ...view, strides: canonical(view.shape, view.strides, bits), ...change };
   }
 
-  return { alternatives, applied, viewOf, extentBreaks };
+  return { alternatives, applied, viewOf, extentBreaks, rules: Object.keys(ALTERNATIVES) };
 })();
