@@ -453,28 +453,26 @@ def test_wide_tiles_and_slices_have_flags_and_come_back_as_flags(capsys):
     assert "split_inner=yes" in capsys.readouterr().out
 
 
+#: Runs Python as a terminal does: the jobs of a shell ignore Ctrl-C, and so do their children.
+WITH_CTRL_C = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot interrupt itself there")
 def test_ctrl_c_while_numpy_is_imported_prints_no_traceback(tmp_path):
     (tmp_path / "numpy.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(tma.__file__).parents[1])])
-    command = [sys.executable, "-m", "tma_dlpack", "rules"]
-    run = subprocess.run(
-        command,
-        capture_output=True,
-        env=os.environ | {"PYTHONPATH": path},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job ignores it
-    )
+    command = [sys.executable, "-c", WITH_CTRL_C, "-m", "tma_dlpack", "rules"]
+    run = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONPATH": path})
     assert (run.returncode, run.stderr) == (-signal.SIGINT, b"")
 
 
 def test_ctrl_c_is_left_alone_where_the_package_is_imported():
     code = "import signal, tma_dlpack; print(signal.getsignal(2) is signal.default_int_handler)"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    command = [sys.executable, "-c", WITH_CTRL_C, "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True)
     assert run.stdout == "True\n"
