@@ -76,11 +76,11 @@ def test_the_report_as_text_ends_with_its_head():
 
 def test_html_escapes_what_it_shows():
     page = as_html("<head>", [FENCE], ["a & b"], ["<svg></svg>"])
-    assert "<td>scale&lt;float&gt;</td>" in page
+    assert "in scale&lt;float&gt;</div>" in page
     assert "&lt;head&gt;" in page
     assert "note: a &amp; b" in page
     assert "<svg></svg>" in page
-    assert "<table" not in as_html("nothing", [])
+    assert 'class="tma-finding' not in as_html("nothing", [])
 
 
 def test_json_has_every_field_by_its_name():

@@ -31,6 +31,7 @@ _LOG_LINES = 20
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
+_TEXT = "kernel.cu"  # the name of a source that is a text
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))  # what nvcc does anyway
 _GLOBAL = re.compile(r"\b__global__\b")
 
@@ -261,7 +262,7 @@ def _by_nvrtc(
 ) -> tuple[str, dict[str, str], str]:
     """Return (PTX, mangled names of name expressions, log); no PTX where it does not compile."""
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
-    file_name = Path(label).name if folder else "kernel.cu"
+    file_name = Path(label).name if folder else _TEXT
     result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
     if result != success:
         raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
@@ -285,6 +286,8 @@ def _by_nvrtc(
             lowered[expression] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
+    if not folder:  # NVRTC names a text by a file in the current folder
+        ptx = ptx.replace(f'"{Path.cwd() / _TEXT}"', f'"{_TEXT}"')
     return ptx, lowered, log
 
 
@@ -327,9 +330,9 @@ def _by_nvcc(
             )
         except subprocess.TimeoutExpired as late:
             raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
+        named = label if folder else _TEXT
         if done.returncode or not out.is_file():
-            raise _not_compiled(
-                label, "nvcc", (done.stderr or done.stdout).replace(str(source), label)
-            )
+            log = (done.stderr or done.stdout).replace(str(source), named)
+            raise _not_compiled(label, "nvcc", log)
         ptx = out.read_text(errors="replace")
-        return ptx.replace(str(source), label), {}
+        return ptx.replace(str(source), named), {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from tma_dlpack.draw.cards import bold, plain, table_html
+from tma_dlpack.draw.cards import bold, plain
 from tma_dlpack.draw.figure import fragment
-from tma_dlpack.report.finding import Finding
+from tma_dlpack.report.finding import ERROR, Finding
 from tma_dlpack.tables.errors import wrapped
 
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -31,14 +32,21 @@ def as_html(
     notes: Iterable[str] = (),
     parts: Sequence[Any] = (),
 ) -> str:
-    """Return a report as HTML: `head`, a table, `parts` (figures, HTML), the notes.
+    """Return a report as HTML: `head`, a block for each finding, `parts` (figures, HTML), notes.
 
     Every word of `head`, of the findings and of the notes is escaped; strings in `parts` are HTML.
     """
-    heads = ("", "rule", "where", "kernel", "what", "fix")
-    rows = [(f.severity, f.rule, f.where, f.kernel, f.message, f.fix) for f in findings]
-    table = [table_html(heads, rows)] if rows else []
-    return fragment([bold(head), *table, *parts, *(plain(f"note: {note}") for note in notes)])
+    blocks = map(_block, findings)
+    return fragment([bold(head), *blocks, *parts, *(plain(f"note: {note}") for note in notes)])
+
+
+def _block(finding: Finding) -> str:
+    """Return a finding as a block, which is as wide as the page or narrower."""
+    kind = "violation" if finding.severity == ERROR else "advice"
+    place = f"{finding.where}, in {finding.kernel}" if finding.kernel else finding.where
+    rule = f"<b>{escape(finding.severity)} {escape(finding.rule)}</b> {escape(place)}"
+    lines = f"<div>{rule}</div>{plain(finding.message)}{plain(f'fix: {finding.fix}')}"
+    return f'<div class="tma-finding tma-{kind}">{lines}</div>'
 
 
 def as_json(findings: Iterable[Finding], notes: Iterable[str] = (), **more: Any) -> str:
