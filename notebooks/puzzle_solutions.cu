@@ -20,7 +20,8 @@ extern "C" __global__ void one_copy(const __grid_constant__ Map x, float* out)
   for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = tile[i] + 1;
 }
 
-// 2  The parity of the phase that ends next alternates: 0, 1, 0, 1.
+// 2  The parity of the phase that ends next alternates: 0, 1, 0, 1. The fence orders the reads of the
+//    threads before the next load, which another proxy writes.
 extern "C" __global__ void two_phases(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(128) float tile[16 * 32];
@@ -37,6 +38,7 @@ extern "C" __global__ void two_phases(const __grid_constant__ Map x, float* out)
     }
     wait(&full, t % 2);
     for (int k = 0; k < 4; ++k) sums[k] += tile[128 * k + threadIdx.x];
+    fence_async();
     __syncthreads();  // everybody has read before the next load
   }
   for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
@@ -192,6 +194,7 @@ extern "C" __global__ void ring(const __grid_constant__ Map x, float* out, int t
     const int s = t % 3;
     wait(&full[s], t / 3 % 2);
     for (int k = 0; k < 4; ++k) sums[k] += (t + 1) * tile[s][128 * k + threadIdx.x];
+    fence_async();
     __syncthreads();
     if (threadIdx.x == 0 && t + 3 < tiles)
     {
@@ -271,6 +274,7 @@ extern "C" __global__ void dead(const __grid_constant__ Map x, float* out, int t
     const int s = t % 2;
     wait(&full[s], t / 2 % 2);
     for (int k = 0, i = threadIdx.x - 32; i < 512; ++k, i += 96) sums[k] += tile[s][i];
+    fence_async();
     __syncwarp();
     if (lane == 0) arrive(&empty[s]);
   }

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import tma_dlpack as tma
 from course.puzzles import PUZZLES, Verdict, judge
+from tma_dlpack.kernel.compile import compile_kernel
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOLUTIONS = (NOTEBOOKS / "puzzle_solutions.cu").read_text(encoding="utf-8")
@@ -41,6 +43,7 @@ def test_a_solution_is_right(name):
     verdict = judge(name, solution(name))
     assert verdict, verdict
     assert "solved" in str(verdict)
+    assert verdict.run.findings == ()
     assert "<svg" in verdict._repr_html_() or "img" in verdict._repr_html_()
 
 
@@ -258,3 +261,9 @@ def test_what_does_not_compile_or_fit_is_a_sentence_with_the_parameters(kernel):
 def test_an_unknown_puzzle_is_refused_by_its_name():
     assert "there is no puzzle 'x'" in str(judge("x", ""))
     assert "there is no puzzle None" in str(judge(None, ""))
+
+
+@pytest.mark.parametrize("name", PUZZLES)
+def test_lint_finds_nothing_in_a_solution(name):
+    compiled = compile_kernel(solution(name), name, (), "sm_90a")
+    assert tma.lint(compiled.ptx).findings == ()
