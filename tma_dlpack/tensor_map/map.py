@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,24 @@ class TensorMap(MapAttributes, Drawn):
         handle = driver.CUtensorMap()
         handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
         return handle
+
+    # -- launchers that find a map by its methods --------------------------------------------------
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type of the map as an argument of a numba-cuda-mlir kernel, passed by value.
+
+        Numba reads this attribute of an argument. It is absent where numba-cuda-mlir is not
+        imported, so numba-cuda refuses the map as an unknown type.
+        """
+        numba_types = sys.modules.get("numba_cuda_mlir.types")
+        if numba_types is None:
+            raise AttributeError("_numba_type_ is for numba-cuda-mlir, which is not imported")
+        return numba_types.CUTensorMap
+
+    def __tma_descriptor_c_api__(self) -> int:
+        """Return `ptr`: numba-cuda-mlir copies the 128 bytes that it finds there at each launch."""
+        return self.ptr
 
     # -- change ----------------------------------------------------------------------------------
 
