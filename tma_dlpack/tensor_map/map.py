@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -220,15 +219,10 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of the map as an argument of a numba-cuda-mlir kernel, passed by value.
+        """The type of the map as an argument of a numba-cuda-mlir kernel: by value."""
+        from tma_dlpack.tensor_map.numba import numba_type
 
-        Numba reads this attribute of an argument. It is absent where numba-cuda-mlir is not
-        imported, so numba-cuda refuses the map as an unknown type.
-        """
-        numba_types = sys.modules.get("numba_cuda_mlir.types")
-        if numba_types is None:
-            raise AttributeError("_numba_type_ is for numba-cuda-mlir, which is not imported")
-        return numba_types.CUTensorMap
+        return numba_type()
 
     def __tma_descriptor_c_api__(self) -> int:
         """Return `ptr`: numba-cuda-mlir copies the 128 bytes that it finds there at each launch."""
