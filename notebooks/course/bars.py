@@ -22,7 +22,7 @@ LADDER = (
     ("5 a warp that only loads", (576, 592), "warp specialization: it waits for no product"),
     ("6 multicast", (619, 621), "two blocks share each tile of B"),
     (
-        "7 persistent: hopper_gemm",
+        "7 persistent",
         (663, 673),
         "a block per multiprocessor, tiles in an order for L2",
     ),

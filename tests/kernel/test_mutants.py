@@ -208,9 +208,9 @@ _ALL = [
         "ladder_threads",
         "no barrier before the product",
         LADDER,
-        "                        __syncthreads();\n",
+        "    __syncthreads();  // all have written the stage\n",
         "",
-        "RACE BARRIER_INIT",
+        "RACE CP_ASYNC",
     ),
     # initialisation, expected bytes, arrivals
     (
