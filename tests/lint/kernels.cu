@@ -498,7 +498,7 @@ template <bool clustered> __device__ void multicast_at_once(const CUtensorMap* m
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<false>(&map, out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_right(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<true>(&map, out); }
 
-// ---- MAP_ACQUIRE, BULK_SIZE, PDL_ORDER ----
+// ---- MAP_ACQUIRE, BULK_SIZE, ALIGNMENT, PDL_ORDER ----
 
 template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)
 {
@@ -522,6 +522,22 @@ template <int bytes> __device__ void store_few(int* out)
 }
 KERNEL bulk_size_wrong(int* out) { store_few<24>(out); }
 KERNEL bulk_size_right(int* out) { store_few<48>(out); }
+
+template <int alignment, int offset> __device__ void store_from(const CUtensorMap* map)
+{
+  __shared__ alignas(alignment) char tile[4096 + 128];
+  tile[threadIdx.x + offset] = 1;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_tile(map, tile + offset, 0, 0);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL alignment_wrong(const __grid_constant__ CUtensorMap map) { store_from<16, 0>(&map); }
+KERNEL alignment_offset_wrong(const __grid_constant__ CUtensorMap map) { store_from<128, 64>(&map); }
+KERNEL alignment_right(const __grid_constant__ CUtensorMap map) { store_from<128, 128>(&map); }
 
 template <bool early> __device__ void load_behind_another_kernel(const CUtensorMap* map, int* out)
 {

@@ -53,6 +53,8 @@ EXPECTED = {
     "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
     "map_pointer_wrong": ("MAP_ACQUIRE", "warning"),
     "bulk_size_wrong": ("BULK_SIZE", "error"),
+    "alignment_wrong": ("ALIGNMENT", "warning"),
+    "alignment_offset_wrong": ("ALIGNMENT", "error"),
     "pdl_order_wrong": ("PDL_ORDER", "note"),
     "load_wait_wrong": ("LOAD_WAIT", "error"),
 }
@@ -64,7 +66,7 @@ RIGHT = (
     "barrier_right", "barrier_ring_right", "barrier_rings_right", "block_barrier_right",
     "block_barrier_own_right",
     "cluster_order_right", "cluster_order_block_right", "map_pointer_right", "bulk_size_right",
-    "pdl_order_right",
+    "alignment_right", "pdl_order_right",
 )  # fmt: skip
 
 
@@ -201,7 +203,8 @@ def test_numbers_have_the_width_and_the_sign_of_their_instruction(code, expected
     for offset, found in ((expected, ["PROXY_FENCE error"]), (expected + 4, [])):
         body = f"mov.u32 %r1, tile;\n{code}\nst.shared.u32 [%r4], 0;\n"
         at = store.format(offset).replace("+-", "-")
-        assert rules_of(body + at + END) == found
+        unaligned = ["ALIGNMENT error"] if offset % 16 else []
+        assert sorted(rules_of(body + at + END)) == unaligned + found
 
 
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r8];\n"
@@ -369,6 +372,54 @@ def test_a_loop_that_loads_what_wgmma_reads_has_a_barrier(between, expected):
 )  # fmt: skip
 def test_arrivals_and_waits_of_a_cluster_take_turns(body, expected):
     assert rules_of(body + "ret;\n") == expected
+
+
+TENSOR_STORE = "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [p, {0}], [%r1];\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "address", "copy", "expected"),
+    [
+        (".align 128 .b8 a[512]", "a+128", TENSOR_STORE, []),
+        (".align 128 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 1024 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 16 .b8 a[512]", "a", TENSOR_STORE, ["ALIGNMENT warning"]),
+        (".align 16 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT warning"]),
+        (".align 16 .b8 a[512]", "a+8", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 16 .b8 a[512]", "a+16", STORE, []),
+        (".align 16 .b8 a[512]", "a+8", STORE, ["ALIGNMENT error"]),
+        (".b32 a[512]", "a", STORE, ["ALIGNMENT warning"]),
+        (".v4 .b32 a[512]", "a", STORE, []),
+    ],
+)
+def test_a_declaration_and_a_number_give_the_alignment(declared, address, copy, expected):
+    head = f"{HEAD}.shared {declared};\n"
+    name, _, offset = address.partition("+")
+    body = f"mov.u32 %r2, {name};\nadd.u32 %r1, %r2, {offset or 0};\n"
+    assert rules_of(body + copy + END, head) == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(0, ["ALIGNMENT note"]), (64, ["ALIGNMENT warning"]), (8, ["ALIGNMENT error"])],
+)
+def test_dynamic_shared_memory_is_aligned_as_it_is_declared(offset, expected):
+    head = HEAD + ".extern .shared .align 16 .b8 dynamic[];\n"
+    body = f"mov.u32 %r2, dynamic;\nadd.u32 %r1, %r2, {offset};\n"
+    text = f"{head}.visible .entry k(.param .u64 p) {{\nld.param.u64 %rd1, [p];\n{body}"
+    found = tma.lint(text + TENSOR_STORE + END + "}\n", notes=True).findings
+    assert [f"{f.rule} {f.severity}" for f in found if f.rule == "ALIGNMENT"] == expected
+    # an address that is rounded up has another alignment
+    rounded = body + "add.u32 %r3, %r1, 127;\nand.b32 %r1, %r3, -128;\n"
+    rounded = rounded.replace("add.u32 %r1, %r2", "add.u32 %r1, %r2", 1)
+    assert "ALIGNMENT" not in " ".join(rules_of(rounded + TENSOR_STORE + END, head))
+
+
+@pytest.mark.parametrize(("at", "expected"), [("a", []), ("a+4", ["ALIGNMENT error"])])
+def test_an_mbarrier_has_eight_bytes(at, expected):
+    head = HEAD + ".shared .align 8 .b64 a[2];\n"
+    found = rules_of(f"mbarrier.init.shared::cta.b64 [{at}], 1;\nret;\n", head)
+    assert [rule for rule in found if rule.startswith("ALIGN")] == expected
 
 
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n"

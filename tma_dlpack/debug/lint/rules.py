@@ -59,6 +59,9 @@ MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps
 MAP_ACQUIRE | a tensor map in global memory that was written after the launch is acquired before a
     copy uses it | PTX ISA 9.0, fence.proxy.tensormap
 BULK_SIZE | a bulk copy has a multiple of 16 bytes | PTX ISA 9.0, cp.async.bulk
+ALIGNMENT | tiles of tensor copies are aligned to 128 bytes in shared memory, those of plain bulk
+    copies to 16, mbarriers to 8 | PTX ISA 9.0, cp.async.bulk.tensor, cp.async.bulk and mbarrier;
+    measured: error 716
 PDL_ORDER | a kernel that waits for the one before it copies behind that wait | PTX ISA 9.0,
     griddepcontrol
 TMEM_LEAK | what tcgen05.alloc allocates is deallocated before the kernel ends | PTX ISA 9.0,
