@@ -498,6 +498,22 @@ template <bool clustered> __device__ void multicast_at_once(const CUtensorMap* m
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<false>(&map, out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_right(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<true>(&map, out); }
 
+// Each block adds the other's number; the other must not end before.
+template <bool parted> __device__ void read_a_peer(int* out)
+{
+  __shared__ int number;
+  if (threadIdx.x == 0) number = out[blockIdx.x];
+  sync_cluster<true>();
+  uint32_t peer;
+  int there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(shared(&number)), "r"(blockIdx.x % 2 ^ 1));
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(there) : "r"(peer) : "memory");
+  if (!parted) sync_cluster<true>();
+  out[blockIdx.x * 32 + threadIdx.x] = there;
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_wrong(int* out) { read_a_peer<true>(out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_right(int* out) { read_a_peer<false>(out); }
+
 // ---- MAP_ACQUIRE, BULK_SIZE, ALIGNMENT, PDL_ORDER ----
 
 template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)

@@ -51,6 +51,7 @@ EXPECTED = {
     "block_barrier_wrong": ("BLOCK_BARRIER", "warning"),
     "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
     "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
+    "cluster_order_end_wrong": ("CLUSTER_ORDER", "warning"),
     "map_pointer_wrong": ("MAP_ACQUIRE", "warning"),
     "bulk_size_wrong": ("BULK_SIZE", "error"),
     "alignment_wrong": ("ALIGNMENT", "warning"),
@@ -65,8 +66,8 @@ RIGHT = (
     "map_fence_publish_right", "map_space_right", "cluster_right",
     "barrier_right", "barrier_ring_right", "barrier_rings_right", "block_barrier_right",
     "block_barrier_own_right",
-    "cluster_order_right", "cluster_order_block_right", "map_pointer_right", "bulk_size_right",
-    "alignment_right", "pdl_order_right",
+    "cluster_order_right", "cluster_order_end_right", "cluster_order_block_right",
+    "map_pointer_right", "bulk_size_right", "alignment_right", "pdl_order_right",
 )  # fmt: skip
 
 
@@ -420,6 +421,49 @@ def test_an_mbarrier_has_eight_bytes(at, expected):
     head = HEAD + ".shared .align 8 .b64 a[2];\n"
     found = rules_of(f"mbarrier.init.shared::cta.b64 [{at}], 1;\nret;\n", head)
     assert [rule for rule in found if rule.startswith("ALIGN")] == expected
+
+
+ARRIVE, MEET = "barrier.cluster.arrive;\n", "barrier.cluster.wait;\n"
+MAPPED = "mapa.shared::cluster.u32 %r2, %r1, 1;\n"
+MULTICAST = (
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+    "[tile], [%rd1], 64, [bar], 3;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("access", "between", "expected"),
+    [
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", "", True),
+        ("@%p9 st.shared::cluster.u32 [%r2+4], 1;\n", "", True),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", ARRIVE + MEET, False),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", ARRIVE, False),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", "bar.sync 0;\n", True),
+        ("st.shared::cluster.u32 [%r2], 1;\n",
+         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r2+64];\n", False),
+        ("ld.shared.u32 %r3, [%r1];\n", "", False),
+        # the mbarrier of the other block keeps that one
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], 1, [%r4];\n", "", False),
+    ],
+)  # fmt: skip
+def test_a_block_does_not_end_while_another_reaches_it(access, between, expected):
+    body = ARRIVE + MEET + "mov.u32 %r1, tile;\n" + MAPPED + access + between + "ret;\n"
+    assert rules_of(body) == ["CLUSTER_ORDER warning"] * expected
+
+
+def test_a_generic_address_of_another_block_is_one_too():
+    body = "mov.u64 %rd2, tile;\ncvta.shared.u64 %rd3, %rd2;\nmapa.u64 %rd4, %rd3, 1;\n"
+    body = ARRIVE + MEET + body + "ld.u32 %r3, [%rd4+8];\n"
+    assert rules_of(body + "ret;\n") == ["CLUSTER_ORDER warning"]
+    assert rules_of(body + ARRIVE + MEET + "ret;\n") == []
+
+
+def test_many_accesses_before_the_barrier_of_the_cluster_are_one_finding():
+    head = HEAD + ".shared .align 8 .b64 bar;\n"
+    init = of_thread_0("mbarrier.init.shared::cta.b64 [bar], 1;") + "bar.sync 0;\n"
+    body = init + MULTICAST * 3 + ARRIVE + MEET + MULTICAST + "ret;\n"
+    found = [rule for rule in rules_of(body, head) if rule.startswith("CLUSTER")]
+    assert found == ["CLUSTER_ORDER warning"]
 
 
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n"
