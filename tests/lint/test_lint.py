@@ -324,6 +324,31 @@ def test_accumulators_are_read_behind_the_wait_for_their_group(body, expected):
     assert sorted(rules_of(body)) == expected
 
 
+DESCRIPTOR = (
+    "shr.u32 %r2, %r1, 4;\nand.b32 %r3, %r2, 16383;\ncvt.u64.u32 %rd5, %r3;\n"
+    "or.b64 %rd3, %rd5, 4611686293305294848;\nmov.b64 %rd4, 0;\n"
+)
+TENSOR_PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd3, %rd4, %r6, %p1;\n"
+
+
+@pytest.mark.parametrize(
+    ("offset", "between", "expected"),
+    [
+        (0, "bar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (12, "bar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (0, "fence.proxy.async;\nbar.sync 0;\n", []),
+        (0, "fence.proxy.async.shared::cta;\nbar.sync 0;\n", []),
+        (0, "fence.proxy.async.global;\nbar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (1024, "bar.sync 0;\n", []),  # the first bytes of an operand are all that is known of it
+    ],
+)
+@pytest.mark.parametrize("product", [MMA + GROUP + WAIT, TENSOR_PRODUCT])
+def test_ordinary_stores_that_a_matrix_product_reads_are_fenced(product, offset, between, expected):
+    write = f"mov.u32 %r1, tile;\nst.shared.u32 [%r1+{offset}], 0;\n"
+    head = HEAD.replace("sm_90a", "sm_100a") if "tcgen05" in product else HEAD
+    assert rules_of(write + between + DESCRIPTOR + product + "ret;\n", head) == expected
+
+
 INIT_A_BARRIER = of_thread_0("mbarrier.init.shared::cta.b64 [bar], 1;") + "bar.sync 0;\n"
 RELEASE = "mbarrier.arrive.shared::cta.b64 _, [bar];\nbra $L;\n"
 

@@ -46,6 +46,7 @@ OPCODES = tuple(
         (r"cp\.async\.bulk\.shared::cluster\.shared", "send"),
         (r"cp\.(reduce\.)?async\.(bulk|mbarrier|wait|commit)", ""),
         (r"wgmma\.mma_async", "mma"),
+        (r"tcgen05\.(mma|cp)\b", "operand"),
         (r"wgmma\.commit_group", "mma_commit"),
         (r"wgmma\.wait_group", "mma_wait"),
         (r"tensormap\.replace.*\.global\b", "replace"),
@@ -69,6 +70,7 @@ _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
 LEAST_BYTES = 16
+_ADDRESS_BITS = (1 << 14) - 1  # of a matrix descriptor
 
 
 @dataclass(eq=False)
@@ -229,6 +231,9 @@ class Events:
                 yield Happening(what, code, access)
             access.code.append(code)
             access.results.update(_NAMES.findall(code.operands[: code.operands.find("}")]))
+            yield from self._operands(code, block)
+        elif what == "operand":
+            yield from self._operands(code, block)
         elif what in ("wait", "mma_wait"):
             yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
@@ -248,8 +253,47 @@ class Events:
             self._open.pop(("mma",), None)
         elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in ("write", "read", "mma", "use", "init", "replace", "arrive", "await"):
+        elif what not in (
+            "write",
+            "read",
+            "mma",
+            "operand",
+            "use",
+            "init",
+            "replace",
+            "arrive",
+            "await",
+        ):
             self._open.clear()
+
+    def _operands(self, code: Instruction, block: int) -> Iterator[Happening]:
+        """Return the reads of a matrix product through descriptors, as far as these are numbers.
+
+        Bits 0 to 13 of a descriptor are the address over 16; arrays begin at multiples of `APART`.
+        """
+        for word in code.split():
+            value = self.values.of.get(word)
+            points = origins(value) if value else frozenset()
+            if value is None or len(points) != 1:
+                continue
+            space, _, name = next(iter(points)).partition(":")
+            comes = partial(self.flow.comes, 0)
+            firsts = self.values.first_turn(value, code.line, frozenset(), comes)
+            known = {**self.values.bases}
+            known |= {symbol: at_thread(of, 0, {**known}) for symbol, of in firsts.items()}
+            left, number = at_thread(value, 0, known)
+            if left or space != "shared":
+                continue
+            access = self._open.get(("operand", name))
+            if access is None:
+                terms, _ = self.values.address(name)
+                conditions = self.flow.conditions(code, block)
+                access = Access("operand", block, conditions, terms, points)
+                access.bases = self.values.bases
+                self._open["operand", name] = access
+                yield Happening("operand", code, access)
+            access.spans.append(((number & _ADDRESS_BITS) * 16, LEAST_BYTES))
+            access.code.append(code)
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
         terms, constant = self.values.address(text) if text else ((), 0)

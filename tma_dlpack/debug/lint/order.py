@@ -76,8 +76,9 @@ remote | CLUSTER_ORDER | warning | another block's shared memory is reached befo
     of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and
     barrier.cluster.wait by all threads of the cluster, then the access
 parted | CLUSTER_ORDER | warning | another block's shared memory is reached, and the thread ends
-    without an arrival that this block can wait for: it may have ended before the access | barrier.cluster.arrive and barrier.cluster.wait (cluster.sync()) by all
-    threads behind the last access
+    without an arrival that this block can wait for: it may have ended before the access |
+    barrier.cluster.arrive and barrier.cluster.wait (cluster.sync()) by all threads behind the last
+    access
 ahead | BLOCK_BARRIER | warning | a loop issues wgmma.mma_async in all threads of a block and a bulk
     load in one of them, without a barrier: the copy may overwrite what other warps' wgmma still
     read | __syncthreads() behind wgmma.wait_group, or an mbarrier at which each warp arrives and

@@ -161,6 +161,10 @@ write > store | PROXY_FENCE | open shared some fenced | error | shared memory is
     ordinary stores and read by a bulk store without fence.proxy.async between them: the copy may
     read what was there before | write, then fence.proxy.async.shared::cta by every thread that
     wrote, then the barrier, then the copy (cuda::ptx::fence_proxy_async, tma::fence_async)
+write > operand | PROXY_FENCE | open shared some | warning | shared memory is written by ordinary
+    stores and read by a matrix product through a descriptor without fence.proxy.async between them:
+    the product may be of what was there before | write, then fence.proxy.async.shared::cta by every
+    thread that wrote, then the barrier, then the product (tma::fence_async)
 write > load | PROXY_FENCE | open shared | warning | shared memory is written by ordinary stores,
     then by a bulk load, without fence.proxy.async between them: their order is open | write, then
     fence.proxy.async.shared::cta by every thread that wrote, then the barrier, then the copy
