@@ -514,6 +514,28 @@ template <bool parted> __device__ void read_a_peer(int* out)
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_wrong(int* out) { read_a_peer<true>(out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_right(int* out) { read_a_peer<false>(out); }
 
+// The first bytes of a tile in global memory are changed, then the tile is loaded.
+template <bool fenced> __device__ void change_and_load_bulk(int* in, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    in[2] = 1;
+    if (fenced) asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    expect(&barrier, 4096);
+    load_bulk(tile, in, 4096, &barrier);
+  }
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+KERNEL global_proxy_wrong(int* in, int* out) { change_and_load_bulk<false>(in, out); }
+KERNEL global_proxy_right(int* in, int* out) { change_and_load_bulk<true>(in, out); }
+
 // ---- MAP_ACQUIRE, BULK_SIZE, ALIGNMENT, PDL_ORDER ----
 
 template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)

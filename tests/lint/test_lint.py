@@ -52,6 +52,7 @@ EXPECTED = {
     "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
     "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
     "cluster_order_end_wrong": ("CLUSTER_ORDER", "warning"),
+    "global_proxy_wrong": ("GLOBAL_PROXY", "warning"),
     "map_pointer_wrong": ("MAP_ACQUIRE", "warning"),
     "bulk_size_wrong": ("BULK_SIZE", "error"),
     "alignment_wrong": ("ALIGNMENT", "warning"),
@@ -67,7 +68,8 @@ RIGHT = (
     "barrier_right", "barrier_ring_right", "barrier_rings_right", "block_barrier_right",
     "block_barrier_own_right",
     "cluster_order_right", "cluster_order_end_right", "cluster_order_block_right",
-    "map_pointer_right", "bulk_size_right", "alignment_right", "pdl_order_right",
+    "global_proxy_right", "map_pointer_right", "bulk_size_right", "alignment_right",
+    "pdl_order_right",
 )  # fmt: skip
 
 
@@ -228,6 +230,23 @@ def test_accesses_before_a_bulk_load_of_the_same_bytes(access, expected):
     start = "mov.u32 %r1, tile;\n"
     assert rules_of(start + access + "bar.sync 0;\n" + LOAD + "ret;\n") == expected
     assert rules_of(start + access + "fence.proxy.async;\nbar.sync 0;\n" + LOAD + "ret;\n") == []
+
+
+@pytest.mark.parametrize(
+    ("store", "fence", "expected"),
+    [
+        ("st.global.u32 [%rd1+60], 0;\n", "", ["GLOBAL_PROXY warning"]),
+        ("st.global.u32 [%rd1+64], 0;\n", "", []),
+        ("st.global.u32 [%rd2], 0;\n", "", []),  # another pointer: nothing is proved
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async;\n", []),
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.global;\n", []),
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.shared::cta;\n",
+         ["GLOBAL_PROXY warning"]),
+    ],
+)  # fmt: skip
+def test_global_memory_that_is_written_and_bulk_loaded_is_fenced(store, fence, expected):
+    body = "mov.u32 %r1, tile;\n" + store + fence + "bar.sync 0;\n" + LOAD + "ret;\n"
+    assert rules_of(body) == expected
 
 
 def test_labels_and_registers_of_inline_assembly_are_their_own():

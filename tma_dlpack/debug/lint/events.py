@@ -34,6 +34,7 @@ OPCODES = tuple(
         (r"fence\.proxy\.tensormap.*acquire", "acquire"),
         (r"fence\.proxy\.tensormap.*release", "release"),
         (r"fence\.proxy\.async(\.shared::\w+)?$", "fence"),
+        (r"fence\.proxy\.async\.global$", "global_fence"),
         (r"fence\.mbarrier_init", "init_fence"),
         (r"bar\.(cta\.)?(sync|red|arrive)|barrier\.(cta\.)?(sync|red|arrive)|bar\.warp|"
          r"barrier\.cluster\.wait", "barrier"),
@@ -58,6 +59,7 @@ OPCODES = tuple(
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared::cluster", ""),  # another block's memory
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared\b", "write"),
         (r"(ld|ldmatrix)\b.*\.shared\b", "read"),
+        (r"st\b(?!.*\.async).*\.global\b", "global_write"),
         (r"st\b(?!.*\.(param|local|global|async))", "write"),  # a generic address
         (r"ld\b(?!.*\.(param|local|global|const))", "read"),
         (r"(ret|exit)\b", "end"),
@@ -144,9 +146,12 @@ class Events:
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
+        loads_global = any(map(_is_plain_load, self.values.function.code))
         for number, block in enumerate(flow.blocks):
             self._open.clear()
             found = [(event_of(code.opcode), code) for code in block.code]
+            if not loads_global:
+                found = [(what, code) for what, code in found if what != "global_write"]
             self.blocks.append(
                 [h for what, code in found if what for h in self._happens(what, code, number)]
             )
@@ -242,8 +247,15 @@ class Events:
                 access.code.append(code)
                 self.accesses.append(access)
                 yield Happening(happened, code, access)
+        elif what == "global_write":
+            yield Happening(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
             yield Happening(what, code)
+        if code.opcode == "fence.proxy.async":
+            yield Happening("global_fence", code)
+        if _is_plain_load(code):
+            source = self._access("global_load", code, block, code.address(1))
+            yield Happening("global_load", code, source)
         if what in ("load", "send") and (barrier := code.address(_BARRIER_OF_COPY)):
             yield Happening("async_use", code, self._access("async_use", code, block, barrier))
         copies = what in ("load", "store") and ".tensor" in code.opcode
@@ -258,6 +270,7 @@ class Events:
             "read",
             "mma",
             "operand",
+            "global_write",
             "use",
             "init",
             "replace",
@@ -315,6 +328,11 @@ class Events:
         access.spans.append((constant, _bytes(code)))
         access.code.append(code)
         return access
+
+
+def _is_plain_load(code: Instruction) -> bool:
+    """Whether an instruction is a bulk load from an address in global memory, without a map."""
+    return event_of(code.opcode) == "load" and ".tensor" not in code.opcode
 
 
 def _bytes(code: Instruction) -> int:
