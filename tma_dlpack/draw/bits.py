@@ -19,7 +19,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
 COUNT = CHUNKS * LINES
-PATTERN = COUNT * CHUNK_BYTES  # after so many bytes every swizzle begins anew
+PATTERN = COUNT * CHUNK_BYTES  # bytes; every swizzle repeats with this period
 BIT, CHUNK = (46, 28), (40, 23)  # px
 FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
 AFTER = 10  # columns, where the second order begins
@@ -112,7 +112,7 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see, with every swizzle: which chunks are read at once."""
+        """The caption for every swizzle: which chunks are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
@@ -237,8 +237,8 @@ def swizzle_bits(
 ) -> SwizzleBits:
     """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
 
-    Beside the bits are the 64 chunks of 1024 bytes, before and after. In a notebook a click chooses
-    the chunk, switches the swizzle, and a slider moves the start of the tile.
+    Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
+    selects the chunk, buttons switch the swizzle, and a slider moves the start of the tile.
 
     Parameters
     ----------
