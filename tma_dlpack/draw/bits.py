@@ -238,7 +238,7 @@ def swizzle_bits(
     """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
 
     Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
-    selects the chunk, buttons switch the swizzle, and a slider moves the start of the tile.
+    selects the chunk or switches the swizzle, and a slider moves the start of the tile.
 
     Parameters
     ----------
