@@ -59,7 +59,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What an instruction can read, and the fields of its descriptor.
+    """The layouts that an instruction can read, and the fields of its descriptor.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ NO_MATRIX = TileMatrix(0, 0, 0, 0, 1)
 
 
 class Operand(NamedTuple):
-    """What the rows of `refusals` read, worked out once per call.
+    """The input of the rules of `refusals`, computed once per call.
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ class Operand(NamedTuple):
 
     @property
     def address_step(self) -> int:
-        """What the tile's address must be a multiple of."""
+        """The alignment of the tile's address, in bytes."""
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT
