@@ -71,7 +71,7 @@ class Instruction:
     layout_types : dict
         Swizzle -> the number in the field "layout type".
     fixed : int
-        The number in the field "fixed"; 0 where there is none.
+        The number in the field "fixed", or 0.
     mn_bits : tuple of int
         Sizes of the elements that it can read MN-major, bits.
     pattern_aligned : bool

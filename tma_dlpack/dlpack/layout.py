@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 class Export(NamedTuple):
     """The layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive; it is None for known ones.
+    `capsule` keeps the memory of an unknown producer alive; it is None for known producers.
     """
 
     address: int

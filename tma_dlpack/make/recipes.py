@@ -365,7 +365,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
-    """Give a slice's offset and size as ints if it lies within the tensor, where that is known."""
+    """Return a slice's offset and size as ints, if it is known to be within the tensor."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:
