@@ -102,7 +102,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: what one instruction reads, and where the next one starts."""
+        """The caption: the bytes one instruction reads, and where the next one starts."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:

@@ -127,7 +127,7 @@ class BankConflicts(Figure):
     swizzles : tuple of SwizzleConflicts
         The map's own first, then the others that the rules accept of the same map.
     threads : int
-        After so many threads their numbers begin again.
+        Number of threads after which the thread numbers restart at 0.
     """
 
     title: str
@@ -152,7 +152,7 @@ class BankConflicts(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the words of each thread, and how many wavefronts they take."""
+        """The caption: the words of each thread, and the number of wavefronts."""
         own, best = self.swizzles[0], self.best
         waits = f"{own.worst} wavefronts, [they wait for each other](is-conflict)"
         said = waits if own.worst > 1 else "[one wavefront](is-taken), no conflict"
@@ -316,7 +316,7 @@ class AccessSteps(Figure):
     degrees : tuple of int
         Wavefronts of every phase, also of those that are not in `phases`.
     threads : int
-        After so many threads their numbers begin again.
+        Number of threads after which the thread numbers restart at 0.
     """
 
     title: str
@@ -338,7 +338,7 @@ class AccessSteps(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: whether the threads of a phase wait for each other."""
+        """The caption: whether threads of a phase wait for each other."""
         phases, waves = counted(len(self.degrees), "phase"), counted(self.wavefronts, "wavefront")
         if max(self.degrees) < 2:
             return f"{phases}, {waves}: [every phase is served at once](is-taken)."

@@ -116,7 +116,7 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see, with every swizzle: which chunks are read at once."""
+        """The caption for every swizzle: which chunks are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
@@ -260,8 +260,8 @@ def swizzle_bits(
 ) -> SwizzleBits:
     """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
 
-    Beside the bits are the 64 chunks of 1024 bytes, before and after. In a notebook a click chooses
-    the chunk, switches the swizzle, and a slider moves the start of the tile.
+    Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
+    selects the chunk or switches the swizzle, and a slider moves the start of the tile.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Axis:
 
     @property
     def cut(self) -> tuple[bool, bool]:
-        """Whether the tensor goes on before and after what is drawn."""
+        """Whether the tensor continues before and after the drawn part."""
         return self.shown[0] > 0, self.shown[1] < self.extent
 
     @property
@@ -212,7 +212,7 @@ class TensorBox(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: how much of the box is copied, and what becomes of the rest."""
+        """The caption: how much of the box is copied, and how the rest is filled."""
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
@@ -281,7 +281,7 @@ class TensorBox(Figure):
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot to scale: an element is as wide as it is high, where both can be seen."""
+        """Draw the plot to scale: elements are square if both sides are visible."""
         rows, columns = self.rows, self.columns
         (left, right), (top, bottom) = columns.shown, rows.shown
         across, down = right - left, bottom - top
@@ -316,7 +316,7 @@ class TensorBox(Figure):
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
-        """Name the box's first and last positions below it and, at its middle, beside it."""
+        """Name the box's first and last positions below it and, at mid-height, next to it."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"

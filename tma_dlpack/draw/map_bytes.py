@@ -110,7 +110,7 @@ class FieldValue:
 
     @property
     def group(self) -> str:
-        """What it describes: the address, the extents, the strides, the box, or the rest."""
+        """The group of the field: address, extents, strides, box, or other."""
         return _group(self.field)
 
     @property
@@ -235,7 +235,7 @@ class MapBytes(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not drawn, and how sure the layout is."""
+        """The fields not drawn, and how certain the layout is."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
         shown = {value for v in self.values for value in v.shown}
         notes = [f"the other {left} bytes are 0"] * (left > 0)
@@ -257,7 +257,7 @@ class MapBytes(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the bits that differ, or what a copy needs of one map."""
+        """The caption: the bits that differ, or the fields of one map that a copy needs."""
         if len(self.data) > 1:
             bits = counted(len(self.changed), "bit")
             return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
@@ -419,7 +419,7 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field in words, and as it is drawn; ``-`` of a map without it."""
+    """Return a decoded field in words, and its drawn form; ``-`` for a map without it."""
     if not field.exists(tensor_map.kind, tensor_map.rank):
         return "-", "-"
     value = field.read(bytes(tensor_map))

@@ -1,5 +1,5 @@
 // Plays the figures of barrier_figure.py, bits.py and banks.py: switches between pictures and selects frames,
-// all of which Python has computed. Without scripts the chosen picture stays as a whole.
+// which Python computed. Without scripts the page shows the chosen picture only.
 const PLAY_MS = 700;
 
 const unpack = async (packed) => JSON.parse(await inflated(packed));
@@ -171,7 +171,7 @@ class Bits extends Played {
 }
 
 // One picture per choice, from the first to the last of them: the slider and the switches agree.
-// What a thread reads moves from its place in the picture before to that in the next.
+// Move the bytes a thread reads from their place in one picture to their place in the next.
 class Steps extends Played {
   constructor(root, data) {
     super(root, data);
