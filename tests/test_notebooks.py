@@ -23,7 +23,7 @@ MOST_FIGURE_BYTES = 400_000
 SAYS = {
     "00_what_is_tma": [
         "[[0, 0], [8, 0], [16, 0]]",
-        "256 elements filled, 1024 bytes counted",
+        "64 elements filled, 256 bytes counted",
         "x[3, 16] = 208.0, at byte 400: 208.0",
         "the row stride is 66 bytes: 2 too many, or 14 too few",
         "doubled: True",
@@ -104,7 +104,7 @@ SAYS = {
 }
 REFUSED_ON_PURPOSE = {"02_one_call": 1, "03_out_of_bounds_and_strides": 1}
 
-#: Without questions to click and an exercise.
+#: Without an exercise.
 READ_ONLY = ["09_trace", "10_postmortem"]
 PRACTICE = ["puzzles"]  # every cell is an exercise: tests/course/test_puzzles.py
 
@@ -240,40 +240,7 @@ def test_a_notebook_names_its_packages_at_the_top(name):
     assert f"pip install -e '.[{'course' if needs_torch else 'notebook'}]'" in first.source
 
 
-@pytest.mark.parametrize("name", READ_ONLY)
-def test_a_notebook_lets_its_reader_predict_and_then_reveal(name):
-    cells = [c.source for c in read(name).cells if c.source.startswith("**Predict.**")]
-    assert cells
-    assert all(re.search("<details><summary>Reveal</summary>.+</details>", c, re.S) for c in cells)
-
-
-# --- Questions and exercises ----------------------------------------------------------------------
-
-
-@every_lesson
-def test_a_lesson_asks_for_clicks_and_folds_the_code_that_holds_the_answers(name):
-    asks = re.compile(r"^course\.ask\(", re.MULTILINE)
-    asking = [c for c in read(name).cells if asks.search(c.source)]
-    assert asking
-    for cell in asking:
-        assert cell.metadata["jupyter"] == {"source_hidden": True}
-        assert "hide-input" in cell.metadata["tags"]
-        (output,) = cell.outputs
-        assert 'class="tma-ask"' in output.data["text/html"]
-        assert "<details><summary>Answer</summary>" in output.data["text/html"]
-
-
-@every_lesson
-def test_what_answers_a_question_is_folded(name):
-    cells = read(name).cells
-    asks = [cell.cell_type == "code" and "course.ask(" in cell.source for cell in cells]
-    for n, cell in enumerate(cells):
-        is_folded = "hide-output" in cell.metadata.get("tags", [])
-        assert is_folded == cell.metadata.get("jupyter", {}).get("outputs_hidden", False)
-        assert not is_folded or (not asks[n] and any(asks[:n]))
-        is_figure = any("text/html" in o.get("data", {}) for o in cell.get("outputs", []))
-        if n and asks[n - 1] and not asks[n] and is_figure:
-            assert is_folded
+# --- Exercises ------------------------------------------------------------------------------------
 
 
 def exercise_of(name):

@@ -17,10 +17,10 @@ from tma_dlpack.tables.errors import argument_error, bad_value
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 DIGITS = "-.0123456789"  # the end of a key, such as c3.8
 OTHERWISE = "Not this one. Try another, or open the answer."
-#: Stands where no script takes it away.
+#: Shown until a script removes it.
 UNJUDGED = (
-    "Clicks are not judged here: scripts run only in a trusted notebook (in JupyterLab: Trust "
-    "Notebook, in the command palette). The answer can be opened."
+    "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
+    "cells first (Run > Run All Cells). The answer can be opened."
 )
 QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
