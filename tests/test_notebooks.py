@@ -24,6 +24,7 @@ SAYS = {
     "00_what_is_tma": [
         "[[0, 0], [8, 0], [16, 0]]",
         "64 elements filled, 256 bytes counted",
+        "35 KiB in flight in each multiprocessor use 4.2 TB/s",
         "x[3, 16] = 208.0, at byte 400: 208.0",
         "the row stride is 66 bytes: 2 too many, or 14 too few",
         "doubled: True",
@@ -37,6 +38,7 @@ SAYS = {
     ],
     "02_one_call": [
         "272 of 512 elements are filled",
+        "load_bulk from byte 1664 loads 1664 bytes",
         "frameworks, 1 layout",
         "tensor.strides[0] is 1733 elements, 3466 bytes",
         "BOX_SMEM: the box takes 262144 bytes",
@@ -48,6 +50,7 @@ SAYS = {
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",
         "8 bytes past the end of the tensor",
+        "[1 1 2 2 1 1 0]",
     ],
     "04_pytorch_extension": ["this map is not launchable", "simulated: True"],
     "05_im2col_convolution": [
@@ -76,6 +79,8 @@ SAYS = {
         "bits that differ: [46]",
         "gather4 of rows 40, 3, 20, 64",
         "512 bytes counted, 1024 bytes of shared memory",
+        "thread 37, register d4",
+        "K steps start at (0, 32, 64, 96) K-major, (0, 2048, 4096, 6144) MN-major",
         "sm_120    yes      -         yes        99 KiB",
     ],
     "09_trace": [

@@ -51,7 +51,7 @@ def test_the_folded_answer_is_there_without_scripts():
     text = re.sub(r"<(script|style)>.*?</\1>", "", question().html(), flags=re.DOTALL)
     assert "<details><summary>Answer</summary><p>All 8 rows of 128.</p></details>" in text
     assert text.count("scripts run only in a trusted notebook") == 1  # why no click is judged
-    assert re.search('<img class="tma-still" alt="choices: 512, 1024, 2048, it depends"', text)
+    assert re.search('<img class="tma-still" alt="cells: 512, 1024, 2048, it depends"', text)
 
 
 def test_what_a_question_says_is_escaped():

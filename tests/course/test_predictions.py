@@ -26,7 +26,7 @@ QUESTIONS = {
     "04_pytorch_extension": 3,
     "05_im2col_convolution": 3,
     "07_grouped_gemm": 3,
-    "08_blackwell": 6,
+    "08_blackwell": 7,
     "09_trace": 1,
     "10_postmortem": 2,
 }
