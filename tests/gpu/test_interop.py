@@ -300,3 +300,64 @@ def test_numba_refuses_the_map_as_a_scalar_of_128_bytes(numba_cuda, x):
 
 def test_the_box_of_the_kernel_is_the_box_of_the_map(x):
     assert map_of(x).box_sizes == BOX
+
+
+# --- numba-cuda-mlir ------------------------------------------------------------------------------
+
+BY_ADDRESS = """
+extern "C" __device__ void double_tile_of(unsigned long long map, unsigned tx_bytes)
+{
+  const auto* in_global_memory = reinterpret_cast<const tma_dlpack::Map*>(map);
+  if (threadIdx.x == 0) tma_dlpack::fence_acquire(in_global_memory);
+  double_tile(*in_global_memory, tx_bytes);
+}
+"""
+BY_VALUE = """
+extern "C" __device__ void double_tile_of(const tma_dlpack::Map* map, unsigned tx_bytes)
+{
+  double_tile(*map, tx_bytes);
+}
+"""
+
+
+def _launch_by_mlir(argument, argument_type, function, tensor_map, torch):
+    from numba_cuda_mlir import cuda, types
+
+    double_tile_of = cuda.declare_device(
+        "double_tile_of",
+        types.void(argument_type, types.uint32),
+        link=cuda.CUSource(SELF_CONTAINED + function),
+        abi="c",
+    )
+
+    @cuda.jit
+    def double_all(tensor_map, tx_bytes):
+        double_tile_of(tensor_map, tx_bytes)
+
+    stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Numba warns of a small grid
+        double_all[grid_of(tensor_map), THREADS, stream](argument, np.uint32(tensor_map.tx_bytes))
+    torch.cuda.synchronize()
+
+
+def test_numba_cuda_mlir_takes_the_address_of_the_map_in_device_memory(torch, x, doubled):
+    types = pytest.importorskip("numba_cuda_mlir.types")
+    tensor_map = map_of(x)
+    in_device_memory = tensor_map.as_torch().cuda()
+    address = np.uint64(in_device_memory.data_ptr())
+    _launch_by_mlir(address, types.uint64, BY_ADDRESS, tensor_map, torch)
+    assert torch.equal(x, doubled)
+
+
+def test_numba_cuda_mlir_takes_the_map_by_value_or_is_refused(torch, x, doubled):
+    types = pytest.importorskip("numba_cuda_mlir.types")
+    from tma_dlpack.tensor_map.numba import _passes_maps_by_value
+
+    tensor_map = map_of(x)
+    if _passes_maps_by_value():
+        _launch_by_mlir(tensor_map, types.CUTensorMap, BY_VALUE, tensor_map, torch)
+        assert torch.equal(x, doubled)
+    else:
+        with pytest.raises(tma.TmaUnsupportedError, match="CUTensorMap as a pointer"):
+            _launch_by_mlir(tensor_map, types.CUTensorMap, BY_VALUE, tensor_map, torch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from pathlib import Path
 
 import tma_dlpack as tma
@@ -12,10 +13,21 @@ from tma_dlpack.include import get_include
 SOURCE = (Path(__file__).parent / "double_tiles.cu").read_text(encoding="utf-8")
 BOX = 16, 32
 THREADS = 32
-INCLUDE_LINE = "#include <tma_dlpack.h>"
-HEADER = (Path(get_include()) / "tma_dlpack.h").read_text(encoding="utf-8")
-#: For compilers that are told of no include folder.
-SELF_CONTAINED = SOURCE.replace(INCLUDE_LINE, HEADER)
+
+
+def without_includes(source: str) -> str:
+    """Replace each ``#include`` of a header of this package by the header's text."""
+    headers = Path(get_include())
+    line = r'^#include ["<](tma_dlpack\w*\.h)[">]$'
+
+    def text_of(found: re.Match[str]) -> str:
+        return without_includes((headers / found[1]).read_text(encoding="utf-8"))
+
+    return re.sub(line, text_of, source, flags=re.M)
+
+
+#: For compilers that have no include path.
+SELF_CONTAINED = without_includes(SOURCE)
 
 
 def map_of(x) -> tma.TensorMap:

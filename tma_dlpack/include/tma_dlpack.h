@@ -420,7 +420,13 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #ifdef __CUDACC__
 
 // The compiler's release, which decides what its ptxas knows: 1208 is 12.8.
+#if defined(__CUDACC_VER_MAJOR__)
 #define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
+#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // "C", a text among the operands of asm
+#else  // clang, with the ptxas of the toolkit whose cuda.h this is
+#define TMA_DLPACK_CUDA (CUDA_VERSION / 1000 * 100 + CUDA_VERSION % 1000 / 10)
+#define TMA_DLPACK_HAS_OPERAND_C 0
+#endif
 
 // Which targets have what. The compiler's pass for the host sees every verb.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
@@ -444,8 +450,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
   "this target lacks it: compile for one with the suffix a or f, such as sm_90a"
 #define TMA_DLPACK_NEEDS_SM100 "this target lacks it: compile for sm_100 or later"
 #define TMA_DLPACK_NEEDS_PAIRS "this target lacks it: compile for sm_100a, 100f, 103a or 110a"
-#define TMA_DLPACK_NEEDS_CUDA(RELEASE, INSTEAD) \
-  "this compiler lacks it: compile with CUDA " RELEASE " or later, or call " INSTEAD
+#define TMA_DLPACK_NEEDS_NVCC_OR_NVRTC(RELEASE, INSTEAD) \
+  "this compiler lacks it: compile with nvcc or NVRTC of CUDA " RELEASE " or later, or call " INSTEAD
 #define TMA_DLPACK_NEEDS_SM107 "this target lacks it: compile for sm_107a with CUDA 13.4 or later"
 
 // An mbarrier in shared memory: `__shared__ tma_dlpack::Barrier full;`.
@@ -655,7 +661,7 @@ __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_ra
                : "memory");
 }
 #else
-TMA_DLPACK_LACKS_VERB(arrive_remote_relaxed, TMA_DLPACK_NEEDS_CUDA("12.8", "arrive_remote()"))
+TMA_DLPACK_LACKS_VERB(arrive_remote_relaxed, TMA_DLPACK_NEEDS_NVCC_OR_NVRTC("12.8", "arrive_remote()"))
 #endif
 
 // Whether the phase of this parity is complete; may wait for a while. Phases go 0, 1, 0, ...
@@ -1898,8 +1904,9 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_SUFFIX) void take_registers() = delete;
 
 #undef TMA_DLPACK_COORDINATE
 #undef TMA_DLPACK_NEEDS_SM107
-#undef TMA_DLPACK_NEEDS_CUDA
+#undef TMA_DLPACK_NEEDS_NVCC_OR_NVRTC
 #undef TMA_DLPACK_CUDA
+#undef TMA_DLPACK_HAS_OPERAND_C
 #undef TMA_DLPACK_NOWHERE
 #undef TMA_DLPACK_NEEDS_PAIRS
 #undef TMA_DLPACK_NEEDS_SM100

@@ -1101,7 +1101,7 @@ __device__ __forceinline__ void wgmma(Accumulators& d, const unsigned (&a)[4], d
 using unchecked::wgmma;
 #endif
 
-#if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_CUDA >= 1206
+#if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_HAS_OPERAND_C
 template <unsigned cta_group = 1>
 __device__ inline void tcgen05_alloc(detail::WordAt smem, unsigned columns)
 {

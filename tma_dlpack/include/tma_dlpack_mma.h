@@ -2,7 +2,8 @@
 // its family. tma_dlpack.h includes it; it is no header to include alone.
 //
 // Two lines under each verb are read as in tma_dlpack.h. wgmma(), tcgen05_mma() and those that name a cta_group
-// choose words of their instruction by the compiler's "C" operands, which CUDA 12.6 and later have.
+// choose words of their instruction by the compiler's "C" operands, which nvcc and NVRTC of CUDA 12.6 and
+// later have, and clang lacks.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th Generation Family
 // Instructions". tcgen05 is documented and compiled, not run.
@@ -126,7 +127,7 @@ __device__ inline void wgmma_wait()
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-#if TMA_DLPACK_CUDA >= 1206
+#if TMA_DLPACK_HAS_OPERAND_C
 
 namespace detail
 {
@@ -286,7 +287,7 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4],
 
 #else
 template <unsigned, MmaType = MmaType::bf16, MmaType = MmaType::bf16, class... Given>
-[[deprecated(TMA_DLPACK_NEEDS_CUDA("12.6", "PTX by hand"))]] __device__ void wgmma(Given...) = delete;
+[[deprecated(TMA_DLPACK_NEEDS_NVCC_OR_NVRTC("12.6", "PTX by hand"))]] __device__ void wgmma(Given...) = delete;
 #endif
 
 #else
@@ -305,7 +306,7 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma(D&&, A&&, Given...) = delete
 // column in the lower. cta_group is 2 where a pair of blocks multiplies as one; all of a kernel's verbs have
 // the same.
 
-#if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_CUDA >= 1206
+#if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_HAS_OPERAND_C
 
 namespace detail
 {

@@ -215,6 +215,19 @@ class TensorMap(MapAttributes, Drawn):
         handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
         return handle
 
+    # -- launchers that find a map by its methods --------------------------------------------------
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type of the map as an argument of a numba-cuda-mlir kernel: by value."""
+        from tma_dlpack.tensor_map.numba import numba_type
+
+        return numba_type()
+
+    def __tma_descriptor_c_api__(self) -> int:
+        """Return `ptr`: numba-cuda-mlir copies the 128 bytes that it finds there at each launch."""
+        return self.ptr
+
     # -- change ----------------------------------------------------------------------------------
 
     @staticmethod
