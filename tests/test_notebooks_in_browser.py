@@ -96,14 +96,17 @@ def test_what_answers_a_question_is_hidden_until_a_try(chromium, exported, how):
     page = seen.page
     page.goto(exported("00_what_is_tma"))
     asked = page.locator(".jp-Cell:has(.tma-ask)").first
-    shown = asked.locator("xpath=following-sibling::*[1]").locator(".jp-Cell-outputWrapper")
+    answer = asked.locator("xpath=following-sibling::*[1]")
+    code, shown = answer.locator(".jp-Cell-inputWrapper"), answer.locator(".jp-Cell-outputWrapper")
+    assert code.is_hidden()
     assert shown.is_hidden()
     folded = page.locator(".tma-folded").count()
     if how == "a click":
         asked.locator('[data-k="20 copies"]').click(force=True)  # a wrong one
     else:
         asked.locator("summary").click()
-    shown.wait_for(state="visible")  # a toggle is told a moment after the click
+    shown.wait_for(state="visible")  # the toggle event comes a moment after the click
+    assert code.is_visible()
     assert page.locator(".tma-folded").count() == folded - 1
     page.close()
 
@@ -111,6 +114,7 @@ def test_what_answers_a_question_is_hidden_until_a_try(chromium, exported, how):
 def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
     seen = harness.Seen(chromium, 1366)
     seen.page.goto(exported("01_swizzle_and_banks"))
+    seen.page.locator("summary:has-text('Answer')").first.click()  # unfolds the figure, too
     figure = ".tma:not(:has(.tma-ask))"  # a question would not show what is linked
     chunk = seen.page.locator(f'{figure} [data-k="c1.8"]').first
     chunk.hover(force=True)
@@ -163,7 +167,7 @@ def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromiu
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/asked.ipynb?reset", wait_until="domcontentloaded")
     why = seen.page.get_by_text(
-        "Clicks are not judged here: scripts run only in a trusted notebook"
+        "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run"
     )
     why.wait_for(timeout=60_000)
     assert why.is_visible()

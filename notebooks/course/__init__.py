@@ -6,7 +6,7 @@ file function by function. `judged` has what the judges of exercises share, `puz
 write and their judge.
 """
 
-from course.ask import Question, ask
+from course.ask import Cells, Question, ask
 from course.bars import LADDER, Bars, bars, ladder
 from course.contrast import Contrast, contrast
 from course.judged import counted_copies, without_traceback
@@ -16,6 +16,7 @@ from course.source import Source, source
 __all__ = [
     "LADDER",
     "Bars",
+    "Cells",
     "Contrast",
     "Question",
     "SixteenBytes",

@@ -22,8 +22,8 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Cells up to the next question. Those whose output would answer this one keep it folded until a try:
-// JupyterLab and the site fold what is tagged hide-output; in an exported page it is done here.
+// Cells up to the next question. Those that would answer this one stay folded until a try: JupyterLab
+// and the site fold what is tagged hide-input and hide-output; in an exported page it is done here.
 const answersOf = (box) => {
   const cells = [];
   let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
@@ -31,27 +31,31 @@ const answersOf = (box) => {
   return cells;
 };
 
+const partsOf = (cell) => cell.querySelectorAll(".jp-Cell-inputWrapper,.jp-Cell-outputWrapper");
+
 const fold = (box) => {
   for (const cell of answersOf(box)) {
-    const output = cell.matches(".celltag_hide-output") && cell.querySelector(".jp-Cell-outputWrapper");
-    if (!output) continue;
-    output.style.display = "none";
+    if (!cell.matches(".celltag_hide-output")) continue;
+    for (const part of partsOf(cell)) part.style.display = "none";
     const note = document.createElement("div");
     note.className = "tma-folded";
     note.style.cssText = "margin:4px 0 4px 80px;opacity:.7";
-    note.textContent = "What it shows appears when you have answered.";
-    output.before(note);
+    note.textContent = "The answer of the library appears when you have tried.";
+    cell.prepend(note);
   }
 };
 
 const unfold = (box) => {
   for (const cell of answersOf(box)) {
-    cell.querySelector(".tma-folded")?.remove();
-    const output = cell.querySelector(".jp-Cell-outputWrapper");
-    if (output) output.style.display = "";
-    output?.querySelector(".jp-OutputPlaceholder")?.click();
-    const details = cell.querySelector(":scope > details.below-input");
-    if (details) details.open = true;
+    const note = cell.querySelector(".tma-folded");
+    if (note) for (const part of partsOf(cell)) part.style.display = "";
+    note?.remove();
+    if (cell.querySelector(".jp-OutputPlaceholder")) {  // an answer, and no judge of an exercise
+      cell.querySelector(".jp-InputPlaceholder")?.click();
+      cell.querySelector(".jp-OutputPlaceholder").click();
+    }
+    const output = cell.querySelector(":scope > details.below-input");
+    if (output) for (const part of cell.querySelectorAll(":scope > details")) part.open = true;
   }
 };
 

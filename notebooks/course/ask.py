@@ -17,17 +17,23 @@ from tma_dlpack.tables.errors import argument_error, bad_value
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 DIGITS = "-.0123456789"  # the end of a key, such as c3.8
 OTHERWISE = "Not this one. Try another, or open the answer."
-#: Stands where no script takes it away.
+#: Shown until a script removes it.
 UNJUDGED = (
-    "Clicks are not judged here: scripts run only in a trusted notebook (in JupyterLab: Trust "
-    "Notebook, in the command palette). The answer can be opened."
+    "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
+    "cells first (Run > Run All Cells). The answer can be opened."
 )
 QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Choices(Figure):
-    """Rows of words to choose from: each word is a cell, and its own key."""
+class Cells(Figure):
+    """Rows of different words, drawn as cells; each word is its own key.
+
+    >>> print(Cells("two threads", (("T0 d0", "T0 d1"), ("T1 d0", "T1 d1"))))
+    two threads
+    T0 d0   T0 d1
+    T1 d0   T1 d1
+    """
 
     title: str
     rows: tuple[tuple[str, ...], ...]
@@ -41,7 +47,7 @@ class Choices(Figure):
             for x, word in enumerate(row)
         ]
         unit = max(LEAST_CHOICE, widest + 16), CHOICE_HEIGHT
-        return (lay_out(f"choices: {', '.join(self.keys)}", [Grid(tuple(cells), unit)]),)
+        return (lay_out(f"cells: {', '.join(self.keys)}", [Grid(tuple(cells), unit)]),)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -188,11 +194,11 @@ def _kind(key: str) -> str:
     return key.rstrip(DIGITS)
 
 
-def _choices(rows: object, question: str) -> Choices:
+def _choices(rows: object, question: str) -> Cells:
     must = "be a Figure, or a list of rows of different words"
     fix = 'pass draw.shared(tensor_map), or [["yes", "no"]]'
     if isinstance(rows, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in rows):
         words = [word for row in rows for word in row]
         if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
-            return Choices(question, tuple(map(tuple, rows)))
+            return Cells(question, tuple(map(tuple, rows)))
     raise bad_value("figure", rows, must, fix)

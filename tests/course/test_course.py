@@ -18,7 +18,9 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "explorer"))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 import harness
+import test_notebooks
 
 X = np.arange(20 * 64, dtype=np.float16).reshape(20, 64)
 PLAIN = tma.make_tma_descriptor(X, (8, 64))
@@ -49,7 +51,7 @@ def test_the_folded_answer_is_there_without_scripts():
     text = re.sub(r"<(script|style)>.*?</\1>", "", question().html(), flags=re.DOTALL)
     assert "<details><summary>Answer</summary><p>All 8 rows of 128.</p></details>" in text
     assert text.count("scripts run only in a trusted notebook") == 1  # why no click is judged
-    assert re.search('<img class="tma-still" alt="choices: 512, 1024, 2048, it depends"', text)
+    assert re.search('<img class="tma-still" alt="cells: 512, 1024, 2048, it depends"', text)
 
 
 def test_what_a_question_says_is_escaped():
@@ -117,6 +119,26 @@ def test_a_function_of_a_file_ends_where_it_ends():
 
 def test_a_question_of_100_characters_is_accepted():
     assert course.ask(BYTES, "?" * 100, "512", "So.").title == "?" * 100
+
+
+def anchors(name):
+    """Return the anchors of a notebook's headings, as MyST makes them."""
+    text = "\n".join(c.source for c in test_notebooks.read(name).cells if c.cell_type == "markdown")
+    titles = re.findall("^#+ (.+)$", text, re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+
+
+def test_chapters_end_with_the_puzzles_that_train_them_and_each_puzzle_is_linked():
+    linked = []
+    for name in test_notebooks.SAYS:
+        if name not in ("06_hopper_gemm", "puzzles"):
+            last = test_notebooks.read(name).cells[-1].source
+            assert last.startswith("**Puzzle**: ")
+            links = re.findall(r"\[puzzle (\d+)\]\(puzzles\.ipynb#([\w-]+)\)", last)
+            assert links
+            assert all(anchor.startswith(f"{number}-") for number, anchor in links)
+            linked += [anchor for _, anchor in links]
+    assert sorted(linked) == sorted(anchors("puzzles")[1:])
 
 
 # --- In a browser -------------------------------------------------------------------------------

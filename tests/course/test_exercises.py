@@ -82,6 +82,15 @@ RIGHT = {
                 return 16 * pages[row >> 4] | row & 15 if row < length else 10_000
             return tuple(map(one, range(first, first + 4)))
         """,
+    ("09_trace", "a narrow map has fewer rows"): """
+        most, unused, box = "B", 4, [32, 64]
+        bytes_per_launch = 8 * 768 * 512 * 2
+        """,
+    ("10_postmortem", "numbers as they are printed"): """
+        barrier, parity, missing = 50176, 0b0, 1 << 10
+        expected = 2 * 8192 + missing
+        cause = "too many bytes were expected"
+        """,
 }
 
 #: Chapter and the mistake -> code, and how the judge's words begin.
@@ -227,31 +236,96 @@ WRONG = {
         "def four_rows(pages, first, length): return None",
         "pages [7, 2, 11], 48 rows, first 0: ",
     ),
+    ("09_trace", "the largest tensor"): (
+        "most = 'A'",
+        "a block moves 12 tiles of A; compare the bytes of the others",
+    ),
+    ("09_trace", "the largest tile"): (
+        "most = 'C'",
+        "a block moves 1 tiles of C; compare the bytes of the others",
+    ),
+    ("09_trace", "the bytes of the tensor"): (
+        "most, bytes_per_launch = 'B', 768 * 512 * 2",
+        "multiply the bytes of a tile of B by the steps and by the blocks",
+    ),
+    ("09_trace", "a map of the kernel"): (
+        "most, bytes_per_launch, unused = 'B', 6291456, 2",
+        "map 2 is passed to matmul",
+    ),
+    ("09_trace", "a refused map"): (
+        "most, bytes_per_launch, unused = 'B', 6291456, 5",
+        "the driver refused map 5",
+    ),
+    ("09_trace", "a map that is not there"): (
+        "most, bytes_per_launch, unused = 'B', 6291456, 0",
+        "the trace has maps 1 to 6",
+    ),
+    ("09_trace", "the box that was refused"): (
+        "most, bytes_per_launch, unused, box = 'B', 6291456, 4, (64, 128)",
+        "box_sizes[1] spans 256 bytes",
+    ),
+    ("09_trace", "a box of half the width"): (
+        "most, bytes_per_launch, unused, box = 'B', 6291456, 4, (64, 32)",
+        "bytes128 allows wider rows than 64 bytes",
+    ),
+    ("10_postmortem", "the next stage"): ("barrier = 0xC408", "no warp waits at 0xc408"),
+    ("10_postmortem", "the other parity"): (
+        "barrier, parity = 0xC400, 1",
+        "the warps at 0xc400 do not wait for parity 1",
+    ),
+    ("10_postmortem", "a whole copy"): (
+        "barrier, parity, missing = 0xC400, 0, 8192",
+        "not 8192 bytes are pending at 0xc400",
+    ),
+    ("10_postmortem", "what can come"): (
+        "barrier, parity, missing, expected = 0xC400, 0, 1024, 16384",
+        "the two copies of a stage brought 16384 bytes, others are missing",
+    ),
+    ("10_postmortem", "a copy is missing"): (
+        """
+        barrier, parity, missing, expected = 0xC400, 0, 1024, 17408
+        cause = "a copy was not issued"
+        """,
+        "a copy of these maps has 8192 bytes, and 1024 are missing",
+    ),
+    ("10_postmortem", "an arrival is missing"): (
+        """
+        barrier, parity, missing, expected = 0xC400, 0, 1024, 17408
+        cause = "an arrival is missing"
+        """,
+        "0 of 1 arrivals are pending at 0xc400",
+    ),
+    ("10_postmortem", "parity"): (
+        "barrier, parity, missing, expected = 0xC400, 0, 1024, 17408",
+        "the barrier is in phase 0, for which its warps wait",
+    ),
 }
 
 
-def verdict(name, answer, capsys):
-    """Return what the judge of a chapter prints of an answer."""
-    stub, judge, _ = test_notebooks.exercise_of(name)
-    if name in ("02_one_call", "06_hopper_gemm", "07_grouped_gemm"):
-        pytest.importorskip("torch", reason="torch is not installed")
-    names = {}
-    exec("import course\nimport numpy as np\nimport tma_dlpack as tma", names)
-    exec(stub.source, names)
-    exec(textwrap.dedent(answer), names)
-    exec(judge.source, names)
-    return capsys.readouterr().out
+@pytest.fixture
+def verdict(capsys, monkeypatch):
+    """Return a function: what the judge of a chapter prints of an answer."""
+    monkeypatch.chdir(test_notebooks.NOTEBOOKS)
+
+    def judged(name, *answers):
+        stub, judge, _ = test_notebooks.exercise_of(name)
+        names = test_notebooks.imported(name)
+        for code in (stub.source, *map(textwrap.dedent, answers), judge.source):
+            exec(code, names)
+        return capsys.readouterr().out
+
+    return judged
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=": ".join)
-def test_an_answer_that_is_right_passes_however_it_is_written(case, capsys):
-    assert verdict(case[0], RIGHT[case], capsys).startswith("solved: ")
+def test_an_answer_that_is_right_passes_however_it_is_written(case, verdict):
+    assert verdict(case[0], RIGHT[case]).startswith("solved: ")
 
 
 @pytest.mark.parametrize("case", WRONG, ids=": ".join)
-def test_an_answer_that_is_wrong_is_refused_with_what_is_wrong(case, capsys):
+def test_an_answer_that_is_wrong_is_refused_with_what_is_wrong(case, verdict):
     answer, words = WRONG[case]
-    assert verdict(case[0], answer, capsys).startswith(f"not yet: {words}")
+    assert verdict(case[0], answer).startswith(f"not yet: {words}")
 
 
 #: What somebody may assign or return in place of an answer.
@@ -260,18 +334,18 @@ ODD = ["None", "3.5", "'text'", "(1, 2)", "[]", "1 / 0", "open('/no/such/file')"
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("name", dict.fromkeys(name for name, _ in RIGHT))
-def test_no_answer_ends_in_a_traceback(name, odd, capsys):
-    stub, _, _ = test_notebooks.exercise_of(name)
+def test_no_answer_ends_in_a_traceback(name, odd, verdict):
+    stub, judge, solution = test_notebooks.exercise_of(name)
+    judged = re.search(r"print\(judged\((.*)\)\)", judge.source)[1].split(", ")
     for line in stub.source.splitlines():
         if found := re.match(r"def (\w+)\((.*)\):", line):
             function = f"def {found[1]}({found[2]}): return {odd}"
-            assert verdict(name, function, capsys).startswith("not yet: ")
-        elif (found := re.match(r"(\w+) = ", line)) and "/" not in odd:
-            assert verdict(name, f"{found[1]} = {odd}", capsys).startswith("not yet: ")
+            assert verdict(name, solution, function).startswith("not yet: ")
+        elif (found := re.match(r"(\w+) = ", line)) and found[1] in judged and "/" not in odd:
+            assert verdict(name, solution, f"{found[1]} = {odd}").startswith("not yet: ")
 
 
 def test_every_exercise_has_right_and_wrong_answers_tried():
-    others = {*test_notebooks.READ_ONLY, *test_notebooks.PRACTICE}
-    lessons = {name for name in test_notebooks.SAYS if name not in others}
+    lessons = {name for name in test_notebooks.SAYS if name not in test_notebooks.PRACTICE}
     elsewhere = {"04_pytorch_extension"}  # test_puzzles.py
     assert {name for name, _ in RIGHT} == {name for name, _ in WRONG} == lessons - elsewhere
