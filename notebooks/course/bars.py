@@ -13,7 +13,7 @@ BAR_PX, ROW_PX, BAR_ROWS = 420, 28, 0.75
 NAMES = 24  # characters of the names beside the bars
 
 
-#: Three runs of `python tests/bench ladder`: the step, its TFLOP/s from least to most, its one idea.
+#: Three runs of `python tests/bench ladder`: the step, its TFLOP/s, least and most, its idea.
 LADDER = (
     ("1 threads copy", (250, 251), "cp.async, 16 bytes at a time, into swizzled places"),
     ("2 TMA", (160, 160), "one thread loads the tile, in boxes of 16 bytes: too narrow"),

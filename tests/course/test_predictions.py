@@ -25,6 +25,7 @@ QUESTIONS = {
     "03_out_of_bounds_and_strides": 5,
     "04_pytorch_extension": 3,
     "05_im2col_convolution": 3,
+    "06_hopper_gemm": 14,
     "07_grouped_gemm": 3,
     "08_blackwell": 7,
     "09_trace": 1,
