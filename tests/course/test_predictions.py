@@ -30,6 +30,7 @@ QUESTIONS = {
     "08_blackwell": 7,
     "09_trace": 1,
     "10_postmortem": 2,
+    "ring": 4,
 }
 #: The first line of an answer: all that JupyterLab shows of a folded cell.
 LABEL = "# The answer: open it after your try."
