@@ -1,4 +1,4 @@
-"""What an explorer is set to, and the map that results: pure functions, no widgets.
+"""The state of an explorer, and the map that results: pure functions, no widgets.
 
 A `Choice` is a state of the page, in the words of `make_*`; the page writes it as an address.
 """
@@ -54,7 +54,7 @@ class Choice:
     """One request: the arguments of a verb, and the tile to show. All tuples are row-major.
 
     `kind` says which verb: tiled, im2col or im2col_wide. `plane` has the two dimensions of a tiled
-    map that are drawn; empty for the innermost ones. Empty `coords` are those of a first tile.
+    map that are drawn; empty for the innermost ones. Empty `coords` mean the first tile.
     """
 
     box_sizes: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class Choice:
     channels_per_pixel: int = 0
     pixels_per_column: int = 0
     im2col_offsets: tuple[int, ...] = ()
-    preparation: str = ""  # Python that comes before the call
+    preparation: str = ""  # Python to run before the call
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the verb, those that it needs first."""
@@ -143,7 +143,7 @@ def plain(name: str, value: Any) -> Any:
 
 
 def read_address(address: str, before: Choice) -> Choice:
-    """Return the choice of an address that the page wrote; what it leaves out is as it is first.
+    """Return the choice of an address that the page wrote; missing values are the defaults.
 
     So is what cannot be read, as on the page.
 
@@ -174,7 +174,7 @@ def read_address(address: str, before: Choice) -> Choice:
     return choice if choice.elem_strides else replace(choice, elem_strides=ones)
 
 
-_NUMBER = re.compile(r"-?[0-9]{1,16}")  # what a number of the page holds exactly
+_NUMBER = re.compile(r"-?[0-9]{1,16}")  # the integers that a number of the page holds exactly
 
 
 def _number(text: str) -> int | None:
@@ -192,7 +192,7 @@ def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a choice results in.
+    """The result of a choice.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class Preview:
 def look(subject: object, choice: Choice) -> Preview:
     """Return what a choice makes of a tensor; a refusal is part of the answer.
 
-    A map in place of the tensor stays as it is: only the tile is chosen.
+    A map in place of the tensor does not change: only the tile is chosen.
 
     Examples
     --------
@@ -345,6 +345,6 @@ def choice_of(tensor_map: TensorMap) -> Choice:
     given |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
     target: str | None = tensor_map.target.name
     if target == "sm_90" and is_of_host_tensor(tensor_map):
-        target = None  # as it is without
+        target = None  # the default
     given |= {"coords": first_coords(args), "target": target}
     return Choice(rules="driver", kind=args.kind, **given)

@@ -28,14 +28,14 @@ class DrawnAxis {
 // Below NARROW the pictures and the controls are one column, in which a picture that leaves room for a control stays.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
-const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;  // px: how near the corner is grasped; what is no tap
+const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;  // px: the reach of the corner; a tap moves less
 
 class Drag {
   constructor(explorer) { this.explorer = explorer; }
   attach(svg) {
     if (!svg.dataset.x) return;
     const axes = [svg.dataset.x, svg.dataset.y].map((text) => text && new DrawnAxis(text));
-    svg.style.touchAction = "pan-y pinch-zoom";  // but for the box and its corner
+    svg.style.touchAction = "pan-y pinch-zoom";  // except on the box and its corner
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-roledescription", "tensor with a box");
     svg.setAttribute("tabindex", "0");
@@ -58,7 +58,7 @@ class Drag {
     const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
-  // What of the box is at a place, in pixels: its corner, its inside, or nothing.
+  // The part of the box at a place, in pixels: its corner, its inside, or null.
   grip(at, axes, reach) {
     const { values, numbers } = this.explorer;
     const sides = axes.map((axis, n) => {
@@ -209,7 +209,7 @@ class Explorer {
   look(name, value) {
     this.act(() => this.host.look(name, value));
   }
-  // What is legal takes longer, and an entry of the history is of a whole change: while the pointer rests.
+  // While the pointer rests: the legal values take longer, and an entry of the history is a whole change.
   settle() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
@@ -280,7 +280,7 @@ class Explorer {
     this.taskBox.classList.toggle("tmax-done", now.isDone);
     if (isOther) this.taskBox.querySelector("details").open = false;
   }
-  // How the tab is looked at: what reads the tile.
+  // Options of the tab: what reads the tile.
   lookAt({ name, words, options, value }) {
     if (this.lookMenu.name !== name) {
       this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
@@ -323,7 +323,7 @@ class Explorer {
     onTheme(() => this.paint());
     let width = 0;
     const resized = new ResizeObserver(() => {
-      if (!width) this.paint();  // shown at last: the ground it stands on is known
+      if (!width) this.paint();  // shown now, so its background is known
       const now = this.width;
       if (now && Math.abs(now - width) > 24) this.show();
       width = now || width;

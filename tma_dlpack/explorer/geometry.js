@@ -153,7 +153,7 @@ const tmaGeometry = (() => {
     const endByte = p.unitBytes ? p.lineBytes : clamp(rowBytes - start, firstByte, p.lineBytes);
     const isTiled = a.kind === "tiled", known = [];
 
-    /** Line i: the position of its first element, whether the dimensions beside 0 are in bounds. */
+    /** Line i: the position of its first element, whether the dimensions other than 0 are in bounds. */
     function lineOf(i) {
       if (known[i]) return known[i];
       const position = isTiled
@@ -259,7 +259,7 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** A tile as a matrix of columns of spans; null where it is none. */
+  /** A tile as a matrix of columns of spans; null where it is not one. */
   function matrixOf(a) {
     const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 of packed types
     if (p.unitBytes || !bytes) return null;

@@ -1,4 +1,4 @@
-// What is behind the explorer's front end: a state, and what tmaModel says of it, drawn by pictures.js,
+// The back end of the explorer's page: a state, and tmaModel's answers about it, drawn by pictures.js,
 // memory.js and scenes.js.
 
 const LAST = "the picture shows the last accepted values";
@@ -51,7 +51,7 @@ class Host {
   // Another tab, or what reads the tile there.
   look(name, value) {
     if (value === this.state[name]) return;
-    this.write();  // what was changed before is an entry of its own
+    this.write();  // the change before is an entry of its own
     this.state = { ...this.state, [name]: value };
     this.found = null;  // a repair keeps the tab
     this.changed = [name, value];
@@ -155,7 +155,7 @@ class Host {
       banks, panels, isBlank, spoken: this.spoken(ok),
       codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
-  // What a move or a refusal is to a reader who does not see the picture: where the tile is, and which rule refuses it.
+  // Announce a move or a refusal to a screen reader: the place of the tile, and the rule that refuses it.
   spoken(ok) {
     const { coords, box_sizes: box, kind } = this.state, at = `tile at (${coords.join(", ")})` + (kind === "tiled" && box ? `, box (${box.join(", ")})` : "");
     const found = this.tile?.refusal ? [this.tile.refusal] : this.report.violations;

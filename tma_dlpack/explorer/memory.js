@@ -8,7 +8,7 @@ const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chu
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
-// The four banks of a chunk, or the first of them: all heads of a picture alike.
+// The four banks of a chunk, or the first of them: the same for all heads of a picture.
 const bankNames = (unit) => (textWidth("28..31", LEAST_FONT) <= unit - 2 ? (k) => `${4 * k}..${4 * k + 3}` : (k) => `${4 * k}`);
 
 // Blocks of lines, without those that repeat the lines before them some rows further.

@@ -11,7 +11,7 @@
 //    rules, allow: [ids], target: "sm_90" or {compute_capability: [9, 0], max_smem_bytes},
 //    split_inner: bool, ragged: dim or null,
 //    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column}
-// What is missing is as in Python. Enums are names or numbers. im2col_wide has lower_corner_width
+// A missing value has the default of Python. Enums are names or numbers. im2col_wide has lower_corner_width
 // and upper_corner_width (numbers) and mode. No function changes the request that it is given; what
 // each returns stands where it is defined. Those of a tile are for accepted requests.
 
@@ -22,7 +22,7 @@ const tmaModel = (() => {
 
   const AROUND = 64, MAX_TAP = 31, MANY = 32; // steps that are all judged
 
-  /** What a control can be set to, every other staying as it is, such as "box_sizes[0]",
+  /** The legal values of a control, such as "box_sizes[0]", while the others keep theirs,
    *  "pixels_per_column", "coords[1]", "strides[0]": {least, most, step, reason, refused: [{first,
    *  last, reason}]}. Legal are the multiples of step in least..most outside the runs; `reason` is
    *  why other numbers are refused. */
@@ -38,7 +38,7 @@ const tmaModel = (() => {
     return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 
-  /** The legal multiples of a control's step; of 1 where what stands between them is legal too. */
+  /** The legal multiples of a control's step; of 1 where the values between them are legal too. */
   function legalNumber(value, { least, most, step }, reason) {
     let found = multiples(value, least, most, step, reason);
     const beside = found.legal === null ? least : found.legal + (found.legal < most ? 1 : -1);

@@ -66,7 +66,7 @@ const tmaOperand = (() => {
       range(spans, 1).map((m) => ({ address: start + n * down + m * across, steps: [step] }))));
   }
 
-  /** The descriptor of an accepted request's tile and its atoms, or why there is none. */
+  /** The descriptor of an accepted request's tile and its atoms, or why there are none. */
   function operand(request, major = "K") {
     const o = operandOf(request, major), refusals = refusalsOf(o), { instruction, tile } = o;
     if (refusals.length) return { instruction: instruction.name, major, refusals };

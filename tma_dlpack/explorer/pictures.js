@@ -137,7 +137,7 @@ class Axis {
 }
 
 // tile: of host.js. plane: the two dimensions that are drawn, [down, across]; the others are strips.
-// faults: the parts that break a rule, of refused.js; the box is then what was asked for, and nothing is copied.
+// faults: the parts that break a rule, of refused.js; the box is then the refused one, and nothing is copied.
 function tensorPicture(tile, plane, shown, width, faults = []) {
   const axis = (d) => new Axis(d, tile.shape[d], tile.coords[d], tile.spans[d], tile.steps[d], shown?.[d]);
   const columns = axis(plane[1]);

@@ -1,4 +1,4 @@
-// What is refused, drawn: the request as it is, with the part that breaks a rule marked.
+// Draw a refused request, with the part that breaks a rule marked.
 
 // The part of a dimension that breaks a rule: {dimension, first, last, words}; null where none is drawn.
 function faultOf(violation, state, accepted) {
@@ -22,7 +22,7 @@ function faultOf(violation, state, accepted) {
   return null;
 }
 
-// The tensor with the box that was asked for; null where it cannot be drawn on the tensor's own dimensions.
+// The tensor with the refused box; null where it cannot be drawn on the tensor's own dimensions.
 function refusedPicture({ state, report, tile }, accepted, shown, width) {
   const { shape, box_sizes: box, coords, elem_strides: steps } = state, rank = shape.length;
   const isDrawn = state.kind === "tiled" && rank <= 5 && [box, coords, steps].every((list) => list?.length === rank) &&

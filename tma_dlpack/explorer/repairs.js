@@ -1,4 +1,4 @@
-// What a call breaks, in libcu++'s order, and the first ways out of it, as checks/repairs.py has them.
+// The rules that a call breaks, in libcu++'s order, and the first fixes, as checks/repairs.py has them.
 
 const tmaRepairs = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaWays;
@@ -67,7 +67,7 @@ const tmaRepairs = (() => {
     return enough ?? some;
   }
 
-  /** What mends a fault, one of each alternative, whatever else it breaks. */
+  /** The fixes of a fault, one of each alternative, whatever else they break. */
   function stepsOf(request, fault, known, keepsTensor = false) {
     const a = R.read(request);
     return W.alternatives(request, a, fault)
@@ -76,7 +76,7 @@ const tmaRepairs = (() => {
   }
 
   /** The ways out of a fault after which nothing is broken but what is known; else the first one,
-   *  with what mends the rest. */
+   *  with fixes of the rest. */
   function answersOf(request, fault, known, keepsTensor = false) {
     const steps = stepsOf(request, fault, known, keepsTensor), found = steps.filter(({ isEnough }) => isEnough);
     if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault), keepsTensor));
@@ -84,7 +84,7 @@ const tmaRepairs = (() => {
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
-  /** Mend what a way breaks anew; a guess if that takes too many steps. */
+  /** Fix the rules that a way newly breaks; a guess if that takes too many steps. */
   function continued(step, known, keepsTensor) {
     let answer = step, change = { ...step.way.change }, { view } = step.way;
     const before = keysOf(known);
@@ -215,7 +215,7 @@ const tmaRepairs = (() => {
     return null;
   }
 
-  /** {change: arguments that are accepted instead, or null, stuck: the faults that nothing mends}. The tile
+  /** {change: arguments that are accepted instead, or null, stuck: the faults without a fix}. The tile
    *  is not made smaller where no fix of the first report says so. */
   function searched(request, without = "") {
     const start = request, change = {};

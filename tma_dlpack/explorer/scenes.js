@@ -19,7 +19,7 @@ function copyPicture(tile, width) {
   // Column and row of the engine and of shared memory; the tensor begins at 0, 0.
   const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
   const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
-  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // what the mbarrier counts, beside the engine
+  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // the count of the mbarrier, next to the engine
   for (const [[column, row], words] of [[[0, 0], "tensor"], [engine, "TMA engine"], [memory, "shared memory"]]) sheet.words(x(column), y(row) - 28, words, "strong");
   sheet.words(x(0), y(0) - 10, `box at (${tile.coords.join(", ")})`);
   sheet.words(x(memory[0]), y(memory[1]) - 10, "128 bytes a row");
@@ -103,7 +103,7 @@ function descriptorPicture(operand, width) {
   sheet.say("64 bits in a register, one per K step; the tile is at shared address 0 here.");
   const places = operand.fields.map(({ first, bits }) => ends(first, bits)), wide = (texts) => Math.max(...texts.map((t) => textWidth(t))) + 14;
   const second = EDGE + 28 + wide(operand.fields.map((f) => f.name)), third = second + wide(places), fourth = third + 44;
-  const isBeside = width - fourth > 250;  // room for meanings beside the numbers
+  const isBeside = width - fourth > 250;  // room for meanings next to the numbers
   sheet.y += 6;
   operand.fields.forEach(({ name, number, about }, n) => {
     sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { key: `operand-${n}`, title: `${name}: ${about}` });

@@ -1,4 +1,4 @@
-// The state of the page, which stands in its address, and the tile that it results in.
+// The state of the page, which is in its address, and the tile that results.
 
 const TABS = { tensor: "Tensor and tile", shared: "Shared memory", copy: "Copy", banks: "Banks", core: "Tensor core", bytes: "128 bytes", code: "Code" };
 const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner",
@@ -102,7 +102,7 @@ const requestOf = (state) => {
 
 const offsetsOf = (state) => (state.kind === "tiled" ? null : state.im2col_offsets);
 
-// What a state results in; `ok`: there is a tile to show.
+// The result of a state; `ok`: there is a tile to show.
 function resultOf(state) {
   const request = requestOf(state), report = tmaModel.check(request);
   let tile = null;
@@ -117,7 +117,7 @@ function resultOf(state) {
 
 // --- The tile that is shown ---------------------------------------------------------------------------
 
-// What the pictures ask of a tile: tmaModel's, with names and links. Lists are row-major, of the map.
+// The facts of a tile that the pictures use: tmaModel's, with names and links. Lists are row-major, of the map.
 class ShownTile {
   constructor(state, request) {
     const found = tmaModel.tile(request, state.coords, offsetsOf(state));

@@ -44,7 +44,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture follows."
 HINT = "install anywidget for the live explorer: pip install anywidget"
 LAST = "the picture shows the last accepted values"
-ONLY_TILE = "This map has no tensor that could be described anew: only the tile can be chosen."
+ONLY_TILE = "This map has no tensor that could be described again: only the tile can be chosen."
 #: What Python can set: the arguments and the tile.
 NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", "kind"))
 
@@ -58,7 +58,7 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
     corrects the request. What is chosen there can be read in Python, and set::
 
-        explorer.map                        # the map as it is now
+        explorer.map                        # the current map
         explorer.box_sizes = (16, 64)       # the page follows
 
     Parameters
@@ -293,7 +293,7 @@ class Explorer:
         return panel.widget if panel else importlib.import_module("marimo").Html(self.still())
 
     def _ipython_display_(self) -> None:
-        """Show the live widget, and beside it a still picture for a saved notebook."""
+        """Show the live widget, and with it a still picture for a saved notebook."""
         from IPython.display import display
 
         panel = self.panel
@@ -305,7 +305,7 @@ class Explorer:
 
 
 def page_words(state: str) -> dict[str, str]:
-    """Return what of an address says how the page is looked at.
+    """Return the part of an address that selects the view of the page.
 
     >>> page_words("#shape=64,64&tab=banks&access=row")
     {'tab': 'banks', 'access': 'row'}
@@ -326,7 +326,7 @@ def still_html(look: Preview, note: str) -> str:
     parts.append(findings if findings and look.ok else bold(state) + findings)
     if look.refusal:
         parts.append(f"<p>✗ this tile is refused: {html.escape(look.refusal)}</p>")
-    with contextlib.suppress(TmaError):  # what cannot be drawn, such as rows of 12 bytes
+    with contextlib.suppress(TmaError):  # a tile that cannot be drawn, such as rows of 12 bytes
         parts += [bold(figure.title) + panel_row(figure) for figure in _figures(look)]
     code = html.escape(look.stored_code)
     parts.append(f"<details><summary>code</summary><pre>{code}</pre></details>")
@@ -429,7 +429,7 @@ class Panel:
 
 
 def about(explorer: Explorer, stored: str) -> dict[str, Any]:
-    """Return what the page is told of a tensor beside its state: host.js has the meanings."""
+    """Return the facts of a tensor that the page gets with its state: host.js has the meanings."""
     only_tile = isinstance(explorer._subject, TensorMap)
     said = {"isOwn": True, "onlyTile": only_tile, "note": explorer.note, "stored": stored}
     return {**said, "preparation": explorer.choice.preparation}
