@@ -22,8 +22,43 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HEADERS = ("tma_dlpack/include/tma_dlpack.h", "tma_dlpack/include/tma_dlpack_mma.h")
 PAGE = "notebooks/reference/headers.md"
+TITLE = "C and C++ headers"
 
-#: What stands above it in the page is written by hand.
+#: Page in the folder of `PAGE` -> its title and the chapters of the headers that it has.
+PARTS = {
+    "headers_host.md": (
+        "Headers: maps and numbers on the host",
+        (
+            "host: a map made in Python becomes a CUtensorMap",
+            "numbers that the compiler can check, on the host too",
+        ),
+    ),
+    "headers_barriers.md": (
+        "Headers: barriers, fences, clusters",
+        ("device", "mbarriers and fences", "clusters", "a ring of stages", "registers"),
+    ),
+    "headers_copies.md": (
+        "Headers: loads, stores, reductions",
+        (
+            "what L2 keeps",
+            "loads",
+            "loads of sm_100 and later: compiled for their targets, documented, not run",
+            "stores and reductions",
+            "bytes in a row, without a map",
+            "groups of stores",
+        ),
+    ),
+    "headers_changed_maps.md": (
+        "Headers: maps that a kernel changes",
+        ("maps that a kernel changes",),
+    ),
+    "headers_tensor_cores.md": (
+        "Headers: tensor cores",
+        ("the tensor core of sm_90a: wgmma", "the tensor core of sm_100a: tcgen05"),
+    ),
+}
+
+#: The text above it in the page is written by hand.
 MARKER = "<!-- from here on: .packaging/header_reference.py, from the comments of tma_dlpack.h -->"
 
 ROW = re.compile(r"//   (.+) \| (.+) \| (.+) \| (\d\.\d) \| (.+)")
@@ -185,18 +220,54 @@ def text_of_headers() -> str:
     return "\n".join((ROOT / name).read_text("utf-8") for name in HEADERS)
 
 
-def page(hand_written: str, header: str) -> str:
-    """Return the page: what is written by hand, and an entry for each verb of a header's text."""
+def part_of(entry: Verb) -> str:
+    """Return the page that has a verb's entry."""
+    (page,) = (page for page, (_, chapters) in PARTS.items() if entry.chapter in chapters)
+    return page
+
+
+def links() -> dict[str, str]:
+    """Return the address of each verb's entry, as a page in the same folder links it."""
+    return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(text_of_headers())}
+
+
+def pages(hand_written: str, header: str) -> dict[str, str]:
+    """Return the pages by their names: what is written by hand with a list of all verbs, the parts.
+
+    The list has the anchors of the entries, because they were on that page before it had parts.
+    """
     entries = verbs(header)
-    lines = [hand_written.split(MARKER)[0] + MARKER, ""]
-    for chapter in dict.fromkeys(e.chapter for e in entries):
-        here = [e for e in entries if e.chapter == chapter]
-        lines += [f"## {chapter[0].upper()}{chapter[1:]}", "", *table(here), ""]
-        for e in here:
-            lines += entry(e)
-    return "\n".join(lines).rstrip("\n") + "\n"
+    contents = [
+        "```{toctree}",
+        ":hidden:",
+        *(name.removesuffix(".md") for name in PARTS),
+        "```",
+        "",
+    ]
+    parts: dict[str, str] = {}
+    for name, (title, chapters) in PARTS.items():
+        lines = [f"# {title}", "", f"Conventions, compilers, all verbs: [{TITLE}](headers.md).", ""]
+        contents += [f"## [{title.removeprefix('Headers: ').capitalize()}]({name})", ""]
+        for chapter in chapters:
+            here = [e for e in entries if e.chapter == chapter]
+            lines += [f"## {chapter[0].upper()}{chapter[1:]}", "", *table(here), ""]
+            for e in here:
+                lines += entry(e)
+        contents += [", ".join(listed(e) for e in entries if part_of(e) == name), ""]
+        parts[name] = "\n".join(lines).rstrip("\n") + "\n"
+    top = hand_written.split(MARKER)[0] + MARKER
+    return {Path(PAGE).name: "\n".join([top, "", *contents]).rstrip("\n") + "\n"} | parts
+
+
+def listed(e: Verb) -> str:
+    """Return a verb's link in the list of all verbs, with the anchors of its entry."""
+    anchors = "".join(
+        f'<span id="{anchor}"></span>' for anchor in (f"header-{e.name}", e.name.lower())
+    )
+    return f"{anchors}[`{e.name}`]({part_of(e)}#{e.name.lower()})"
 
 
 if __name__ == "__main__":
-    place = ROOT / PAGE
-    place.write_text(page(place.read_text("utf-8"), text_of_headers()), "utf-8")
+    folder = (ROOT / PAGE).parent
+    for name, text in pages((ROOT / PAGE).read_text("utf-8"), text_of_headers()).items():
+        (folder / name).write_text(text, "utf-8")

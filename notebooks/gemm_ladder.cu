@@ -1,14 +1,16 @@
-// gemm_ladder.cu: the steps to the kernel of hopper_gemm.cu, each with one idea more than the one before.
+// gemm_ladder.cu: seven kernels of one product, C = A x B^T of bf16, each with one idea more than the one before.
 //
-//   1 threads      every thread copies 16 bytes at a time into shared memory; then wgmma
-//   2 TMA          one thread loads the tile, in boxes of 16 bytes: the layout of step 1
-//   3 swizzle      boxes of 128 bytes with the swizzle bytes128
+//   1 threads      every thread copies 16 bytes at a time with cp.async; then all multiply
+//   2 TMA          one thread loads the tile in boxes of 16 bytes, which wgmma reads without a swizzle
+//   3 swizzle      boxes of 128 bytes with the swizzle bytes128, one copy for eight
 //   4 ring         four stages: the loads of the next three run while one is multiplied
-//   5 specialized  a warp of its own loads, and waits for nobody's products
+//   5 specialized  a warpgroup of its own loads; it waits for no product
 //   6 multicast    two blocks share each tile of B
 //   7 persistent   a block per multiprocessor; stores overlap with the next tile, in an order for L2
 //
-// python tests/bench ladder measures them; 06_hopper_gemm.ipynb has the figures.
+// A kernel differs from the one before in at most 20 lines; 06_hopper_gemm.ipynb shows them. What does not
+// change (the sizes of a tile, store_c, the order of tiles) is that of hopper_gemm.cu.
+// python tests/bench ladder measures them.
 
 #include "hopper_gemm.cu"
 
@@ -17,108 +19,297 @@ namespace ladder
 
 using namespace gemm;
 
-using ByThreads = Choice<Swizzle::none, 128, 1, 1, 2, 1>;
-using Tma = ByThreads;
-using Swizzled = Choice<Swizzle::bytes128, 128, 1, 1, 2, 1>;
-using InARing = Choice<Swizzle::bytes128, 128, 4, 1, 2, 1>;
-using Multicast = Choice<Swizzle::bytes128, 128, 4, 2, 2, 1>;
+constexpr int STAGES = 4;
+constexpr int BOX = 128;  // rows of a box: one box is a tile of A, two are a tile of B
+using One = Choice<Swizzle::bytes128, BOX, STAGES, 1, 2, 1>;   // a block for each tile, row by row
+using Pair = Choice<Swizzle::bytes128, BOX, STAGES, 2, 2, 1>;  // two blocks, one above the other
 
-constexpr int TOGETHER = 128 * CONSUMERS;  // threads that load and multiply
+struct Shared
+{
+  unsigned char *tiles, *c_boxes;  // per stage: A, then B
+  Barrier *full, *empty;           // of each stage
+};
 
-// Step 1: copy `rows` rows of 64 columns as TMA would, in columns of 16 bytes; zeros outside.
+// Place the stages, room for C and the barriers; `arrivals` at `empty` free a stage.
+__device__ inline Shared start(unsigned arrivals = 1)
+{
+  unsigned char* const tiles = shared_memory + (-shared_address(shared_memory) & 1023);
+  unsigned char* const c_boxes = tiles + STAGES * STAGE_BYTES;
+  Barrier* const full = reinterpret_cast<Barrier*>(c_boxes + CONSUMERS * 2 * C_BOX_BYTES);
+  if (threadIdx.x == 0)
+    for (int stage = 0; stage < STAGES; ++stage) init(full + stage), init(full + STAGES + stage, arrivals);
+  cluster_sync();
+  return {tiles, c_boxes, full, full + STAGES};
+}
+
+// Issue four wgmmas on a stage as one group; k0 = 0 begins with zeros.
+template <Swizzle swizzle>
+__device__ void multiply(float (&d)[128], unsigned char* tile, int warpgroup, int k0)
+{
+  const unsigned a = shared_address(tile) + warpgroup * 64 * span_bytes(swizzle);
+  const unsigned b = shared_address(tile + A_BYTES);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < TILE_K / 16; ++step)
+    wgmma<TILE_N>(
+      d, descriptor_at(a + k_step_bytes<TILE_M, swizzle>(step), k_major_descriptor<TILE_M, swizzle>()),
+      descriptor_at(b + k_step_bytes<TILE_N, swizzle>(step), k_major_descriptor<TILE_N, swizzle>()), k0 + step);
+  wgmma_commit();
+}
+
+// Copy `rows` rows of 64 columns by cp.async: 8 threads read a row of 128 bytes, and put each 16 bytes where
+// the swizzle has them, so neither side has a conflict. Outside of the matrix become zeros.
 template <int rows>
 __device__ void copy_rows(unsigned char* tile, const uint4* matrix, int height, int width, int row, int k0)
 {
-  for (int i = threadIdx.x; i < rows * 8; i += TOGETHER)
+  for (int i = threadIdx.x; i < rows * 8; i += 128 * CONSUMERS)
   {
-    const int r = i / 8, chunk = i % 8;
-    const bool inside = row + r < height && k0 + chunk * 8 < width;
-    const uint4 zeros = {0, 0, 0, 0};
-    reinterpret_cast<uint4*>(tile)[chunk * rows + r] =
-      inside ? matrix[(static_cast<long long>(row + r) * width + k0) / 8 + chunk] : zeros;
+    const int r = i / 8, column = i % 8 * 8;
+    const bool inside = row + r < height && k0 + column < width;
+    const long long at = inside ? static_cast<long long>(row + r) * width + k0 + column : 0;
+    const unsigned to = swizzled_index<unsigned short, Swizzle::bytes128>(r, column) * ELEMENT_BYTES;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(tile) + to),
+                 "l"(matrix + at / 8), "r"(inside ? 16 : 0)
+                 : "memory");
   }
-}
-
-// Steps 1 to 4: the same threads load and multiply; a block for each tile of C.
-template <class Choose, class LoadStage>
-__device__ void together(const Map& c, int m, int n, int k, LoadStage load_stage)
-{
-  unsigned char* c_boxes;
-  Ring<Choose> ring = start_ring<Choose>(c_boxes), loading = ring;
-  const int2 place = Tiles<Choose>(m, n).place(blockIdx.x);
-  const int warpgroup = threadIdx.x / 128;
-  float d[128] = {};
-
-  for (int k0 = 0; k0 < Choose::stages * TILE_K && k0 < k; k0 += TILE_K, loading.at.advance())
-    load_stage(loading, place, k0);
-  for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
-  {
-    multiply_stage(d, ring, warpgroup, k0);
-    wgmma_wait();
-    __syncthreads();  // all have read the stage
-    const int next = k0 + Choose::stages * TILE_K;
-    if (next < k)
-    {
-      load_stage(loading, place, next);
-      loading.at.advance();
-    }
-  }
-  store_c<Choose>(d, c, c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, warpgroup, place);
-  if (threadIdx.x % 128 == 0) store_wait_read();
-}
-
-__device__ inline void by_threads(const uint4* a, const uint4* b, const Map& c, int m, int n, int k)
-{
-  together<ByThreads>(c, m, n, k,
-                      [&](const Ring<ByThreads>& ring, int2 place, int k0)
-                      {
-                        copy_rows<TILE_M>(ring.a(), a, m, k, place.x, k0);
-                        copy_rows<TILE_N>(ring.b(), b, n, k, place.y, k0);
-                        fence_async();
-                        __syncthreads();
-                        if (threadIdx.x == 0) arrive(ring.full());
-                      });
-}
-
-template <class Choose>
-__device__ void by_tma(const Map& a, const Map& b, const Map& c, int m, int n, int k)
-{
-  together<Choose>(c, m, n, k,
-                   [&](const Ring<Choose>& ring, int2 place, int k0)
-                   {
-                     if (threadIdx.x >= 32 || !elect_one()) return;
-                     arrive_expect_tx(ring.full(), STAGE_BYTES);
-                     load_rows<TILE_M, TILE_M, false>(ring, ring.a(), a, k0, place.x, 0);
-                     load_rows<TILE_N, TILE_N, false>(ring, ring.b(), b, k0, place.y, 0);
-                   });
 }
 
 }  // namespace ladder
 
-extern "C" __global__ void __launch_bounds__(ladder::TOGETHER, 1)
-  ladder_threads(const uint4* a, const uint4* b, const __grid_constant__ gemm::Map c, int m, int n, int k)
+using namespace ladder;
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+  ladder_threads(const uint4* a, const uint4* b, const __grid_constant__ Map c, int m, int n, int k)
 {
-  ladder::by_threads(a, b, c, m, n, k);
+  const Shared s = start();
+  const int warpgroup = threadIdx.x / 128;
+  const int2 place = Tiles<One>(m, n).place(blockIdx.x);
+  float d[128] = {};
+  for (int k0 = 0; k0 < k; k0 += TILE_K)
+  {
+    copy_rows<TILE_M>(s.tiles, a, m, k, place.x, k0);
+    copy_rows<TILE_N>(s.tiles + A_BYTES, b, n, k, place.y, k0);
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    fence_async();
+    __syncthreads();  // all have written the stage
+    multiply<Swizzle::bytes128>(d, s.tiles, warpgroup, k0);
+    wgmma_wait();
+    __syncthreads();  // all have read the stage
+  }
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
 }
 
-#define TOGETHER_BY_TMA(NAME, CHOICE)                                                            \
-  extern "C" __global__ void __launch_bounds__(ladder::TOGETHER, 1)                              \
-    NAME(const __grid_constant__ gemm::Map a, const __grid_constant__ gemm::Map b,               \
-         const __grid_constant__ gemm::Map c, int m, int n, int k)                               \
-  {                                                                                              \
-    ladder::by_tma<ladder::CHOICE>(a, b, c, m, n, k);                                            \
-  }
-
-TOGETHER_BY_TMA(ladder_tma, Tma)
-TOGETHER_BY_TMA(ladder_swizzle, Swizzled)
-TOGETHER_BY_TMA(ladder_ring, InARing)
-
-// Steps 5 and 6 are the kernel of hopper_gemm.cu with a block for each tile; step 7 is hopper_gemm.
-namespace gemm
+extern "C" __global__ void __launch_bounds__(256, 1)
+  ladder_tma(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
 {
-using ladder::InARing;
-using ladder::Multicast;
-}  // namespace gemm
+  const Shared s = start();
+  const int warpgroup = threadIdx.x / 128;
+  const int2 place = Tiles<One>(m, n).place(blockIdx.x);
+  float d[128] = {};
+  for (int k0 = 0; k0 < k; k0 += TILE_K)
+  {
+    if (threadIdx.x == 0)
+    {
+      arrive_expect_tx(s.full, STAGE_BYTES);
+      for (int i = 0; i < 8; ++i)  // columns of 8 elements, 16 bytes
+      {
+        load(s.tiles + i * TILE_M * 16, a, s.full, k0 + i * 8, place.x);
+        load(s.tiles + A_BYTES + i * TILE_N * 16, b, s.full, k0 + i * 8, place.y);
+        load(s.tiles + A_BYTES + (i * TILE_N + BOX) * 16, b, s.full, k0 + i * 8, place.y + BOX);
+      }
+    }
+    wait(s.full, k0 / TILE_K % 2);
+    multiply<Swizzle::none>(d, s.tiles, warpgroup, k0);
+    wgmma_wait();
+    __syncthreads();  // all have read the stage
+  }
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
+}
 
-GEMM(ladder_specialized, InARing)
-GEMM(ladder_multicast, Multicast)
+extern "C" __global__ void __launch_bounds__(256, 1)
+  ladder_swizzle(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
+{
+  const Shared s = start();
+  const int warpgroup = threadIdx.x / 128;
+  const int2 place = Tiles<One>(m, n).place(blockIdx.x);
+  float d[128] = {};
+  for (int k0 = 0; k0 < k; k0 += TILE_K)
+  {
+    if (threadIdx.x == 0)
+    {
+      arrive_expect_tx(s.full, STAGE_BYTES);
+      load(s.tiles, a, s.full, k0, place.x);
+      load(s.tiles + A_BYTES, b, s.full, k0, place.y);
+      load(s.tiles + A_BYTES + BOX * 128, b, s.full, k0, place.y + BOX);
+    }
+    wait(s.full, k0 / TILE_K % 2);
+    multiply<Swizzle::bytes128>(d, s.tiles, warpgroup, k0);
+    wgmma_wait();
+    __syncthreads();  // all have read the stage
+  }
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+  ladder_ring(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
+{
+  const Shared s = start();
+  const int warpgroup = threadIdx.x / 128;
+  const int2 place = Tiles<One>(m, n).place(blockIdx.x);
+  float d[128] = {};
+  PipelineState<STAGES> at;
+  const auto load_stage = [&](int k0)
+  {
+    Barrier* const full = s.full + at.stage();
+    unsigned char* const tile = s.tiles + at.stage() * STAGE_BYTES;
+    arrive_expect_tx(full, STAGE_BYTES);
+    load(tile, a, full, k0, place.x);
+    load(tile + A_BYTES, b, full, k0, place.y);
+    load(tile + A_BYTES + BOX * 128, b, full, k0, place.y + BOX);
+  };
+  for (int k0 = 0; k0 < STAGES * TILE_K; k0 += TILE_K, at.advance())
+    if (threadIdx.x == 0 && k0 < k) load_stage(k0);
+  for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+  {
+    wait(s.full + at.stage(), at.phase() ^ 1);  // the loads are a round ahead
+    multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
+    wgmma_wait();
+    __syncthreads();  // all have read the stage
+    if (threadIdx.x == 0 && k0 + STAGES * TILE_K < k) load_stage(k0 + STAGES * TILE_K);
+  }
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+  ladder_specialized(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
+{
+  const Shared s = start(CONSUMERS);
+  const int warpgroup = threadIdx.x / 128 - 1;
+  const int2 place = Tiles<One>(m, n).place(blockIdx.x);
+  float d[128];  // zeros here would define registers of running wgmmas, which ptxas then serializes
+  PipelineState<STAGES> at;
+  const auto load_stage = [&](int k0)
+  {
+    Barrier* const full = s.full + at.stage();
+    unsigned char* const tile = s.tiles + at.stage() * STAGE_BYTES;
+    wait(s.empty + at.stage(), at.phase());
+    arrive_expect_tx(full, STAGE_BYTES);
+    load(tile, a, full, k0, place.x);
+    load(tile + A_BYTES, b, full, k0, place.y);
+    load(tile + A_BYTES + BOX * 128, b, full, k0, place.y + BOX);
+  };
+  if (warpgroup < 0)
+  {
+    give_registers<40>();
+    at = at.producer();
+    for (int k0 = 0; threadIdx.x == 0 && k0 < k; k0 += TILE_K, at.advance()) load_stage(k0);
+    return;
+  }
+  take_registers<232>();
+  for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+  {
+    wait(s.full + at.stage(), at.phase());
+    multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
+    wgmma_wait<1>();  // the stage before this one has been read
+    if (k0 && threadIdx.x % 128 == 0) arrive(s.empty + (at.stage() + STAGES - 1) % STAGES);
+  }
+  wgmma_wait();
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
+}
+
+extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
+  ladder_multicast(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
+{
+  const Shared s = start(CONSUMERS * 2);
+  const int warpgroup = threadIdx.x / 128 - 1, rank = cluster_rank();
+  const int2 place = Tiles<Pair>(m, n).place(blockIdx.x / 2);
+  float d[128];  // zeros here would define registers of running wgmmas, which ptxas then serializes
+  PipelineState<STAGES> at;
+  const auto load_stage = [&](int k0)
+  {
+    Barrier* const full = s.full + at.stage();
+    unsigned char* const tile = s.tiles + at.stage() * STAGE_BYTES;
+    wait(s.empty + at.stage(), at.phase());
+    arrive_expect_tx(full, STAGE_BYTES);
+    load(tile, a, full, k0, place.x);
+    load_multicast(tile + A_BYTES + rank * BOX * 128, b, full, 0b11, k0, place.y + rank * BOX);
+  };
+  if (warpgroup < 0)
+  {
+    give_registers<40>();
+    at = at.producer();
+    for (int k0 = 0; threadIdx.x == 0 && k0 < k; k0 += TILE_K, at.advance()) load_stage(k0);
+    cluster_sync();  // no block leaves while the other still loads into it
+    return;
+  }
+  take_registers<232>();
+  for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+  {
+    wait(s.full + at.stage(), at.phase());
+    multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
+    wgmma_wait<1>();  // the stage before this one has been read
+    const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
+    if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
+  }
+  wgmma_wait();
+  store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
+  if (threadIdx.x % 128 == 0) store_wait_read();
+  cluster_sync();
+}
+
+extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
+  ladder_persistent(const __grid_constant__ Map a, const __grid_constant__ Map b, const __grid_constant__ Map c,
+    int m, int n, int k)
+{
+  const Shared s = start(CONSUMERS * 2);
+  const int warpgroup = threadIdx.x / 128 - 1, rank = cluster_rank();
+  const Tiles<Fast> tiles(m, n);
+  float d[128] = {};
+  PipelineState<STAGES> at;
+  const auto load_stage = [&](int k0, int2 place)
+  {
+    Barrier* const full = s.full + at.stage();
+    unsigned char* const tile = s.tiles + at.stage() * STAGE_BYTES;
+    wait(s.empty + at.stage(), at.phase());
+    arrive_expect_tx(full, STAGE_BYTES);
+    load(tile, a, full, k0, place.x);
+    load_multicast(tile + A_BYTES + rank * BOX * 128, b, full, 0b11, k0, place.y + rank * BOX);
+  };
+  if (warpgroup < 0)
+  {
+    give_registers<40>();
+    at = at.producer();
+    for (int tile = tiles.first(); threadIdx.x == 0 && tile < tiles.count(); tile += tiles.step())
+      for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance()) load_stage(k0, tiles.place(tile));
+    cluster_sync();  // no block leaves while the other still loads into it
+    return;
+  }
+  take_registers<232>();
+  for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
+  {
+    for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
+    {
+      wait(s.full + at.stage(), at.phase());
+      multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
+      wgmma_wait<1>();  // the stage before this one has been read
+      const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
+      if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
+    }
+    wgmma_wait();
+    const unsigned block = threadIdx.x % 128;
+    if (block < 2) arrive_remote_relaxed(s.empty + (at.stage() + STAGES - 1) % STAGES, block);
+    store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, tiles.place(tile));
+  }
+  if (threadIdx.x % 128 == 0) store_wait_read();
+  cluster_sync();
+}

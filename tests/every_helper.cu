@@ -142,6 +142,7 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
   fence_acquire(in_global_memory);
   init(&full);
   init(&full, 2);
+  cluster_sync();
   arrive_expect_tx(&full, tx_bytes);
   expect_tx_only(&full, tx_bytes);
   arrive(&full);
@@ -185,7 +186,6 @@ extern "C" __global__ void every_helper(const __grid_constant__ Map map, const M
 
   arrive(&full);
   arrive_remote(&full, cluster_rank());
-  cluster_sync();
   cluster_arrive_relaxed();
   cluster_wait();
   if (!test_wait(&full, 0) && !try_wait(&full, 0)) wait(&full, 0);

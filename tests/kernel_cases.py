@@ -65,7 +65,7 @@ def ladder(
         map_of(a, box, swizzle), map_of(b, box, swizzle)
     ]  # fmt: skip
     args = (*first, map_of(c, (64, 64)), m, n, k)
-    grid = (m + 127) // 128 * ((n + 255) // 256)
+    grid = 2 if name == "ladder_persistent" else (m + 127) // 128 * ((n + 255) // 256)
     keywords = {"grid": grid, "block": threads, "smem_bytes": RING_BYTES, "args": args}
     return Case(NOTEBOOKS / "gemm_ladder.cu", name, keywords, [(bits(c), product(a, b))])
 
@@ -173,6 +173,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "ladder_ring": lambda: ladder("ladder_ring", (128, 64), "bytes128", 256, 128, 256, 384),
     "ladder_specialized": lambda: ladder(
         "ladder_specialized", (128, 64), "bytes128", 384, 128, 256, 384
+    ),
+    "ladder_persistent": lambda: ladder(
+        "ladder_persistent", (128, 64), "bytes128", 384, 512, 256, 384
     ),
     "ladder_multicast": lambda: ladder(
         "ladder_multicast", (128, 64), "bytes128", 384, 256, 256, 384

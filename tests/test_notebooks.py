@@ -99,6 +99,7 @@ SAYS = {
         "0xc400: 0 of 1 arrivals and 1024 bytes pending, phase 0 16 warps wait for parity 0",
         "16 warps of 4 blocks wait at /src/k/triton_slips.py:43",
     ],
+    "ring": ["2048 bytes a tile", "3 stages: 400 ns a tile", "tile 7: stage 1, round 2, parity 0"],
     "puzzles": [
         "ring(const __grid_constant__ Map x, float* out, int tiles)",
         "not yet: LOAD_WAIT, kernel.cu:17",

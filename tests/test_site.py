@@ -198,7 +198,7 @@ def test_the_search_finds_numbers_and_rules_and_loads_no_page(site, chromium, wo
     assert any(found in link for link in links)
     names = {urlsplit(url).path.lstrip("/") for url in loaded}
     assert {name for name in names if name.endswith(".html")} == {"search.html"}
-    assert sum((site / name).stat().st_size for name in names) < 1_500_000
+    assert sum((site / name).stat().st_size for name in names) < 1_000_000  # bytes, not compressed
     page.close()
 
 

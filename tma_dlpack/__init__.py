@@ -187,7 +187,7 @@ _MOVED = {
     "tma_dlpack.verification": ("BandwidthReport", "VerifyReport"),
 }
 
-#: Which function of `draw` gives the HTML of which class.
+#: Class name -> function of `draw` that returns its HTML.
 _HTML = {
     "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
@@ -231,7 +231,7 @@ def _loaded() -> set[str]:
 def _finish_imports() -> None:
     """Wait until no other thread imports a module of ours.
 
-    A child of a fork in the middle of an import would wait for it for ever.
+    A child of a fork in the middle of an import would wait for it forever.
     """
     finished: set[str] = set()
     while begun := _loaded() - finished:

@@ -11,7 +11,7 @@ from course.bars import LADDER, Bars, bars, ladder
 from course.contrast import Contrast, contrast
 from course.judged import counted_copies, without_traceback
 from course.sixteen import SixteenBytes, sixteen_bytes
-from course.source import Source, source
+from course.source import Source, difference, source
 
 __all__ = [
     "LADDER",
@@ -26,6 +26,7 @@ __all__ = [
     "bars",
     "contrast",
     "counted_copies",
+    "difference",
     "folded",
     "ladder",
     "sixteen_bytes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 
@@ -34,6 +35,15 @@ class Source:
         closed = "\n  }\n" if self.text[start] == " " else "\n}\n"  # a member, or at the left
         return self.text[start : self.text.index(closed, at) + len(closed) - 1]
 
+    def kernel(self, name: str) -> str:
+        """Return an ``extern "C"`` kernel by its name.
+
+        >>> Source('extern "C" __global__ void\\n  f(int n)\\n{\\n}\\n\\nint a;\\n').kernel("f")
+        'extern "C" __global__ void\\n  f(int n)\\n{\\n}'
+        """
+        start = self.text.rindex('extern "C"', 0, self.text.index(f" {name}("))
+        return self.text[start : self.text.index("\n}\n", start) + 2]
+
     def section(self, title: str) -> str:
         """Return what follows the line ``// ---- title ----``, up to the next such line.
 
@@ -41,6 +51,28 @@ class Source:
         'a;'
         """
         return self.text.split(f"// ---- {title} ----\n")[1].split("// ---- ")[0].strip()
+
+
+def difference(before: str, after: str) -> str:
+    """Return the lines that two kernels do not share, and lines around them, without indentation.
+
+    >>> print(difference("a;\\nb;\\nc;", "a;\\n  b;\\nd;"))
+      a;
+        b;
+    - c;
+    + d;
+    """
+    old, new = before.splitlines(), after.splitlines()
+    texts = [line.strip() for line in old], [line.strip() for line in new]
+    lines: list[str] = []
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        if tag == "equal":
+            shown = [f"  {line}" for line in new[c:d]]
+            keep = [*shown[: bool(lines)], *["  ..."] * (len(shown) > 2), *shown[-1:]]
+            lines += shown if len(shown) <= 2 else keep
+        else:
+            lines += [f"- {line}" for line in old[a:b]] + [f"+ {line}" for line in new[c:d]]
+    return "\n".join(lines)
 
 
 def source(path: str | Path) -> Source:

@@ -1,4 +1,4 @@
-"""``python tests/bench ladder``: the steps of notebooks/gemm_ladder.cu, up to hopper_gemm.
+"""``python tests/bench ladder``: the seven kernels of notebooks/gemm_ladder.cu, and hopper_gemm.
 
 Each step is timed in turns with torch.matmul, on the same matrices.
 """
@@ -36,7 +36,7 @@ COLUMNS = "{:>6}  {:38}  {:>8}  {:>12}  {:>6}  {:>6}"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A kernel with a block for each tile of C, and the boxes that its maps have."""
+    """A kernel, the boxes that its maps have, and the threads and blocks that it needs."""
 
     label: str
     choice: Choice
@@ -55,6 +55,7 @@ STEPS = (
     _step("4 ring of 4 stages", "ladder_ring", (128, 64), "bytes128"),
     _step("5 a warp that only loads", "ladder_specialized", (128, 64), "bytes128", threads=384),
     _step("6 multicast", "ladder_multicast", (128, 64), "bytes128", threads=384, cluster=2),
+    _step("7 persistent", "ladder_persistent", (128, 64), "bytes128", threads=384, cluster=2),
 )
 
 
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def rows() -> Any:
         for label, make in [
             *((step.label, _of(step)) for step in STEPS),
-            ("7 persistent: hopper_gemm", _persistent),
+            ("hopper_gemm", _persistent),
         ]:
             c = torch.full_like(expected, float("nan"))
             run = make(library, a, b, c)
@@ -104,7 +105,10 @@ def _of(step: Step) -> Any:
         import torch
 
         m, n = c.shape
-        tiles = -(-m // (TILE[0] * step.cluster)) * step.cluster * -(-n // TILE[1])
+        blocks = -(-m // (TILE[0] * step.cluster)) * step.cluster * -(-n // TILE[1])
+        if step.choice.kernel == "ladder_persistent":
+            device = torch.cuda.get_device_properties(torch.cuda.current_device())
+            blocks = min(blocks, device.multi_processor_count // step.cluster * step.cluster)
         kernel = library.kernel(step.choice.kernel, torch.cuda.current_device())
         sizes = [ctypes.c_int(number) for number in (m, n, a.shape[1])]
         if step.choice.kernel == "ladder_threads":
@@ -117,7 +121,7 @@ def _of(step: Step) -> Any:
 
         def run(_: object = (a, b, c)) -> None:
             stream = torch.cuda.current_stream().cuda_stream
-            launch.launch(kernel, tiles, step.threads, SMEM_BYTES, stream, arguments)
+            launch.launch(kernel, blocks, step.threads, SMEM_BYTES, stream, arguments)
 
         return run
 

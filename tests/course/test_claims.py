@@ -424,6 +424,10 @@ ANSWERS = {
 }
 #: Questions about order and hardware, which no map answers.
 CONCEPTS = {
+    ("ring", "One stage."),
+    ("ring", "Two stages."),
+    ("ring", "Where is tile 7"),
+    ("ring", "keeps a load from writing"),
     ("00", "How does it wait for the sixth tile?"),
     ("04", "A kernel waits for ever"),
     ("07", "C's map stores all. What happens?"),

@@ -138,7 +138,7 @@ def test_chapters_end_with_the_puzzles_that_train_them_and_each_puzzle_is_linked
             assert links
             assert all(anchor.startswith(f"{number}-") for number, anchor in links)
             linked += [anchor for _, anchor in links]
-    assert sorted(linked) == sorted(anchors("puzzles")[1:])
+    assert {*linked} == {*anchors("puzzles")[1:]}
 
 
 # --- In a browser -------------------------------------------------------------------------------

@@ -86,6 +86,13 @@ RIGHT = {
         most, unused, box = "B", 4, [32, 64]
         bytes_per_launch = 8 * 768 * 512 * 2
         """,
+    ("ring", "counted up"): """
+        def stages_needed(load, work):
+            stages = 1
+            while stages * work < load + work:
+                stages += 1
+            return stages
+        """,
     ("10_postmortem", "numbers as they are printed"): """
         barrier, parity, missing = 50176, 0b0, 1 << 10
         expected = 2 * 8192 + missing
@@ -267,6 +274,14 @@ WRONG = {
     ("09_trace", "a box of half the width"): (
         "most, bytes_per_launch, unused, box = 'B', 6291456, 4, (64, 32)",
         "bytes128 allows wider rows than 64 bytes",
+    ),
+    ("ring", "always three"): (
+        "def stages_needed(load, work):\n    return 3",
+        "fewer than 3 are enough (load 400 ns, work 400 ns)",
+    ),
+    ("ring", "rounded down"): (
+        "def stages_needed(load, work):\n    return load // work + 1",
+        "with 2 stages the work waits (load 600 ns, work 400 ns)",
     ),
     ("10_postmortem", "the next stage"): ("barrier = 0xC408", "no warp waits at 0xc408"),
     ("10_postmortem", "the other parity"): (

@@ -26,10 +26,12 @@ QUESTIONS = {
     "03_out_of_bounds_and_strides": 5,
     "04_pytorch_extension": 3,
     "05_im2col_convolution": 3,
+    "06_hopper_gemm": 14,
     "07_grouped_gemm": 3,
     "08_blackwell": 7,
     "09_trace": 1,
     "10_postmortem": 2,
+    "ring": 4,
 }
 #: The first line of an answer: all that JupyterLab shows of a folded cell.
 LABEL = "# The answer: open it after your try."

@@ -353,9 +353,9 @@ def test_a_figure_is_well_formed_and_a_value(figure):
     [draw.barrier(), draw.barrier(stages=4), draw.barrier(blocks=2), draw.swizzle_bits()],
     ids=lambda figure: figure.title,
 )
-def test_the_fragment_with_all_its_switches_is_less_than_100_kilobytes(figure):
+def test_the_fragment_with_all_its_switches_is_less_than_140_kilobytes(figure):
     fragment = figure.html()
-    assert len(fragment.encode()) < 100_000
+    assert len(fragment.encode()) < 140_000  # two layouts of each choice
     assert fragment == figure.html()
     (picture,) = stills(fragment)
     assert ET.fromstring(picture).tag.endswith("svg")

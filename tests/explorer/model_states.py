@@ -262,12 +262,12 @@ def on_its_own(state: State) -> tuple[Request, dict[str, Any] | None]:
 
 
 def first_ways(request: Request) -> list[Any]:
-    """Return what the first way out of each violation is, as the page has it: [rule, way]."""
+    """Return each violation as the page has it: [rule, first way, rules that are then broken]."""
     found = []
 
     def noted(*given: Any) -> Any:
-        _, fault, ways = given[:3]
-        found.append([fault.rule.id, _as_json(ways[0]) if ways else None])
+        _, fault, ways, *_, broken = given
+        found.append([fault.rule.id, _as_json(ways[0]) if ways else None, list(broken)])
         return worded(*given)
 
     worded = repairs._violation

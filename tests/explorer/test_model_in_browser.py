@@ -47,7 +47,7 @@ window.answer = ({ page, place, lanes }) => {
   const first = ([{ way } = {}]) => way && [way.change, way.isGuess,
     way.view && [way.view.shape, way.view.strides, way.view.address]];
   found.ways = tmaRepairs.violationsOf(page)
-    .map(({ fault, answers }) => [fault.rule.id, first(answers) ?? null]);
+    .map(({ fault, answers, breaks = [] }) => [fault.rule.id, first(answers) ?? null, breaks]);
   found.changes = checked.ok ? {} : tmaRepairs.changesOf(page);
   if (!checked.ok) return found;
   const bytes = tmaModel.encode(page);
@@ -109,6 +109,8 @@ def compare_judged(page, seeds):
             texts = (violation[name] for name in ("argument", "found", "limit", "fix", "source"))
             assert all(texts), (seed, violation)
         assert found["ways"] == first_ways(request), seed
+        for violation, (*_, broken) in zip(found["violations"], found["ways"], strict=True):
+            assert all(rule in violation["fix"] for rule in broken), (seed, violation)
         assert found["changes"] == (None if changes is None else in_words(changes)), seed
         if found["fixed"] is not None and found["fixed"]["shape"] == state.page["shape"]:
             if found["fixed"]["strides"] == state.page["strides"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 from urllib.parse import urljoin
 
 import harness
@@ -914,6 +915,36 @@ def test_nothing_shifts_while_the_page_loads(chromium, tmp_path, width):
     assert opened.evaluate("shifted") <= 0.05
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
     opened.close()
+
+
+ACCEPTED = "#shape=64,128&dtype=float16&box_sizes=64,64&swizzle=bytes128"
+STATES = [ACCEPTED, "#shape=64,1733&dtype=float16&box_sizes=33,8"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_axe_finds_nothing_in_any_tab(chromium, tmp_path, width, scheme):
+    """axe-core tests roles, names, contrast and focus: deque.com/axe, as packaged on PyPI."""
+    package = pytest.importorskip("axe_playwright_python")
+    axe = (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+    file = tmp_path / "page.html"
+    file.write_text(page(), encoding="utf-8")
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    for state in STATES:
+        opened = context.new_page()
+        opened.goto(file.as_uri() + state)
+        opened.wait_for_selector("[role=tab]")
+        opened.evaluate(axe)
+        for tab in opened.query_selector_all("[role=tab]"):
+            tab.click()
+            opened.wait_for_timeout(100)
+            found = opened.evaluate("axe.run()")["violations"]
+            assert [(v["id"], v["nodes"][0]["html"]) for v in found] == [], (
+                state,
+                tab.inner_text(),
+            )
+        opened.close()
+    context.close()
 
 
 def test_a_page_without_scripts_shows_a_still_picture_and_says_what_is_missing(chromium, tmp_path):

@@ -162,13 +162,12 @@ def page(releases: list[str], verbs: dict[str, dict[str, str]], kernels: dict[st
         + " | ".join(TARGETS.values())
         + " |"
     )
+    links = compile_matrix.generator().links()
     names = [v.name for v in compile_matrix.generator().verbs(compile_matrix.text_of_headers())]
     for name in names:
         row = {t: verbs[t].get(name, "-") for t in TARGETS}
         if any(row[t] not in ("-", TARGETS[t]) for t in TARGETS):
-            lines.append(
-                f"| [`{name}`](headers.md#{name.lower()}) | " + " | ".join(row.values()) + " |"
-            )
+            lines.append(f"| [`{name}`]({links[name]}) | " + " | ".join(row.values()) + " |")
     lines += ["", "| kernel | target | CUDA |", "|---|---|---|"]
     lines += [
         f"| `{name}` | {target} | {kernels.get(name, 'none')} |" for name, target in KERNELS.items()

@@ -32,7 +32,7 @@ def test_a_verb_that_a_release_lacks_is_a_row_of_the_page():
     verbs = {target: {"load": first} for target, first in compilers.TARGETS.items()}
     assert "| [`load`]" not in compilers.page(["12.4"], verbs, {})
     verbs["sm_90a"]["load"] = "12.9"
-    row = "| [`load`](headers.md#load) | 12.9 | 12.8 | 12.8 |"
+    row = "| [`load`](headers_copies.md#load) | 12.9 | 12.8 | 12.8 |"
     assert row in compilers.page(["12.4"], verbs, {})
 
 

@@ -29,14 +29,25 @@ def verbs(reference):
     return reference.verbs(HEADER)
 
 
-def test_the_page_is_what_the_generator_prints(reference):
-    page = (ROOT / reference.PAGE).read_text("utf-8")
-    assert page == reference.page(page, HEADER), "run .packaging/header_reference.py"
+def text_of(reference, name):
+    return (ROOT / reference.PAGE).with_name(name).read_text("utf-8")
 
 
-def test_a_changed_comment_changes_the_page(reference):
-    page = (ROOT / reference.PAGE).read_text("utf-8")
-    assert page != reference.page(page, HEADER.replace("| SYNCS.PHASECHK\n", "| FREE\n"))
+def test_the_pages_are_what_the_generator_prints(reference):
+    pages = reference.pages(text_of(reference, "headers.md"), HEADER)
+    assert list(pages) == ["headers.md", *reference.PARTS]
+    for name, text in pages.items():
+        assert text_of(reference, name) == text, "run .packaging/header_reference.py"
+
+
+def test_a_changed_comment_changes_a_page(reference):
+    changed = reference.pages("", HEADER.replace("| SYNCS.PHASECHK\n", "| FREE\n"))
+    assert text_of(reference, "headers_barriers.md") != changed["headers_barriers.md"]
+
+
+def test_every_chapter_of_the_headers_is_in_one_page(reference, verbs):
+    chapters = [chapter for _, chapters in reference.PARTS.values() for chapter in chapters]
+    assert sorted(chapters) == sorted({verb.chapter for verb in verbs})
 
 
 def test_every_verb_has_one_row_and_one_anchor(reference, verbs):
@@ -49,9 +60,12 @@ def test_every_verb_has_one_row_and_one_anchor(reference, verbs):
     names = [verb.name for verb in verbs]
     assert len(set(names)) == len(names)
     assert declared - set(names) == {"expect_tx", "prefetch"}  # deprecated
-    page = (ROOT / reference.PAGE).read_text("utf-8")
-    assert sorted(re.findall(r'<span id="header-(\w+)">', page)) == sorted(names)
-    assert all(f"[`{name}`](#{name.lower()})" in page for name in names)
+    parts = "".join(text_of(reference, name) for name in reference.PARTS)
+    every = text_of(reference, "headers.md")
+    for text in (parts, every):  # links to the page before it had parts still find the verb
+        assert sorted(re.findall(r'<span id="header-(\w+)">', text)) == sorted(names)
+    assert all(f"[`{name}`](#{name.lower()})" in parts for name in names)
+    assert all(f"[`{name}`]({link})" in every for name, link in reference.links().items())
 
 
 def test_every_overload_of_a_verb_stands_in_its_entry(verbs):

@@ -498,7 +498,45 @@ template <bool clustered> __device__ void multicast_at_once(const CUtensorMap* m
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_wrong(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<false>(&map, out); }
 KERNEL __cluster_dims__(2, 1, 1) cluster_order_block_right(const __grid_constant__ CUtensorMap map, int* out) { multicast_at_once<true>(&map, out); }
 
-// ---- MAP_ACQUIRE, BULK_SIZE, PDL_ORDER ----
+// Each block adds the other's number; the other must not end before.
+template <bool parted> __device__ void read_a_peer(int* out)
+{
+  __shared__ int number;
+  if (threadIdx.x == 0) number = out[blockIdx.x];
+  sync_cluster<true>();
+  uint32_t peer;
+  int there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(shared(&number)), "r"(blockIdx.x % 2 ^ 1));
+  asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(there) : "r"(peer) : "memory");
+  if (!parted) sync_cluster<true>();
+  out[blockIdx.x * 32 + threadIdx.x] = there;
+}
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_wrong(int* out) { read_a_peer<true>(out); }
+KERNEL __cluster_dims__(2, 1, 1) cluster_order_end_right(int* out) { read_a_peer<false>(out); }
+
+// The first bytes of a tile in global memory are changed, then the tile is loaded.
+template <bool fenced> __device__ void change_and_load_bulk(int* in, int* out)
+{
+  __shared__ alignas(128) int tile[1024];
+  __shared__ alignas(8) uint64_t barrier;
+  if (threadIdx.x == 0) {
+    init(&barrier);
+    fence_init();
+    in[2] = 1;
+    if (fenced) asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    expect(&barrier, 4096);
+    load_bulk(tile, in, 4096, &barrier);
+  }
+  wait(&barrier, 0);
+  out[threadIdx.x] = tile[threadIdx.x];
+}
+KERNEL global_proxy_wrong(int* in, int* out) { change_and_load_bulk<false>(in, out); }
+KERNEL global_proxy_right(int* in, int* out) { change_and_load_bulk<true>(in, out); }
+
+// ---- MAP_ACQUIRE, BULK_SIZE, ALIGNMENT, PDL_ORDER ----
 
 template <bool acquired> __device__ void load_through_a_pointer(const CUtensorMap* map, int* out)
 {
@@ -522,6 +560,22 @@ template <int bytes> __device__ void store_few(int* out)
 }
 KERNEL bulk_size_wrong(int* out) { store_few<24>(out); }
 KERNEL bulk_size_right(int* out) { store_few<48>(out); }
+
+template <int alignment, int offset> __device__ void store_from(const CUtensorMap* map)
+{
+  __shared__ alignas(alignment) char tile[4096 + 128];
+  tile[threadIdx.x + offset] = 1;
+  fence_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_tile(map, tile + offset, 0, 0);
+    commit();
+    wait_read<0>();
+  }
+}
+KERNEL alignment_wrong(const __grid_constant__ CUtensorMap map) { store_from<16, 0>(&map); }
+KERNEL alignment_offset_wrong(const __grid_constant__ CUtensorMap map) { store_from<128, 64>(&map); }
+KERNEL alignment_right(const __grid_constant__ CUtensorMap map) { store_from<128, 128>(&map); }
 
 template <bool early> __device__ void load_behind_another_kernel(const CUtensorMap* map, int* out)
 {

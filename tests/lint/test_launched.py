@@ -85,6 +85,18 @@ def test_the_swizzle_of_a_matrix_descriptor_is_that_of_a_loaded_map(layout, righ
     )
 
 
+def test_a_tile_with_a_swizzle_is_noted_where_its_pattern_begins_elsewhere():
+    for alignment, expected in ((128, ["note"]), (1024, [])):
+        text = (
+            ".version 9.0\n.target sm_90a\n.address_size 64\n"
+            f".shared .align {alignment} .b8 tile[8192];\n.shared .align 8 .b8 bar[8];\n"
+            ".visible .entry k(.param .align 64 .b8 k_param_0[128]) {\n"
+            f"mov.b64 %rd1, k_param_0;\nmov.u32 %r1, tile;\nmov.u32 %r2, bar;\n{TILED}\nret;\n}}\n"
+        )
+        findings = tma.lint(text, maps=[TILE], notes=True).findings
+        assert [f.severity for f in findings if f.rule == "ALIGNMENT"] == expected
+
+
 def test_a_trace_says_which_kernel_takes_which_map(tmp_path, capsys):
     trace = {
         "tma_dlpack_trace": 1,

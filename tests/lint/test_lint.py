@@ -51,8 +51,12 @@ EXPECTED = {
     "block_barrier_wrong": ("BLOCK_BARRIER", "warning"),
     "cluster_order_wrong": ("CLUSTER_ORDER", "error"),
     "cluster_order_block_wrong": ("CLUSTER_ORDER", "warning"),
+    "cluster_order_end_wrong": ("CLUSTER_ORDER", "warning"),
+    "global_proxy_wrong": ("GLOBAL_PROXY", "warning"),
     "map_pointer_wrong": ("MAP_ACQUIRE", "warning"),
     "bulk_size_wrong": ("BULK_SIZE", "error"),
+    "alignment_wrong": ("ALIGNMENT", "warning"),
+    "alignment_offset_wrong": ("ALIGNMENT", "error"),
     "pdl_order_wrong": ("PDL_ORDER", "note"),
     "load_wait_wrong": ("LOAD_WAIT", "error"),
 }
@@ -63,7 +67,8 @@ RIGHT = (
     "map_fence_publish_right", "map_space_right", "cluster_right",
     "barrier_right", "barrier_ring_right", "barrier_rings_right", "block_barrier_right",
     "block_barrier_own_right",
-    "cluster_order_right", "cluster_order_block_right", "map_pointer_right", "bulk_size_right",
+    "cluster_order_right", "cluster_order_end_right", "cluster_order_block_right",
+    "global_proxy_right", "map_pointer_right", "bulk_size_right", "alignment_right",
     "pdl_order_right",
 )  # fmt: skip
 
@@ -201,7 +206,8 @@ def test_numbers_have_the_width_and_the_sign_of_their_instruction(code, expected
     for offset, found in ((expected, ["PROXY_FENCE error"]), (expected + 4, [])):
         body = f"mov.u32 %r1, tile;\n{code}\nst.shared.u32 [%r4], 0;\n"
         at = store.format(offset).replace("+-", "-")
-        assert rules_of(body + at + END) == found
+        unaligned = ["ALIGNMENT error"] if offset % 16 else []
+        assert sorted(rules_of(body + at + END)) == unaligned + found
 
 
 LOAD = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 64, [%r8];\n"
@@ -224,6 +230,23 @@ def test_accesses_before_a_bulk_load_of_the_same_bytes(access, expected):
     start = "mov.u32 %r1, tile;\n"
     assert rules_of(start + access + "bar.sync 0;\n" + LOAD + "ret;\n") == expected
     assert rules_of(start + access + "fence.proxy.async;\nbar.sync 0;\n" + LOAD + "ret;\n") == []
+
+
+@pytest.mark.parametrize(
+    ("store", "fence", "expected"),
+    [
+        ("st.global.u32 [%rd1+60], 0;\n", "", ["GLOBAL_PROXY warning"]),
+        ("st.global.u32 [%rd1+64], 0;\n", "", []),
+        ("st.global.u32 [%rd2], 0;\n", "", []),  # another pointer: nothing is proved
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async;\n", []),
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.global;\n", []),
+        ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.shared::cta;\n",
+         ["GLOBAL_PROXY warning"]),
+    ],
+)  # fmt: skip
+def test_global_memory_that_is_written_and_bulk_loaded_is_fenced(store, fence, expected):
+    body = "mov.u32 %r1, tile;\n" + store + fence + "bar.sync 0;\n" + LOAD + "ret;\n"
+    assert rules_of(body) == expected
 
 
 def test_labels_and_registers_of_inline_assembly_are_their_own():
@@ -320,6 +343,31 @@ def test_accumulators_are_read_behind_the_wait_for_their_group(body, expected):
     assert sorted(rules_of(body)) == expected
 
 
+DESCRIPTOR = (
+    "shr.u32 %r2, %r1, 4;\nand.b32 %r3, %r2, 16383;\ncvt.u64.u32 %rd5, %r3;\n"
+    "or.b64 %rd3, %rd5, 4611686293305294848;\nmov.b64 %rd4, 0;\n"
+)
+TENSOR_PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd3, %rd4, %r6, %p1;\n"
+
+
+@pytest.mark.parametrize(
+    ("offset", "between", "expected"),
+    [
+        (0, "bar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (12, "bar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (0, "fence.proxy.async;\nbar.sync 0;\n", []),
+        (0, "fence.proxy.async.shared::cta;\nbar.sync 0;\n", []),
+        (0, "fence.proxy.async.global;\nbar.sync 0;\n", ["PROXY_FENCE warning"]),
+        (1024, "bar.sync 0;\n", []),  # the first bytes of an operand are all that is known of it
+    ],
+)
+@pytest.mark.parametrize("product", [MMA + GROUP + WAIT, TENSOR_PRODUCT])
+def test_ordinary_stores_that_a_matrix_product_reads_are_fenced(product, offset, between, expected):
+    write = f"mov.u32 %r1, tile;\nst.shared.u32 [%r1+{offset}], 0;\n"
+    head = HEAD.replace("sm_90a", "sm_100a") if "tcgen05" in product else HEAD
+    assert rules_of(write + between + DESCRIPTOR + product + "ret;\n", head) == expected
+
+
 INIT_A_BARRIER = of_thread_0("mbarrier.init.shared::cta.b64 [bar], 1;") + "bar.sync 0;\n"
 RELEASE = "mbarrier.arrive.shared::cta.b64 _, [bar];\nbra $L;\n"
 
@@ -369,6 +417,97 @@ def test_a_loop_that_loads_what_wgmma_reads_has_a_barrier(between, expected):
 )  # fmt: skip
 def test_arrivals_and_waits_of_a_cluster_take_turns(body, expected):
     assert rules_of(body + "ret;\n") == expected
+
+
+TENSOR_STORE = "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [p, {0}], [%r1];\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "address", "copy", "expected"),
+    [
+        (".align 128 .b8 a[512]", "a+128", TENSOR_STORE, []),
+        (".align 128 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 1024 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 16 .b8 a[512]", "a", TENSOR_STORE, ["ALIGNMENT warning"]),
+        (".align 16 .b8 a[512]", "a+64", TENSOR_STORE, ["ALIGNMENT warning"]),
+        (".align 16 .b8 a[512]", "a+8", TENSOR_STORE, ["ALIGNMENT error"]),
+        (".align 16 .b8 a[512]", "a+16", STORE, []),
+        (".align 16 .b8 a[512]", "a+8", STORE, ["ALIGNMENT error"]),
+        (".b32 a[512]", "a", STORE, ["ALIGNMENT warning"]),
+        (".v4 .b32 a[512]", "a", STORE, []),
+    ],
+)
+def test_a_declaration_and_a_number_give_the_alignment(declared, address, copy, expected):
+    head = f"{HEAD}.shared {declared};\n"
+    name, _, offset = address.partition("+")
+    body = f"mov.u32 %r2, {name};\nadd.u32 %r1, %r2, {offset or 0};\n"
+    assert rules_of(body + copy + END, head) == expected
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(0, ["ALIGNMENT note"]), (64, ["ALIGNMENT warning"]), (8, ["ALIGNMENT error"])],
+)
+def test_dynamic_shared_memory_is_aligned_as_it_is_declared(offset, expected):
+    head = HEAD + ".extern .shared .align 16 .b8 dynamic[];\n"
+    body = f"mov.u32 %r2, dynamic;\nadd.u32 %r1, %r2, {offset};\n"
+    text = f"{head}.visible .entry k(.param .u64 p) {{\nld.param.u64 %rd1, [p];\n{body}"
+    found = tma.lint(text + TENSOR_STORE + END + "}\n", notes=True).findings
+    assert [f"{f.rule} {f.severity}" for f in found if f.rule == "ALIGNMENT"] == expected
+    # an address that is rounded up has another alignment
+    rounded = body + "add.u32 %r3, %r1, 127;\nand.b32 %r1, %r3, -128;\n"
+    rounded = rounded.replace("add.u32 %r1, %r2", "add.u32 %r1, %r2", 1)
+    assert "ALIGNMENT" not in " ".join(rules_of(rounded + TENSOR_STORE + END, head))
+
+
+@pytest.mark.parametrize(("at", "expected"), [("a", []), ("a+4", ["ALIGNMENT error"])])
+def test_an_mbarrier_has_eight_bytes(at, expected):
+    head = HEAD + ".shared .align 8 .b64 a[2];\n"
+    found = rules_of(f"mbarrier.init.shared::cta.b64 [{at}], 1;\nret;\n", head)
+    assert [rule for rule in found if rule.startswith("ALIGN")] == expected
+
+
+ARRIVE, MEET = "barrier.cluster.arrive;\n", "barrier.cluster.wait;\n"
+MAPPED = "mapa.shared::cluster.u32 %r2, %r1, 1;\n"
+MULTICAST = (
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+    "[tile], [%rd1], 64, [bar], 3;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("access", "between", "expected"),
+    [
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", "", True),
+        ("@%p9 st.shared::cluster.u32 [%r2+4], 1;\n", "", True),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", ARRIVE + MEET, False),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", ARRIVE, False),
+        ("ld.shared::cluster.u32 %r3, [%r2];\n", "bar.sync 0;\n", True),
+        ("st.shared::cluster.u32 [%r2], 1;\n",
+         "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r2+64];\n", False),
+        ("ld.shared.u32 %r3, [%r1];\n", "", False),
+        # the mbarrier of the other block keeps that one
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], 1, [%r4];\n", "", False),
+    ],
+)  # fmt: skip
+def test_a_block_does_not_end_while_another_reaches_it(access, between, expected):
+    body = ARRIVE + MEET + "mov.u32 %r1, tile;\n" + MAPPED + access + between + "ret;\n"
+    assert rules_of(body) == ["CLUSTER_ORDER warning"] * expected
+
+
+def test_a_generic_address_of_another_block_is_one_too():
+    body = "mov.u64 %rd2, tile;\ncvta.shared.u64 %rd3, %rd2;\nmapa.u64 %rd4, %rd3, 1;\n"
+    body = ARRIVE + MEET + body + "ld.u32 %r3, [%rd4+8];\n"
+    assert rules_of(body + "ret;\n") == ["CLUSTER_ORDER warning"]
+    assert rules_of(body + ARRIVE + MEET + "ret;\n") == []
+
+
+def test_many_accesses_before_the_barrier_of_the_cluster_are_one_finding():
+    head = HEAD + ".shared .align 8 .b64 bar;\n"
+    init = of_thread_0("mbarrier.init.shared::cta.b64 [bar], 1;") + "bar.sync 0;\n"
+    body = init + MULTICAST * 3 + ARRIVE + MEET + MULTICAST + "ret;\n"
+    found = [rule for rule in rules_of(body, head) if rule.startswith("CLUSTER")]
+    assert found == ["CLUSTER_ORDER warning"]
 
 
 ALLOCATE = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;\n"

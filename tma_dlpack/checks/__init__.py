@@ -21,7 +21,7 @@ A new rule takes three steps:
 1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `after` names the rules that must hold first, and `mends` what its ways change, for the page. If
-   the predicate needs a number that the struct has not, add it to `rule.STRUCT`, and fill it in
+   the predicate needs a number that the struct lacks, add it to `rule.STRUCT`, and fill it in
    columns.py and in tma_dlpack_make.h.
 2. ``python .packaging/generate.py``, and build the C extension again.
 3. A pair of calls, one on each side of the rule, in tests/checks/test_rules.py, and for the fix a
@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = tuple(
     )
 )
 
-#: The ids that `allow=` takes: rules that libcu++ has and the driver has not.
+#: The ids that `allow=` takes: rules of libcu++ that the driver does not apply.
 ALLOWABLE: tuple[str, ...] = tuple(
     rule.id
     for rule in RULES

@@ -103,7 +103,7 @@ def _span_ways(r: Request) -> Iterator[Tries]:
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes")
 _inner_row = partial(_row, after=_HAS_INNER, after_here=("BOX_RANGE",), found=inner_found)
-#: With a fix of its own: no width of a split box may mend it, where the type can't be split.
+#: Has its own fix, because no width of a split box helps if the type can't be split.
 _unit_row = partial(_inner_row, fix=unit_fix, ways=unit_ways)
 _bytes_row = partial(
     _row, fix="shrink it, and copy in several steps", ways=lambda r: [ways.shrunk_boxes(r)]

@@ -124,7 +124,7 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
     c.spatial = max(0, c.dims - 2)
     c.corners = min(1, c.spatial) if is_wide else c.spatial
     c.corner_end = CORNER_ENDS.get(c.rank, 1 << 15)
-    if is_wide and rules == "documented":  # which limits them alike, whatever the rank
+    if is_wide and rules == "documented":  # same limit for every rank
         c.corner_end = 1 << 15
     c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
     c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]

@@ -1,4 +1,4 @@
-"""Rules on the map's data type, and on the fill of what lies outside the tensor."""
+"""Rules on the map's data type, and on the fill of elements outside the tensor."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
     _count("PIXELS", "pixels", "pixels_per_column", "MAX_PIXELS", "pixels"),
-    # what only the driver requires
+    # rules of the driver only
     Rule(
         id="CHANNELS_16B",
         step=101,

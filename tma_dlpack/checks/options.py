@@ -33,7 +33,7 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
-#: The options of a call that gives none of the rare ones.
+#: The options of a call without rare options.
 USUAL = RareOptions()
 #: Arguments with which a call reads other memory of its tensor.
 PLACES = frozenset({"strides", "offset"})
@@ -123,7 +123,7 @@ class JudgedCall(Protocol):
 
     @property
     def failed(self) -> list[tuple[int, int]]:
-        """What `judge.judge` returns."""
+        """The result of `judge.judge`."""
 
     @property
     def parts(self) -> tuple[Any, ...]:

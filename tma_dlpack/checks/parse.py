@@ -47,7 +47,7 @@ def read_call(
         The keyword arguments of the call, row-major.
     target : Target
     target_is_assumed : bool
-        Whether the target is a default because no driver could be asked.
+        Whether the target is a default because no driver is available.
     refused : tuple of Violation
         What was refused before the arguments were read.
     """

@@ -66,9 +66,9 @@ _FITTED = {"box_sizes", "elem_strides", *CORNERS}
 class Reader:
     """Reads the arguments of a call one by one; keeps violations for unreadable ones.
 
-    Methods return None for an unreadable argument. `proposals` has what such an argument means,
-    read in another way. There is none where that is not clear: `Report.fixed` then is None, rather
-    than arguments of another meaning.
+    Methods return None for an unreadable argument. `proposals` maps such an argument to a readable
+    value with the same meaning. An ambiguous argument has no proposal, so `Report.fixed` is None
+    instead of a call with another meaning.
     """
 
     def __init__(self, given: Mapping[str, Any], kind: MapKind = "tiled") -> None:

@@ -1,4 +1,4 @@
-"""The engine: what a call breaks, in libcu++'s order, and what mends it, asked of the judge.
+"""The repair engine: list the broken rules in libcu++'s order, and run the judge on each fix.
 
 A fault has the ways of its row (`ways.py`). Each is tried: the request that it leads to is judged.
 What is proposed leads to an accepted call, or to one that breaks only what is reported already; a
@@ -134,7 +134,7 @@ def _reads_unread(request: Request, fault: Fault) -> bool:
 
 @cache
 def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
-    """Return the mask of the rows that are asked of a call."""
+    """Return the mask of the rules that apply to a call."""
     return sum(
         1 << number
         for number, rule in enumerate(RULES)
@@ -151,13 +151,13 @@ def _unread_rows(unread: frozenset[str]) -> int:
 
 
 class Answer(NamedTuple):
-    """What a way leads to, or several in one."""
+    """The result of one candidate fix, or of several applied together."""
 
     way: Way
     start: Request
     facts: Any  # the struct of the request that it leads to
-    left: list[Fault]  # what it still breaks
-    is_enough: bool  # whether it breaks only what is known
+    left: list[Fault]  # rules still broken
+    is_enough: bool  # True if `left` has only known faults
     is_alone: bool = True  # of one step
 
     @property
@@ -167,10 +167,10 @@ class Answer(NamedTuple):
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
-    """Return the ways to mend a fault after which nothing else is broken than what is `known`.
+    """Return the fixes of a fault that leave only the `known` faults.
 
-    Those that leave more than the first does are not proposed. Where no way is enough alone, the
-    first one goes on with what mends the rest.
+    A fix that leaves more faults than the first one is dropped. If no fix is enough alone, the
+    first one is extended with fixes of the remaining faults.
     """
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
@@ -181,7 +181,7 @@ def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
 
 
 def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
-    """Yield what mends a fault, one of each alternative, whatever else it breaks."""
+    """Yield one fix per alternative, even if the fix breaks other rules."""
     for tries in fault.alternatives(request):
         if request.keeps_tensor:
             tries = (way for way in tries if not way.is_other_tensor)
@@ -228,7 +228,7 @@ def _is_same(one: Fault, other: Fault) -> bool:
 
 
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
-    """Mend what a way breaks anew, or if that takes too many steps name it."""
+    """Fix the rules that a fix newly breaks; after `MAX_STEPS`, name them instead."""
     first = answer
     taken, change, view = [first.way], dict(first.way.change), first.way.view
     for _ in range(MAX_STEPS):
@@ -338,10 +338,10 @@ def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
 
 
 def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fault]]:
-    """Return arguments that are accepted instead, or None and the faults that nothing mends.
+    """Return accepted arguments, or None and the faults without a fix.
 
-    Where split_inner= leads nowhere, all is tried again `without` it. The tile is not made smaller
-    where no fix of the first report says so.
+    If split_inner= does not help, search again `without` it. Make the tile smaller only if a fix of
+    the first report proposes it.
     """
     start, change, is_in_order = request, Change(), True
 
@@ -554,7 +554,7 @@ def _text(request: Request, answer: Answer) -> str:
 
 
 def _lifted(request: Request, faults: list[Fault]) -> str:
-    """Return the options with which the driver's own rules are all that is asked; "" for none."""
+    """Return the options that leave only the driver's own rules, or "" if there are none."""
     if not faults or request.is_driver_call or request.unreadable:
         return ""
     ids, change = {f.rule.id for f in faults}, DRIVERS_RULES

@@ -241,7 +241,7 @@ def find_violations(request: Request, names: Names = UNNAMED) -> tuple[Violation
     """Check a request against its set of rules.
 
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
-    whose prerequisites failed are skipped, and what the fix of an earlier violation mends too.
+    whose prerequisites failed are skipped, and so are violations that an earlier fix removes.
     Fixes call the tensor by its name in `names`.
     """
     unreadable = [replace(v, fix=in_words_of(v.fix, names)) for v in request.unreadable]

@@ -47,7 +47,7 @@ from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import INNER_BYTES, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 
-#: Fields that other arguments leave as they are.
+#: Fields that a change of arguments keeps.
 _KEPT = frozenset(
     {"layout", "rank", "rules", "target_is_assumed", "is_driver_call", "unreadable", "proposals"}
     | {"unread", "keeps_tensor"}
@@ -65,17 +65,17 @@ class Request:
     kind : MapKind
     options : Options
     view : TensorView or None
-        The tensor of a `make_*` call, as it is described, without its owner.
+        The DLPack description of the tensor of a `make_*` call, without its owner.
     address : int
         Address of element (0, ..., 0).
     layout : (type or None, extents, strides in bytes)
         The driver's; None if maps have no type for the tensor, or `data_type=` does not fit it.
         Those of types smaller than a byte may be Fractions, and any number may be out of range.
     rank : int
-        The tensor's, or the one that a `driver_encode_*` call gives.
+        The tensor's rank, or the argument of a `driver_encode_*` call.
     target : Target
     target_is_assumed : bool
-        Whether the target is a default because no driver could be asked.
+        Whether the target is a default because no driver is available.
     rules : {"libcu++", "documented", "driver", "measured"}
         The set of rules that applies.
     is_driver_call : bool
@@ -88,7 +88,7 @@ class Request:
         Of a printed call, the arguments, and entries such as ``"box_dim[0]"``, that are not known;
         rules that read them are skipped.
     keeps_tensor : bool
-        Whether only other arguments may mend it, as `Report.fixed` has it.
+        Whether fixes may change arguments only, as `Report.fixed` requires.
     call : JudgedCall or None
         The same in C, where C has read it, of a tensor of type `producer`.
     """
@@ -206,7 +206,7 @@ class Request:
         )
 
     def encode_arguments(self) -> EncodeArguments:
-        """Return the driver's arguments as they are encoded.
+        """Return the driver's arguments in their encoded form.
 
         An ignored elem_stride is 1; split_inner= and ragged= add outer dimensions.
         """
@@ -221,7 +221,7 @@ class Request:
 
     def under(self, rules: str) -> Request:
         """Return the same request with other `rules=`, and none switched off by `allow=`."""
-        assert self.call is None  # its verdict is that of the rules as given
+        assert self.call is None  # a C call caches the verdict of its own rules
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
@@ -237,7 +237,7 @@ class Request:
     def changed_in_python(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
         """Return the same as `changed`, without the C call."""
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
-        if not change.keys().isdisjoint({"rules", "target"}):  # of which depends what `rules` means
+        if not change.keys().isdisjoint({"rules", "target"}):  # they select the rules
             fields.pop("rules", None)
         options = self.options.changed(change)
         seen, address = self.view, self.address
@@ -279,7 +279,7 @@ class Request:
 
     @property
     def asked_type(self) -> TensorMapDataType | None:
-        """What `data_type=` is."""
+        """The value of `data_type=`, or None if omitted."""
         asked = self.options.asked_type
         return None if asked < 0 else DATA_TYPE_MEMBERS[asked]
 

@@ -1,4 +1,4 @@
-"""What many rules share: names, and the struct that predicates read."""
+"""Names that many rules share, and the struct that predicates read."""
 
 from __future__ import annotations
 

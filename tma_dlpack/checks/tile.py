@@ -1,7 +1,7 @@
 """Rules on interleave_layout, swizzle, elem_strides, and split_inner= and ragged=.
 
-The last two add dimensions to the map of a tensor. All rules are asked of the tensor and its tile
-as they are given; the dimensions are added to what was accepted (`Request.encode_arguments`).
+The last two add dimensions to the map of a tensor. Rules read the tensor and the tile of the call;
+the dimensions are added after the call is accepted (`Request.encode_arguments`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ways to mend a call with another tensor: other dimensions over the same memory, or a copy.
+"""Candidate fixes with another tensor: other dimensions over the same memory, or a copy.
 
-They are proposed for a `make_*` call that has the tensor's own layout. What is accepted after it is
-asked of the judge, as for `ways.py`.
+They are proposed for a `make_*` call that has the tensor's own layout. As for `ways.py`, the judge
+decides which of them are accepted.
 """
 
 from __future__ import annotations

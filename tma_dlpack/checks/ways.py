@@ -1,9 +1,9 @@
-"""Ways to mend a call: what a way is, and those that pass other arguments.
+"""Candidate fixes of a call: their type, and the ones that pass other arguments.
 
-The `ways` of a row are its alternatives, the best first; each is an iterable of tries, the nearest
-first. `repairs.py` asks the judge of each try what would remain, and proposes what is accepted: the
-sentence of a fix and `Report.fixed` are the same answer. Nothing here knows which rule it mends.
-Ways to another tensor are in `views.py`.
+The `ways` of a rule are its alternatives, best first; each is an iterable of candidates, nearest
+first. `repairs.py` runs the judge on each candidate and proposes the accepted ones, so the
+text of a fix and `Report.fixed` always agree. No candidate depends on the rule that it fixes.
+Candidates with another tensor are in `views.py`.
 """
 
 from __future__ import annotations

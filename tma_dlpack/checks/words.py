@@ -18,7 +18,7 @@ from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
 
 #: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
 _X = re.compile(r"x(?<!\wx)\b(?!')")
-_Y = re.compile(r"\by\b")  # what a fix assigns
+_Y = re.compile(r"\by\b")  # y: the variable that a fix assigns
 
 
 # -- names of arguments, as the call spells them ---------------------------------------------------

@@ -1,4 +1,4 @@
-"""What reads a tile: matrix descriptors of wgmma and tcgen05, and the addresses of `ldmatrix`.
+"""Readers of a tile: matrix descriptors of wgmma and tcgen05, and the addresses of `ldmatrix`.
 
 A valid tensor map may still write a layout that the consumer cannot read. This room computes the
 consumer's side from the map, or refuses with a box that works.

@@ -124,7 +124,7 @@ def _extent(num: object, transpose: object) -> tuple[int, int]:
 
 
 class Load(NamedTuple):
-    """What the rows below read: a tile, and the matrices of it that are loaded.
+    """The input of the rules below: a tile, and the matrices loaded from it.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What an instruction can read, and the fields of its descriptor.
+    """The layouts that an instruction can read, and the fields of its descriptor.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Instruction:
     layout_types : dict
         Swizzle -> the number in the field "layout type".
     fixed : int
-        The number in the field "fixed"; 0 where there is none.
+        The number in the field "fixed", or 0.
     mn_bits : tuple of int
         Sizes of the elements that it can read MN-major, bits.
     pattern_aligned : bool
@@ -204,7 +204,7 @@ NO_MATRIX = TileMatrix(0, 0, 0, 0, 1)
 
 
 class Operand(NamedTuple):
-    """What the rows of `refusals` read, worked out once per call.
+    """The input of the rules of `refusals`, computed once per call.
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ class Operand(NamedTuple):
 
     @property
     def address_step(self) -> int:
-        """What the tile's address must be a multiple of."""
+        """The alignment of the tile's address, in bytes."""
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT

@@ -1,4 +1,4 @@
-"""What a warp reads of a tile, and how many wavefronts shared memory takes to serve it.
+"""The bytes of a tile that a warp reads, and the wavefronts that shared memory needs.
 
 Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
 of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes

@@ -254,7 +254,7 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
 
 
 class Window(NamedTuple):
-    """Lines of which a copy touches the same bytes."""
+    """Lines in which a copy touches the same bytes."""
 
     first: int  # bytes [first, last) of each line
     last: int

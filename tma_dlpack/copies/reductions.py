@@ -1,4 +1,4 @@
-"""What ``cp.reduce.async.bulk.tensor`` does to one element, by data type and operation.
+"""Effect of ``cp.reduce.async.bulk.tensor`` on one element, by data type and operation.
 
 Source: measured on an H200 (driver 580.159.04, 2026-11-20).
 """

@@ -74,7 +74,7 @@ def _named(name: object) -> Backend:
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Return the backend that was asked for, or else the one for the tensor's memory."""
+    """Return the requested backend, or the default backend of the tensor's memory."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda

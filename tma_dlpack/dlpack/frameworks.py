@@ -50,7 +50,7 @@ NO_WORDS = Words()
 
 
 class Native(NamedTuple):
-    """What can be asked of a framework's own tensors, by their attributes.
+    """Facts that a framework's own tensors expose as attributes.
 
     Attributes
     ----------
@@ -362,7 +362,7 @@ def framework_of(kind: type) -> Framework:
 
 @lru_cache(maxsize=256)
 def native_of(kind: type) -> Native | None:
-    """Return what can be asked of tensors of a type by attributes; None for most types.
+    """Return the attribute readers of a tensor type; None for most types.
 
     >>> native_of(np.ndarray).tensor, native_of(list)
     ('numpy.ndarray', None)

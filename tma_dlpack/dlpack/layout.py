@@ -32,7 +32,7 @@ _DEVICE_NAMES = {
 
 
 class Device(NamedTuple):
-    """DLPack's DLDevice: which memory a tensor lies in.
+    """DLPack's DLDevice: the memory that contains a tensor.
 
     >>> str(Device(DLDeviceType.kDLCUDA, 1)), Device(1, 0).is_host
     ('cuda:1', True)
@@ -79,9 +79,9 @@ class Layout(NamedTuple):
 
 
 class Export(NamedTuple):
-    """What a producer exports of a tensor, not yet checked.
+    """The layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive; it is None for known ones.
+    `capsule` keeps the memory of an unknown producer alive; it is None for known producers.
     """
 
     address: int

@@ -152,7 +152,7 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
 
 
 def _takes_stream(tensor: Any) -> bool:
-    """Whether to pass a stream: the tensor says that it lies on a CUDA device."""
+    """Whether to pass a stream, because the tensor reports a CUDA device."""
     try:
         device_type, device_id = tensor.__dlpack_device__()
         if device_type in HOST:

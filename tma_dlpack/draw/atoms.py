@@ -9,7 +9,17 @@ from typing import Any
 from tma_dlpack.consumer import MatrixDescriptor, matrix_descriptor
 from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES, UNITS
 from tma_dlpack.draw.figure import Figure, fragment, require
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
+from tma_dlpack.draw.grid import (
+    MARGIN,
+    NARROW,
+    Cell,
+    Grid,
+    Scene,
+    label,
+    lay_out,
+    text_width,
+    words,
+)
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
@@ -92,7 +102,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: what one instruction reads, and where the next one starts."""
+        """The caption: the bytes one instruction reads, and where the next one starts."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:
@@ -116,7 +126,19 @@ class MatrixAtoms(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel: the atoms, and what the offsets lead to."""
         width = max(LEAST_WIDTH, self.span_bytes // UNITS * UNIT_WIDTH)
-        wide = width / (width + GAP)
+        return (self._scene(width, GAP),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width: narrower atoms, without words that do not fit."""
+        across, (wide,) = min(self.across, MAX_ACROSS), self.scenes()
+        names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
+        names += ["".join(item.text for item in wide.items if item.text.startswith("↓"))]
+        room = NARROW - 2 * MARGIN - 6 - max(map(text_width, names))
+        gap = min(GAP, room / across / 4)
+        return (self._scene(room / across - gap, gap, is_narrow=True),)
+
+    def _scene(self, width: float, gap: float, *, is_narrow: bool = False) -> Scene:
+        wide = width / (width + gap)
         across, down = min(self.across, MAX_ACROSS), min(self.down, MAX_DOWN)
         cells = []
         for atom in self.atoms:
@@ -131,8 +153,9 @@ class MatrixAtoms(Figure):
         if right and across > 1:
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
-        grid = Grid(tuple(cells), (width + GAP, ATOM_HEIGHT + GAP))
-        return (lay_out(self.title, [grid], "atoms in shared memory", (), self.notes),)
+        grid = Grid(tuple(cells), (width + gap, ATOM_HEIGHT + GAP))
+        heading = "atoms in shared memory"
+        return lay_out(self.title, [grid], heading, (), self.notes, is_narrow=is_narrow)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""

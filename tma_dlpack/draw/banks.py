@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import Any
 
 from tma_dlpack import geometry
@@ -27,8 +28,9 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT = 16, 16  # px of a bank and of a wavefront
-BAR_WIDTH, BAR = 250, 22  # px
+UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px of a bank and of a wavefront
+BAR, NARROW_BAR = (250, 22), (236, 16)  # px of the longest bar and of its row
+NARROW_TEXT = 40  # characters of a line above the banks on a phone
 SECONDS = 1.4  # how long each phase is shown
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
@@ -36,16 +38,27 @@ LEVELS = (
 )
 
 
-def _scale(levels: int) -> list[Cell]:
+def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
     """Name the banks above their columns, four at a time, and the wavefronts."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
-        cells.append(Cell(bank, -1, "muted", f"{bank}..{bank + 3}", columns=4))
+        four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
+        cells.append(Cell(bank, -1, "muted", four, columns=4))
         cells.append(Cell(bank, 0, "padding", columns=4, rows=max(1, levels)))
     return cells
 
 
-def _stacked(phase: Threads, first: int) -> list[Cell]:
+def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list[Cell]:
+    """Place (text, style) above the names of the banks, the last one next to them."""
+    parts = [
+        (part, style)
+        for text, style in lines
+        for part in (wrap(text, NARROW_TEXT) if is_narrow else [text])
+    ]
+    return [words(0, n - len(parts) - 1.3, *part) for n, part in enumerate(parts)]
+
+
+def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
     """Draw one cell per run of words that threads share, above those before it in its banks.
 
     `first` is the number of the phase's first thread.
@@ -61,7 +74,7 @@ def _stacked(phase: Threads, first: int) -> list[Cell]:
         for b in banks:
             level[b] = at + 1
         more = "+" * (len(threads) > 1 and len(read) > 1)
-        name = "thread " * (len(read) > 2) + f"{threads[0]}{more}"
+        name = "thread " * (len(read) > 2 and not is_narrow) + f"{threads[0]}{more}"
         about = f"threads {threads}: shared {read[0] * BANK_BYTES:#06x}, bank {banks[0]}"
         style = _style(at + 1)
         key = f"thread{threads[0]}"
@@ -114,7 +127,7 @@ class BankConflicts(Figure):
     swizzles : tuple of SwizzleConflicts
         The map's own first, then the others that the rules accept of the same map.
     threads : int
-        After so many threads their numbers begin again.
+        Number of threads after which the thread numbers restart at 0.
     """
 
     title: str
@@ -139,7 +152,7 @@ class BankConflicts(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the words of each thread, and how many wavefronts they take."""
+        """The caption: the words of each thread, and the number of wavefronts."""
         own, best = self.swizzles[0], self.best
         waits = f"{own.worst} wavefronts, [they wait for each other](is-conflict)"
         said = waits if own.worst > 1 else "[one wavefront](is-taken), no conflict"
@@ -151,52 +164,71 @@ class BankConflicts(Figure):
         """Lower to one panel per swizzle: its wavefronts among the others', and its banks."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to panels of a phone's width: narrower banks, and bars below their names."""
+        return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
+
     def panels(self) -> str:
         """Return one panel that shows the swizzles in turn; with scripts, to step through."""
         if len(self.swizzles) == 1:
             return Figure.panels(self)
         ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
         choices = [
-            {"name": s.swizzle.name, "title": self.title, "svg": svg_panel(self._scene([s]))}
+            {
+                "name": s.swizzle.name,
+                "title": self.title,
+                "svg": svg_panel(self._scene([s])),
+                "narrow": svg_panel(self._scene([s], is_narrow=True)),
+            }
             for s in ordered
         ]
         data = {"now": ordered.index(self.swizzles[0]), "choices": choices}
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
-    def _scene(self, shown: Sequence[SwizzleConflicts]) -> Scene:
+    def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
         """Draw the swizzles of `shown`, one after the other: the rest recedes."""
-        bars, bars_css = in_turn([self._bars(s) for s in shown])
+        bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
         levels = max(s.worst for s in self.swizzles)  # one scale for all
-        banks, _ = in_turn([self._banks(s) for s in shown])
-        shift = max(text_width(bar.text) for bar in bars if bar.anchor == "end") / BAR_WIDTH
+        banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
+        names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
+        unit = NARROW_BAR if is_narrow else BAR
+        shift = max(names, default=0) / unit[0]
         grids = [
-            Grid(tuple(bars), (BAR_WIDTH, BAR), (-shift, 0)),
-            Grid((*_scale(levels), *banks), UNIT),
+            Grid(tuple(bars), unit, (-shift, 0)),
+            Grid(
+                (*_scale(levels, is_narrow=is_narrow), *banks), NARROW_UNIT if is_narrow else UNIT
+            ),
         ]
         about = f"{self.title}; shown: {', '.join(map(_in_words, shown))}"
-        return lay_out(about, grids, "wavefronts in all", (), LEVELS, css=bars_css)
+        heading = "wavefronts in all"
+        return lay_out(about, grids, heading, (), LEVELS, css=bars_css, is_narrow=is_narrow)
 
-    def _bars(self, shown: SwizzleConflicts) -> list[Cell]:
+    def _bars(self, shown: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
         """Compare the wavefronts of all swizzles; only the one that is shown has a colour."""
         most, cells = max(1, *(s.wavefronts for s in self.swizzles)), []
         for n, s in enumerate(sorted(self.swizzles, key=lambda s: s.swizzle)):
-            name = f"{s.swizzle.name}{' (this map)' * (s is self.swizzles[0])}"
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
             style, length = _style(s.worst) if s is shown else "cell", s.wavefronts / most
             text = "strong" if s is shown else "muted"
+            row = 2 * n + 1 if is_narrow else n
+            cells.append(Cell(0, row, style, "", "wavefronts", length, 0.7))
+            if is_narrow:
+                cells.append(words(0, row - 1, f"{s.swizzle.name}: {count}", text, 0.9))
+                continue
+            name = f"{s.swizzle.name}{' (this map)' * (s is self.swizzles[0])}"
             cells.append(label(0, n, name, text, 0.7))
-            cells.append(Cell(0, n, style, "", "wavefronts", length, 0.7))
             cells.append(words(length + 0.03, n, count, text, 0.7))
         return cells
 
-    def _banks(self, s: SwizzleConflicts) -> list[Cell]:
+    def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
         """Stack the reads of the worst phase on their banks: as high as its degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         first = s.phase * len(s.words) % self.threads
+        drawn = f"drawn: phase {s.phase + 1}; {_degrees(s)}"
+        above = [(name, "strong" if s.worst < 2 else "alarm"), (drawn, "muted")]
         return [
-            words(0, -3.3, name, "strong" if s.worst < 2 else "alarm"),
-            words(0, -2.3, f"drawn: phase {s.phase + 1}; {_degrees(s)}"),
-            *_stacked(s.words, first),
+            *_above(above, is_narrow=is_narrow),
+            *_stacked(s.words, first, is_narrow=is_narrow),
         ]
 
     def text(self) -> str:
@@ -284,7 +316,7 @@ class AccessSteps(Figure):
     degrees : tuple of int
         Wavefronts of every phase, also of those that are not in `phases`.
     threads : int
-        After so many threads their numbers begin again.
+        Number of threads after which the thread numbers restart at 0.
     """
 
     title: str
@@ -306,7 +338,7 @@ class AccessSteps(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: whether the threads of a phase wait for each other."""
+        """The caption: whether threads of a phase wait for each other."""
         phases, waves = counted(len(self.degrees), "phase"), counted(self.wavefronts, "wavefront")
         if max(self.degrees) < 2:
             return f"{phases}, {waves}: [every phase is served at once](is-taken)."
@@ -324,19 +356,24 @@ class AccessSteps(Figure):
         """Lower to one panel that shows the phases in turn; still viewers show the first."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
-    def _scene(self, phases: tuple[int, ...]) -> Scene:
-        cells, css = in_turn([self._phase(phase) for phase in phases])
-        about = f"{self.title}, {len(phases)} phases one after the other"
-        grid = Grid((*_scale(max(self.degrees)), *cells), UNIT)
-        return lay_out(about, [grid], notes=self.notes, css=css)
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width: narrower banks."""
+        return (self._scene(tuple(range(len(self.phases))), is_narrow=True),)
 
-    def _phase(self, phase: int) -> list[Cell]:
+    def _scene(self, phases: tuple[int, ...], *, is_narrow: bool = False) -> Scene:
+        cells, css = in_turn([self._phase(phase, is_narrow=is_narrow) for phase in phases])
+        about = f"{self.title}, {len(phases)} phases one after the other"
+        scale = _scale(max(self.degrees), is_narrow=is_narrow)
+        grid = Grid((*scale, *cells), NARROW_UNIT if is_narrow else UNIT)
+        return lay_out(about, [grid], notes=self.notes, css=css, is_narrow=is_narrow)
+
+    def _phase(self, phase: int, *, is_narrow: bool = False) -> list[Cell]:
         degree, so_far = self.degrees[phase], sum(self.degrees[: phase + 1])
         waves = f"{counted(degree, 'wavefront')}, {so_far} of {self.wavefronts} so far"
+        above = [(f"phase {phase + 1} of {len(self.degrees)}", "strong"), (waves, "muted")]
         return [
-            words(0, -3.3, f"phase {phase + 1} of {len(self.degrees)}", "strong"),
-            words(0, -2.3, waves),
-            *_stacked(self.phases[phase], self.first_thread(phase)),
+            *_above(above, is_narrow=is_narrow),
+            *_stacked(self.phases[phase], self.first_thread(phase), is_narrow=is_narrow),
         ]
 
     def text(self) -> str:

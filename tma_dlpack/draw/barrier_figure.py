@@ -1,4 +1,4 @@
-"""An mbarrier on an axis of time: who arrives, which bytes come, who waits, and what goes wrong."""
+"""An mbarrier on an axis of time: arrivals, copied bytes, waits and errors."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class BarrierPlay(Figure):
 
     @property
     def mistake(self) -> str | None:
-        """What the kernel does wrong."""
+        """The kernel's mistake."""
         return self.setup.mistake
 
     @property
     def sentence(self) -> str:
-        """What to see, right or wrong: what a wait depends on."""
+        """The caption: the condition that a wait depends on."""
         return (
             "wait(barrier, parity) [waits](is-wait) while the [phase](is-phase) of the barrier has "
             "that parity: even phases have parity 0, odd ones parity 1."
@@ -248,7 +248,7 @@ class _Timeline:
         return Cell(left, top, style, text, title, width, _height(row))
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
-        """Draw one number of a barrier's state, a cell for as long as it is the same."""
+        """Draw one number of a barrier's state: one cell per run of equal values."""
         name = FIELDS[row.kind]
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
@@ -389,7 +389,7 @@ def barrier(
 
     Notes
     -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04) but for those
+    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04) except those
     that the picture names as documented.
     """
     if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):

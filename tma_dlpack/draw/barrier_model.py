@@ -34,7 +34,7 @@ FOREVER, UNDEFINED = "waits for ever", "undefined from here on"
 
 
 class BarrierError(RuntimeError):
-    """What ends a kernel with CUDA_ERROR_LAUNCH_FAILED [measured], or PTX leaves undefined."""
+    """An error: CUDA_ERROR_LAUNCH_FAILED [measured], or undefined behavior in PTX."""
 
 
 class Barrier(NamedTuple):
@@ -102,7 +102,7 @@ class Do(NamedTuple):
     line: int = -1  # of the code
     tile: int = -1
     slot: str = ""  # the part of shared memory that is read
-    lost: str = "not there"  # what is said of bytes that are not in it
+    lost: str = "not there"  # label of a stage without its bytes
 
 
 class Wait(NamedTuple):
@@ -125,7 +125,7 @@ Program = Generator["Do | Wait", None, None]
 
 @dataclass(slots=True)
 class Bar:
-    """What a lane did in the ticks [begin, end); `end` is None where it waits for ever.
+    """A lane's action in the ticks [begin, end); `end` is None if it waits forever.
 
     `wrong` is what went wrong: bytes that were not there, or overwritten, or a wait without end.
     """

@@ -99,7 +99,7 @@ class Played(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What came of it; see `draw.BarrierPlay`."""
+        """The outcome; see `draw.BarrierPlay`."""
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"
@@ -138,7 +138,7 @@ class Setup(NamedTuple):
 
     @property
     def lesson(self) -> tuple[str, str]:
-        """What to see in the picture, in two lines."""
+        """The caption, in two lines."""
         if self.mistake is None:
             return RING if self.stages > 1 else TWO_BLOCKS if self.blocks > 1 else ONE_TILE
         does, why = MISTAKES[self.mistake]
@@ -149,7 +149,7 @@ class Setup(NamedTuple):
 
     @property
     def all_bytes(self) -> int:
-        """What comes into a stage: the load of each block."""
+        """The loads that fill a stage, one per block."""
         return self.blocks * self.tx_bytes
 
     @property
@@ -161,7 +161,7 @@ class Setup(NamedTuple):
 
     @property
     def expected(self) -> int:
-        """What expect_tx announces; too little is the load of one block of two, or half a load."""
+        """The byte count of expect_tx; too few is one block's load of two, or half a load."""
         if self.mistake == "expects too little":
             half = sum(self.sizes[: len(self.sizes) // 2])
             return self.tx_bytes if self.blocks > 1 else half
@@ -169,12 +169,12 @@ class Setup(NamedTuple):
 
     @property
     def arrivals(self) -> int:
-        """What init names for `full`."""
+        """The arrival count that init sets for `full`."""
         return 2 if self.mistake == "initialised for 2" else 1
 
     @property
     def parity(self) -> int:
-        """What the first wait for `full` names."""
+        """The parity of the first wait for `full`."""
         return int(self.mistake == "wrong parity")
 
     def of(self, block: int) -> str:

@@ -20,11 +20,15 @@ from tma_dlpack.tensor_map.map import TensorMap
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # after so many bytes every swizzle begins anew
-BIT, CHUNK = (46, 28), (40, 23)  # px
+BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
 FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
-AFTER = 10  # columns, where the second order begins
-#: The highest bit, the number of bits, and what they select.
-GROUPS = ((9, 3, "line of 128 bytes"), (6, 3, "chunk: 4 banks"), (3, 4, "byte in the chunk"))
+AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)  # column and line where the second order begins
+#: The highest bit, the number of bits, and what they select, in a wide and a narrow picture.
+GROUPS = (
+    (9, 3, "line of 128 bytes", "line"),
+    (6, 3, "chunk: 4 banks", "chunk"),
+    (3, 4, "byte in the chunk", "byte"),
+)
 LEGEND = [
     (Cell(0, 0, "shifted"), "the chunk above"),
     (Cell(0, 0, "box"), "its column: 8 rows of the tile"),
@@ -112,7 +116,7 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see, with every swizzle: which chunks are read at once."""
+        """The caption for every swizzle: which chunks are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
@@ -122,16 +126,25 @@ class SwizzleBits(Figure):
         """Lower to one panel: bits above, chunks before and after below."""
         return (self._scene(with_facts=True),)
 
-    def _scene(self, *, with_facts: bool) -> Scene:
-        bits = Grid(tuple(self._bits()))
-        chunks = [*self._chunks(0, "before", False), *self._chunks(AFTER, "after", True)]
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width: the chunks after below those before."""
+        return (self._scene(with_facts=True, is_narrow=True),)
+
+    def _scene(self, *, with_facts: bool, is_narrow: bool = False) -> Scene:
+        bits = Grid(tuple(self._bits(is_narrow=is_narrow)))
+        after = NARROW_AFTER if is_narrow else AFTER
+        chunks = [
+            *self._chunks(0, 0, "before", False, is_narrow=is_narrow),
+            *self._chunks(after[0], after[1], "after", True, is_narrow=is_narrow),
+        ]
         about = f"{self.title}: the bits of an address, and {COUNT} chunks before and after"
         heading = f"{self.formula}, where a is the address of a byte in shared memory"
         notes = self.facts() if with_facts else ()
-        return lay_out(about, [bits, Grid(tuple(chunks), CHUNK)], heading, (), notes, LEGEND)
+        grids = [bits, Grid(tuple(chunks), NARROW_CHUNK if is_narrow else CHUNK)]
+        return lay_out(about, grids, heading, (), notes, LEGEND, is_narrow=is_narrow)
 
-    def _bits(self) -> list[Cell]:
-        (w, h), folds = BIT, self.folds
+    def _bits(self, *, is_narrow: bool = False) -> list[Cell]:
+        (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
         onto = {to for _, to in folds}
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
@@ -140,9 +153,10 @@ class SwizzleBits(Figure):
             ("out", bottom, self.swizzled(self.chunk)),
         )
         cells = [label(0, 16, "address", "label", h), label(0, bottom, "swizzled", "label", h)]
-        for high, count, name in GROUPS:
+        for high, count, *names in GROUPS:
             x = w * (BITS - 1 - high)
-            cells.append(Cell(x, bottom + h + 3, "muted", name, columns=w * count, rows=14))
+            group = names[is_narrow]
+            cells.append(Cell(x, bottom + h + 3, "muted", group, columns=w * count, rows=14))
         for n, (source, to) in enumerate(folds):
             left, right = (w * (BITS - 0.5 - bit) for bit in (source, to))
             y = 16 + h + FOLD + LEVEL * n
@@ -156,32 +170,40 @@ class SwizzleBits(Figure):
                 style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
                 value, key = f"{address >> bit & 1}", f"{name}{bit}"
                 cells.append(Cell(x, y, style, value, title, w, h, key=key))
-            if bit in onto:
+            if bit in onto and not is_narrow:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
+        if is_narrow and folds:  # one word for all arrows, at their right
+            cells.append(words(w * (BITS - min(onto)) + 5, bottom - 15, "XOR", "strong", 12))
+        x = w * BITS + (2 if is_narrow else 14)
         for name, y, address in ends:
             text, key = f"{address:#06x}", f"{name}hex"
-            cells.append(Cell(w * BITS + 14, y, "plain", text, "", 60, h, key=key))
-            text, key = f"banks {_banks(address)}", f"{name}banks"
-            cells.append(Cell(w * BITS + 80, y, "plain", text, "", 100, h, key=key))
+            cells.append(Cell(x, y, "plain", text, "", 40, h, key=key))
+            if not is_narrow:
+                text, key = f"banks {_banks(address)}", f"{name}banks"
+                cells.append(Cell(w * BITS + 80, y, "plain", text, "", 100, h, key=key))
         return cells
 
-    def _chunks(self, x: float, name: str, swizzled: bool) -> list[Cell]:
+    def _chunks(
+        self, x: float, y: float, name: str, swizzled: bool, *, is_narrow: bool = False
+    ) -> list[Cell]:
         places = [divmod(self.place(n) if swizzled else n, CHUNKS) for n in range(COUNT)]
-        cells = [words(x, -1.9, name, "strong", 0.7)]
-        cells.append(Cell(x, 0, "plain", columns=CHUNKS, rows=LINES, key=name))
+        cells = [words(x, y - 1.9, name, "strong", 0.7)]
+        cells.append(Cell(x, y, "plain", columns=CHUNKS, rows=LINES, key=name))
         for k in range(CHUNKS):
-            cells.append(Cell(x + k, -0.9, "muted", f"{4 * k}..{4 * k + 3}", rows=0.8))
-        cells.append(label(x, -0.9, "bank", rows=0.8))
+            four = f"{4 * k}" if is_narrow else f"{4 * k}..{4 * k + 3}"
+            cells.append(Cell(x + k, y - 0.9, "muted", four, rows=0.8))
+        cells.append(label(x, y - 0.9, "bank", rows=0.8))
+        wide = 1.6 if is_narrow else 1.4
         for line in range(LINES):
             start, key = f"{self.address(CHUNKS * line):#06x}", f"line{line}"
-            cells.append(Cell(x - 1.5, line, "plain", start, "", 1.4, key=key))
+            cells.append(Cell(x - wide - 0.1, y + line, "plain", start, "", wide, key=key))
         for n, (row, column) in enumerate(places):
-            cells.append(Cell(x + column, row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
+            cells.append(Cell(x + column, y + row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
             row, column = places[n]
             style = "shifted" if n == self.chunk else "box"
-            cells.append(Cell(x + column, row, style, key=f"framed-{name}"))
+            cells.append(Cell(x + column, y + row, style, key=f"framed-{name}"))
         return cells
 
     def panels(self) -> str:
@@ -196,6 +218,7 @@ class SwizzleBits(Figure):
                     "name": swizzle.name,
                     "title": figure.title,
                     "svg": svg_panel(figure._scene(with_facts=False)),
+                    "narrow": svg_panel(figure._scene(with_facts=False, is_narrow=True)),
                     "column": [figure.column(n) for n in range(COUNT)],
                     "swizzled": [[f.swizzled(n) for n in range(COUNT)] for f in figures],
                     "facts": [f.facts() for f in figures],
@@ -237,8 +260,8 @@ def swizzle_bits(
 ) -> SwizzleBits:
     """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
 
-    Beside the bits are the 64 chunks of 1024 bytes, before and after. In a notebook a click chooses
-    the chunk, switches the swizzle, and a slider moves the start of the tile.
+    Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
+    selects the chunk or switches the swizzle, and a slider moves the start of the tile.
 
     Parameters
     ----------

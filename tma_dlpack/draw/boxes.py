@@ -40,7 +40,7 @@ STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the
 TEXT_WIDTH, TEXT_HEIGHT = 64, 12
 LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; beyond, a plot is no more to scale
 STACK = 5  # px from one slice to the one behind it
-MINIMAP = 96, 44  # px
+MINIMAP, MINIMAP_TEXT = (96, 44), "the whole tensor; framed: what is drawn"  # px
 MOST_LETTERS = 16  # of one line beside the plot
 LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
@@ -112,7 +112,7 @@ class Axis:
 
     @property
     def cut(self) -> tuple[bool, bool]:
-        """Whether the tensor goes on before and after what is drawn."""
+        """Whether the tensor continues before and after the drawn part."""
         return self.shown[0] > 0, self.shown[1] < self.extent
 
     @property
@@ -212,7 +212,7 @@ class TensorBox(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: how much of the box is copied, and what becomes of the rest."""
+        """The caption: how much of the box is copied, and how the rest is filled."""
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
@@ -254,12 +254,15 @@ class TensorBox(Figure):
         names = [f"rows {self.rows.ends}"[: MOST_LETTERS + 1]]
         names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
         room = max(text_width(name) for name in names) + 2 * MARGIN + 6
-        return (self._scene(max(NARROW / 3, NARROW - room)),)
+        most = max(NARROW / 3, NARROW - room)
+        scene = self._scene(most)  # slices behind and tiles of the grid may be beyond the plot
+        return (scene if scene.width <= NARROW else self._scene(most - (scene.width - NARROW)),)
 
     def _scene(self, most: float) -> Scene:
         rows, columns = self.rows, self.columns
         grids = [self._plot(most), *(axis.strip(most) for axis in self.outer)]
-        grids += [_minimap(columns, rows)] * any((*rows.cut, *columns.cut))
+        is_narrow, is_cut = most < PLOT_WIDTH, any((*rows.cut, *columns.cut))
+        grids += [_minimap(columns, rows, is_named=not is_narrow)] * is_cut
         contiguous = ", contiguous" * (columns.driver_dimension == 0)
         above = [f"→ {columns.name} = {columns.extent} ({columns.driver_name}{contiguous})"]
         above += [f"↓ {rows.name} = {rows.extent} ({rows.driver_name})"] * (rows.dimension >= 0)
@@ -269,8 +272,8 @@ class TensorBox(Figure):
             for axis in self.outer
             if axis.cell_size > 1
         ]
+        notes += [MINIMAP_TEXT] * (is_narrow and is_cut)
         notes += self.notes
-        is_narrow = most < PLOT_WIDTH
         return lay_out(about, grids, "", above, notes, self.legend(), is_narrow=is_narrow)
 
     def legend(self) -> Legend:
@@ -278,7 +281,7 @@ class TensorBox(Figure):
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot to scale: an element is as wide as it is high, where both can be seen."""
+        """Draw the plot to scale: elements are square if both sides are visible."""
         rows, columns = self.rows, self.columns
         (left, right), (top, bottom) = columns.shown, rows.shown
         across, down = right - left, bottom - top
@@ -313,7 +316,7 @@ class TensorBox(Figure):
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
-        """Name the box's first and last positions below it and, at its middle, beside it."""
+        """Name the box's first and last positions below it and, at mid-height, next to it."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"
@@ -332,7 +335,7 @@ class TensorBox(Figure):
         return cells
 
 
-def _minimap(*axes: Axis) -> Grid:
+def _minimap(*axes: Axis, is_named: bool = True) -> Grid:
     """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
     whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
@@ -343,8 +346,9 @@ def _minimap(*axes: Axis) -> Grid:
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
         corners.append(((0.0, size), (begin, begin + length)))
     (width, left), (height, top) = corners
-    beside = words(width[1] + 12, 0, "the whole tensor; framed: what is drawn", rows=LINE)
-    return Grid((rectangle("tensor", width, height), rectangle("frame", left, top), beside))
+    cells = [rectangle("tensor", width, height), rectangle("frame", left, top)]
+    cells += [words(width[1] + 12, 0, MINIMAP_TEXT, rows=LINE)] * is_named
+    return Grid(tuple(cells))
 
 
 @opaque

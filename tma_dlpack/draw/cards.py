@@ -1,4 +1,4 @@
-"""What a notebook shows of a map, a tile and a report: facts as HTML, pictures below them; pages.
+"""Notebook views of a map, a tile and a report: facts as HTML, pictures below them; pages.
 
 Every word of the user's, and every value, is escaped here.
 """
@@ -118,7 +118,7 @@ def tile_html(tile: Tile) -> str:
     Parameters
     ----------
     tile : Tile
-        One tile, or the many of `load_tiles`, of which only the values of the first are shown.
+        One tile, or those of `load_tiles`; only the first tile's values are shown.
 
     Returns
     -------

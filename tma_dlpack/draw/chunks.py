@@ -246,7 +246,7 @@ def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
 
 
 class _Contents:
-    """What every chunk of the tile's footprint contains.
+    """The contents of each chunk in the tile's footprint.
 
     Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory, `row` of the tile
     and first `byte` of it, `state` (an index of `_STATES`), and the `numbers` of a Chunk: row,

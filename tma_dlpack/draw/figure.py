@@ -1,4 +1,4 @@
-"""What every figure can do: be drawn as SVG, shown in a notebook, and read in a terminal.
+"""Base of all figures: draw as SVG, show in a notebook, print in a terminal.
 
 Plain SVG attributes carry the light colours of a file, so that a viewer that drops style sheets
 still shows the picture. The style sheet inside each picture adds the dark ones:
@@ -55,7 +55,7 @@ STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
 #: The query that `live.js` looks for.
 DARK = "@media (prefers-color-scheme:dark)"
 TEXT_COLUMNS = 100
-ALIKE = 2.5  # times as high as another, a panel may stand beside it
+ALIKE = 2.5  # largest ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
 LETTERS = 1.2  # times their size: labels of 10 units are letters of 12 px
@@ -91,7 +91,7 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """What to see, in a sentence or none; "[words](key)" light up with the cells of the key."""
+        """The caption, or ""; "[words](key)" are highlighted with the cells of the key."""
         return ""
 
     @abstractmethod
@@ -179,7 +179,7 @@ def panel_row(figure: Figure) -> str:
 
 
 def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
-    """Return rows of panels that are about as high: a small one beside a high one leaves a hole.
+    """Return rows of panels of similar height; mixed heights would leave empty space.
 
     >>> heights = [Scene(9, height, "", ()) for height in (80, 300, 240)]
     >>> [[panel.height for panel in row] for row in side_by_side(heights)]
@@ -269,7 +269,7 @@ def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
 
 Look = dict[str, str]  # style -> attributes of a cell
 
-#: The class, and what is no colour.
+#: The class, and the attributes other than colours.
 CLASSED: Look = {
     name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
     for name, style in STYLES.items()
@@ -383,7 +383,7 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a zigzag has teeth beside it, a vertical arrow a head."""
+    """Return the points of a line; a zigzag adds teeth, a vertical arrow adds a head."""
     if c.style == "arrow":
         x, end, back = c.column, c.row + c.rows, -HEAD if c.rows > 0 else HEAD
         tip = (x - HEAD / 2, end + back), (x, end), (x + HEAD / 2, end + back), (x, end)

@@ -22,7 +22,7 @@ NARROW = 298  # px, the width of a panel on a phone of 390 px, where letters are
 NARROW_COLUMNS = 44  # characters of a note there
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
 HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line above, of a note, of a legend
-SAMPLE = 22, 14  # px of the cell beside the words of a legend
+SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
@@ -30,7 +30,7 @@ Pair = tuple[str, str]  # light, dark
 
 
 class Style(NamedTuple):
-    """How a cell looks: (light, dark) colours, and what is no colour as SVG attributes."""
+    """The style of a cell: (light, dark) colours, and other SVG attributes."""
 
     fill: Pair = ("none", "none")
     stroke: Pair = ("none", "none")
@@ -87,7 +87,7 @@ STYLES: dict[str, Style] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is drawn in rows [row, row + rows) and columns [column, column + columns) of a grid.
+    """The content of rows [row, row + rows) and columns [column, column + columns) of a grid.
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> C
 
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
-    """Return the left, top, right and bottom side of a rectangle, a zigzag where it goes on."""
+    """Return the left, top, right and bottom side of a rectangle, a zigzag where it continues."""
     whole = rectangle("edge", columns, rows)
     begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")  # where teeth point
     left, top, right, bottom = ("zigzag" if goes_on else "edge" for goes_on in cut)
@@ -210,7 +210,7 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
 
 
 def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return `most` positions from `first` on, or as near as there are so many.
+    """Return `most` positions from `first` on; start earlier near the end.
 
     >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
     ((86, 100), (0, 10))

@@ -1,4 +1,4 @@
-// What lights up together, for live.js (figures in a page) and explorer.js (the widget).
+// Highlight linked elements together, for live.js (figures in a page) and explorer.js (the widget).
 const DARK = "@media (prefers-color-scheme:dark)";
 const LINK_STYLE =
   "svg{display:block;max-width:100%;height:auto}:focus{outline:none}" +
@@ -71,7 +71,7 @@ const isDark = (node) => {
     matchMedia("(prefers-color-scheme: dark)").matches;
 };
 const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
-// Act soon after the page, or what it stands in, has become dark or light.
+// Run shortly after the page or its container switches between dark and light.
 const onTheme = (act) => {
   const soon = () => setTimeout(act, 100);
   for (const e of [document.documentElement, document.body])  // a site's switch writes on <html>
@@ -92,7 +92,7 @@ class Linked {
     const marks = this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
     return [...marks, ...this.words];
   }
-  // What a word speaks of lights up while it is pointed at or has the focus; the rest recedes.
+  // Highlight the cells of a word while it is hovered or focused; dim the rest.
   listen(word) {
     const light = (on) => {
       this.show(on ? word.dataset.k : this.pinned);

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
+from tma_dlpack.draw.grid import (
+    MARGIN,
+    NARROW,
+    Cell,
+    Grid,
+    Scene,
+    label,
+    lay_out,
+    text_width,
+    words,
+)
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import ENGINE_BYTES
@@ -18,7 +28,7 @@ from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
-UNIT, NARROW_UNIT = (8, 18), (4, 18)  # px of a bit and of a band of fields
+UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px of a bit and of a band of fields
 MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in rows
 ROW = 15  # px of the table of values
 KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
@@ -100,7 +110,7 @@ class FieldValue:
 
     @property
     def group(self) -> str:
-        """What it describes: the address, the extents, the strides, the box, or the rest."""
+        """The group of the field: address, extents, strides, box, or other."""
         return _group(self.field)
 
     @property
@@ -160,7 +170,9 @@ def _line(
     style, x = "alarm" if v.differs else "label", NARROW_FIELD_X if is_narrow else FIELD_X
     cells = [Cell(0, y + 1, _style(v.field), v.key, v.field, KEY_WIDTH, 13, key=v.field)]
     cells.append(words(x, y, v.field, style, ROW))
-    cells += [words(x, y, text, style, ROW) for x, text in zip(columns, v.shown, strict=False)]
+    for place, text in zip(columns, v.shown, strict=False):
+        room = NARROW - 2 * MARGIN - text_width(text) if is_narrow else place
+        cells.append(words(min(place, room), y, text, style, ROW))
     if not is_narrow:
         cells.append(words(BITS_X, y, v.bits, "muted", ROW))
     if v.differs and not is_narrow:
@@ -223,7 +235,7 @@ class MapBytes(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not drawn, and how sure the layout is."""
+        """The fields not drawn, and how certain the layout is."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
         shown = {value for v in self.values for value in v.shown}
         notes = [f"the other {left} bytes are 0"] * (left > 0)
@@ -245,7 +257,7 @@ class MapBytes(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the bits that differ, or what a copy needs of one map."""
+        """The caption: the bits that differ, or the fields of one map that a copy needs."""
         if len(self.data) > 1:
             bits = counted(len(self.changed), "bit")
             return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
@@ -263,7 +275,7 @@ class MapBytes(Figure):
         about = f"{self.title}: values"
         return self._bits(NARROW_UNIT, is_narrow=True), narrow_values_scene(self.values, about)
 
-    def _bits(self, unit: tuple[int, int], *, is_narrow: bool = False) -> Scene:
+    def _bits(self, unit: tuple[float, int], *, is_narrow: bool = False) -> Scene:
         cells, row = [label(0, -1, "byte")], 0.0
         cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
         for n in self.lines:
@@ -407,7 +419,7 @@ def is_of_host_tensor(tensor_map: TensorMap) -> bool:
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field in words, and as it is drawn; ``-`` of a map without it."""
+    """Return a decoded field in words, and its drawn form; ``-`` for a map without it."""
     if not field.exists(tensor_map.kind, tensor_map.rank):
         return "-", "-"
     value = field.read(bytes(tensor_map))

@@ -126,7 +126,7 @@ class SharedMemory(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: over how many banks the framed chunks are spread."""
+        """The caption: the number of banks that the framed chunks occupy."""
         before, after = (layout.in_banks() for layout in (self.layouts[0], self.layouts[-1]))
         if not before or not after:
             return ""
@@ -250,7 +250,7 @@ class Comparison(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the fields that differ, which light up what they decide."""
+        """The caption: the fields that differ, each linked to the cells it affects."""
         changed = [f"[{v.field}]({v.field})" for v in self.changed]
         return f"A and B differ in {', '.join(changed)}." if changed else ""
 

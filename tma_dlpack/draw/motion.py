@@ -116,7 +116,7 @@ class CopyMotion(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the way of each chunk, and what the barrier counts."""
+        """The caption: the path of each chunk, and the barrier's byte count."""
         return (
             "One instruction moves the box: [16 bytes at a time](is-source) come from the tensor, "
             "[the engine](is-engine) finds the place of each in shared memory, and the barrier "

@@ -1,5 +1,5 @@
 // Plays the figures of barrier_figure.py, bits.py and banks.py: switches between pictures and selects frames,
-// all of which Python has computed. Without scripts the chosen picture stays as a whole.
+// which Python computed. Without scripts the page shows the chosen picture only.
 const PLAY_MS = 700;
 
 const unpack = async (packed) => JSON.parse(await inflated(packed));
@@ -123,11 +123,12 @@ class Bits extends Played {
     this.seeking.append(this.start = make("output", {}));
     this.event = make("div", { class: "tma-event", "aria-live": "polite" });
     this.controls.append(this.event, "Click a chunk, or go from chunk to chunk with the arrow keys:");
+    this.root.querySelector(".tma-live").addEventListener("tma-drawn", () => this.link());
     this.choose(this.now);
   }
-  choose(n) {
-    super.choose(n);
-    const linked = linkedOf(this.root.closest(".tma"));  // its click and its arrow keys choose
+  // The picture has been drawn, in one of its layouts: a click and the arrow keys choose a chunk.
+  link() {
+    const linked = linkedOf(this.root.closest(".tma"));
     linked.pin(`c${this.chunk}`);
     for (const event of ["click", "keydown"])
       this.svg.addEventListener(event, () => {
@@ -154,23 +155,23 @@ class Bits extends Played {
     const at = (cell) => ["x", "y"].map((name) => Number(cell.getAttribute(name)));
     const before = column.map((_, c) => at(all(`c${c}`)[0]));
     const after = swizzled[n].map((address) => before[(address - base) >> 4]);
-    const shift = at(all("after")[0])[0] - at(all("before")[0])[0];
+    const [dx, dy] = at(all("after")[0]).map((place, n) => place - at(all("before")[0])[n]);
     const still = matchMedia("(prefers-reduced-motion:reduce)").matches;
     after.forEach(([x, y], c) => {
       const cell = all(`c${c}`)[1], [x0, y0] = at(cell), { style } = cell.parentNode;
       style.transition = still ? "" : "transform .3s";
-      style.transform = `translate(${x + shift - x0}px,${y - y0}px)`;
+      style.transform = `translate(${x + dx - x0}px,${y + dy - y0}px)`;
     });
     const framed = [...column[chunk].filter((c) => c !== chunk), chunk];
     framed.forEach((c, k) => {
       set(all("framed-before")[k], { x: before[c][0], y: before[c][1] });
-      set(all("framed-after")[k], { x: after[c][0] + shift, y: after[c][1] });
+      set(all("framed-after")[k], { x: after[c][0] + dx, y: after[c][1] + dy });
     });
   }
 }
 
 // One picture per choice, from the first to the last of them: the slider and the switches agree.
-// What a thread reads moves from its place in the picture before to that in the next.
+// Move the bytes a thread reads from their place in one picture to their place in the next.
 class Steps extends Played {
   constructor(root, data) {
     super(root, data);

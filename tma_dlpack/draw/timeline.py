@@ -75,7 +75,7 @@ class TimelineRow(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What the bar is, in words."""
+        """The description of the bar."""
         return self.about or self.label or KINDS[self.kind][2]
 
     @property
@@ -85,7 +85,7 @@ class TimelineRow(NamedTuple):
 
 
 class TimelineArrow(NamedTuple):
-    """What one actor causes at another: an arrival, the end of a phase.
+    """An effect of one actor on another: an arrival, or the end of a phase.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Timeline(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the bars that are wrong."""
+        """The caption: the bars with errors."""
         wrong = [f"{row.actor}: {row.said}" for row in self.rows if row.is_wrong]
         return f"Wrong: {'; '.join(dict.fromkeys(wrong))}." if wrong else ""
 

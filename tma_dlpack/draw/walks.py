@@ -95,7 +95,7 @@ class Im2colWalk(Figure):
     Attributes
     ----------
     extent : tuple of (int, int)
-        Height and width of an image; height 1 where there is none.
+        Height and width of an image; height is 1 for a one-dimensional image.
     box : tuple of (int, int, int, int)
         First and last h, first and last w of the bounding box, in which the walk stays (before
         offsets are added).
@@ -144,7 +144,7 @@ class Im2colWalk(Figure):
         return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
     def cut(self, image: Image) -> tuple[bool, bool, bool, bool]:
-        """Whether the image goes on left, above, right and below what is drawn."""
+        """Whether the image continues left, above, right and below the drawn part."""
         (rows, columns), (height, width) = self.window(image), self.extent
         return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
 
@@ -167,7 +167,7 @@ class Im2colWalk(Figure):
 
     @property
     def sentence(self) -> str:
-        """What to see: the pixels in their order, and those that are filled."""
+        """The caption: the pixels in order, and the filled ones."""
         pixels = [p.inside for image in self.images for p in image.pixels]
         copied = f"[{sum(pixels)} are copied](is-taken)" if any(pixels) else "none is copied"
         rest = ", [the hatched ones](is-filled) are outside of the image" * (not all(pixels))

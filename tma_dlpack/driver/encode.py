@@ -43,7 +43,7 @@ _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
 _OF_A_KERNEL = (
     "It is the error of an earlier kernel, which every later call returns, an encode too."
 )
-#: Arrays have at least so many entries, so that no driver reads past their end.
+#: Least number of entries in an array, so that no driver reads past its end.
 _LEAST_ENTRIES = 5
 
 

@@ -127,7 +127,7 @@ class DriverStatus:
 
 
 def tool(name: str) -> str | None:
-    """Return the path of a program of the CUDA toolkit, such as nvcc; None if there is none."""
+    """Return the path of a program of the CUDA toolkit, such as nvcc, or None."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     folders = [os.environ.get("PATH", ""), f"{home}/bin"]
     return shutil.which(name, path=os.pathsep.join(folders))

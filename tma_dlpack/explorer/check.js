@@ -137,12 +137,13 @@ const tmaCheck = (() => {
     return rule.differs ? `${text} (${rule.differs})` : text;
   }
 
-  function violationOf(request, { fault, answers }) {
+  function violationOf(request, { fault, answers, breaks = [] }) {
     const a = read(request), { rule, entry } = fault;
     const argument = controlOf(tmaRepairs.argumentOf(fault, a), request);
     const index = indexOf(rule, entry, a, argument);
     const changes = answers.map(({ way, request: after }) => differences(request, a, way, after));
     const words = answers.map((answer, n) => wordsOf(request, changes[n], answer)).filter(Boolean);
+    if (breaks.length && words.length) words[0] += `, which then breaks ${breaks.join(" and ")}`;
     return {
       rule: rule.id,
       argument,
@@ -173,7 +174,7 @@ const tmaCheck = (() => {
   }
 
   /** A change in words: the entry that differs, or the whole value. */
-  function wordsOf(request, change, { way, left, isEnough }) {
+  function wordsOf(request, change, { way, isEnough, breaks = [] }) {
     const parts = Object.entries(change).map(([name, value]) => {
       const old = valueOf(request, name), isList = Array.isArray(value) && Array.isArray(old);
       const others = isList && value.length === old.length ? [...value.keys()].filter((i) => value[i] !== old[i]) : [];
@@ -184,8 +185,7 @@ const tmaCheck = (() => {
     const isCopy = way.view && way.view.address !== (request.address ?? 0);
     const use = `${isCopy ? "copy the tensor, with" : "use"} ${parts.join(" and ")}`;
     if (!way.isGuess) return use;
-    const ids = [...new Set(left.map(({ rule }) => rule.id))];
-    return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${ids.join(" and ")}`;
+    return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${breaks.join(" and ")}`;
   }
 
   /** The numbers that a control takes in some request, as {least, most, step}; null for none.

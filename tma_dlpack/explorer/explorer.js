@@ -157,7 +157,9 @@ class Explorer {
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
-    this.report = make("div", { class: "tmax-report" });
+    // It scrolls: the keys that scroll need the focus.
+    this.report = make("div", { class: "tmax-report", role: "region", "aria-label": "report", tabIndex: 0 });
+    ownKeys(this.report);
     const panel = newId();
     this.picture = make("div", { class: "tmax-stage", role: "tabpanel", id: panel });
     for (const tab of this.tabs) Object.assign(tab, { id: newId() }).setAttribute("aria-controls", panel);
@@ -245,6 +247,7 @@ class Explorer {
       make("div", { class: "tmax-language" }, make("b", {}, language),
         make("button", { type: "button", onclick: (e) => this.copy(text, e.target) }, `copy ${language}`)),
       make("pre", { class: "tmax-code", tabindex: 0 }, text)]));
+    for (const pre of this.codeBox.querySelectorAll("pre")) ownKeys(pre);
     const isCode = view.tab === "code";
     this.codeBox.hidden = !isCode;
     this.picture.hidden = isCode;

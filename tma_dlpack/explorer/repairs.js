@@ -99,7 +99,8 @@ const tmaRepairs = (() => {
       change = { ...change, ...answer.way.change };
       view = answer.way.view ?? view;
     }
-    return { ...step, way: { ...step.way, isGuess: true } };
+    const fresh = step.left.filter(({ key }) => !before.has(key));
+    return { ...step, way: { ...step.way, isGuess: true }, breaks: [...idsOf(fresh)] };
   }
 
   /** The keys of the faults that each way out of a fault removes too; none where a way only leaves out
@@ -114,8 +115,8 @@ const tmaRepairs = (() => {
     return keysOf(faults.filter((f) => changing.every(isGone(f))));
   }
 
-  /** [{fault, answers}] of what a request breaks, without what every way out of an earlier one
-   *  removes too. */
+  /** [{fault, answers, breaks}] of what a request breaks, without what every way out of an earlier one
+   *  removes too. `breaks`: the rules that the first ways of all break together, with the last fault. */
   function violationsOf(request) {
     const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
     let typed = request;
@@ -127,7 +128,49 @@ const tmaRepairs = (() => {
       for (const key of removedBy(fault, a, faults, answers)) gone.add(key);
       if (OF_TYPE.includes(fault.rule.id) && best?.isAlone && best.isEnough) typed = best.request;
     }
+    if (found.length > 1 && !isAcceptedByDriver(request, faults))
+      found[found.length - 1].breaks = brokenByAll(request, found);
     return found;
+  }
+
+  /** Whether the driver's own rules, which libcu++ adds to, accept a request. */
+  function isAcceptedByDriver(request, faults) {
+    const ids = idsOf(faults), { rules } = R.read({ ...request, rules: "driver" });
+    if ([...ids].every((id) => T.ALLOWABLE.includes(id)))
+      return !isRefused({ ...request, allow: [...(request.allow ?? []), ...ids] });
+    if (faults.some(({ rule }) => rule.unsupported || rule.sets.includes(rules))) return false;
+    return !isRefused({ ...request, rules: "driver" });
+  }
+
+  /** The rules that the first ways out of all faults break together, and that no way names. */
+  function brokenByAll(request, found) {
+    let current = request, isOther = false;
+    for (const { fault, answers } of found) {
+      if (!answers.length) continue;
+      let { way } = answers[0], base = request;
+      if (way.view && isOther) { // the way was made for another tensor than there is by now
+        const left = faultsOf(current), again = left.find(({ rule }) => rule === fault.rule);
+        const ways = again ? answersOf(current, again, left) : [];
+        if (!ways.length) continue;
+        [{ way }] = ways;
+        base = current;
+      }
+      const merged = Object.entries(way.change).map(([name, value]) => [name, mergedValue(base, current, name, value)]);
+      current = W.applied(current, { ...way, change: Object.fromEntries(merged) });
+      isOther ||= Boolean(way.view);
+    }
+    const named = new Set(found.flatMap(({ fault, answers }) => [fault.rule.id, ...(answers[0]?.breaks ?? [])]));
+    return [...idsOf(faultsOf(current))].filter((id) => !named.has(id));
+  }
+
+  /** An argument after two ways, which may change other entries of it. */
+  function mergedValue(base, current, name, value) {
+    const was = base[name], now = current[name];
+    const isList = ["box_sizes", "elem_strides"].includes(name) && value?.length && was?.length && now?.length;
+    if (!isList || value.length !== was.length) return value;
+    const count = Math.min(value.length, now.length); // where a way made fewer dimensions, the innermost ones
+    const [news, olds, nows] = [value, was, now].map((list) => list.slice(-count));
+    return [...now.slice(0, now.length - count), ...news.map((n, d) => (n !== olds[d] ? n : nows[d]))];
   }
 
   // -- all of it, of the same memory -------------------------------------------------------------

@@ -34,7 +34,7 @@ class Swizzle(NamedTuple):
     """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
 
     span_bytes: int  # chunks move within a span; also the least pitch of a row
-    repeat_bytes: int  # the pattern repeats after so many bytes
+    repeat_bytes: int  # period of the pattern
     granule_bytes: int  # bytes that always stay together
     terms: tuple[tuple[int, int, int], ...]  # right, mask, left
 
@@ -92,7 +92,7 @@ class Lattice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilePlan:
-    """What all copies of a map share; made once per map by `plan`, and compared by identity.
+    """The data that all copies of a map share; `plan` makes it once per map. Compared by identity.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 
 def accepted(given: dict[str, Any], call: TensorMap) -> Report:
-    """Return the report on a call that C accepted; `call` is its map, but for tensor and bytes."""
+    """Return the report on a call that C accepted; `call` is its map without tensor and bytes."""
     return Report._judged(given, call._accepted_request)
 
 
@@ -252,7 +252,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 
 def _ordinal(device: Device, address: int) -> int:
-    """Give the GPU of a tensor. Managed memory is always exported as device 0: ask the driver."""
+    """Return a tensor's GPU. Query the driver, because managed memory is exported as device 0."""
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:

@@ -156,7 +156,7 @@ def make_im2col_wide_descriptor(
 ) -> TensorMap:
     """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
 
-    A load walks along W only, with H and D fixed, and goes on in the next image. For compute
+    A load walks along W only, with H and D fixed, and continues in the next image. For compute
     capability 10.0 and later: documented, not measured. Refused for sm_90 unless
     ``rules="driver"``: driver 580.159.04 encodes such a map there, but sm_90 has no instruction
     that uses it.

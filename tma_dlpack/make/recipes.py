@@ -218,7 +218,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
     One map then serves every slice, ``make_tma_descriptor(x, **ragged(x, box_sizes))``: rows past
-    the end of a slice are out of bounds, although the tensor goes on there.
+    the end of a slice are out of bounds, although the tensor continues there.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     Notes
     -----
     Measured (H200, driver 580.159.04): loads, stores and reductions. A copy touches only rows of
-    its slice, wherever in memory the tensor lies.
+    its slice, at any address of the tensor.
 
     Examples
     --------
@@ -365,7 +365,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
-    """Give a slice's offset and size as ints if it lies within the tensor, where that is known."""
+    """Return a slice's offset and size as ints, if it is known to be within the tensor."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:

@@ -79,7 +79,7 @@ def make_tma_descriptor(
         those of the driver, and so accepts boxes larger than the tensor, overlapping strides and
         more.
     allow : iterable of str
-        Ids of rules to skip in this call. Only rules that libcu++ has and the driver has not, such
+        Ids of rules to skip in this call. Only rules of libcu++ that the driver lacks, such
         as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
     shape, strides : sequence of int, optional
         Describe the tensor's memory in another way, as torch's ``as_strided`` does: row-major, in

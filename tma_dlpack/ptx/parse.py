@@ -75,6 +75,7 @@ class Function:
     parameters: tuple[str, ...]
     #: Type of each declared register, such as "b32"; "%r<" is the prefix of a numbered family.
     registers: dict[str, str] = field(default_factory=dict)
+    alignments: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -110,13 +111,19 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """What was read of a file of PTX."""
+    """What was read of a file of PTX.
+
+    `alignments` are the bytes that declarations align to; `unsized` are the arrays without a size,
+    which begin where the launch places dynamic shared memory.
+    """
 
     functions: tuple[Function, ...]
     symbols: dict[str, str]
     target: str
     unread: tuple[str, ...]
     comments: dict[int, str]
+    alignments: dict[str, int] = field(default_factory=dict)
+    unsized: frozenset[str] = frozenset()
 
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
@@ -136,6 +143,9 @@ _SYMBOL = re.compile(
     r"(?<![\w$%])([A-Za-z_$%][\w$]{0,999})[ \t]{0,99}(?:\[[^;={\n]{0,99}\])?[ \t]{0,99}[;={]",
     re.MULTILINE,
 )
+_ALIGN = re.compile(r"\.align\s+(\d{1,6})")
+_TYPE = re.compile(r"(?:\.v([248])\s+)?\.[bsuf](8|16|32|64|128)\b")
+_UNSIZED = re.compile(r"\[\s*\]\s*;$")
 _STATEMENT = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
     r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
@@ -178,9 +188,25 @@ def parse(source: str, line_before: int = 0) -> Module:
             functions.append(function)
     outside.append(text[end:])
     target = _TARGET.search(text)
-    symbols = {name: space for part in outside for space, name in _SYMBOL.findall(part)}
+    declared = [match for part in outside for match in _SYMBOL.finditer(part)]
+    symbols = {match[2]: match[1] for match in declared}
+    alignments = {match[2]: alignment(match[0]) for match in declared}
+    unsized = frozenset(match[2] for match in declared if _UNSIZED.search(match[0]))
     comments = {line_before + line: text for line, text in comments.items()}
-    return Module(tuple(functions), symbols, target[1] if target else "", tuple(unread), comments)
+    return Module(tuple(functions), symbols, target[1] if target else "", tuple(unread), comments,
+                  alignments, unsized)  # fmt: skip
+
+
+def alignment(declaration: str) -> int:
+    """Return the bytes that a declared variable is aligned to: by default those of its type.
+
+    >>> alignment(".shared .align 128 .b8 tile[4096]"), alignment(".shared .u64 barrier")
+    (128, 8)
+    """
+    aligned, kind = _ALIGN.search(declaration), _TYPE.search(declaration)
+    if aligned:
+        return max(int(aligned[1]), 1)
+    return int(kind[2]) // 8 * int(kind[1] or 1) if kind else 1
 
 
 def _without_comments(source: str, comments: dict[int, str]) -> str:
@@ -214,6 +240,7 @@ class _Reader:
         self.labels: dict[str, int] = {}
         self.symbols: dict[str, str] = {}
         self.registers: dict[str, str] = {}
+        self.alignments: dict[str, int] = {}
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
@@ -258,7 +285,8 @@ class _Reader:
             elif name := re.search(
                 r"([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?:=.*)?$", rest, re.DOTALL
             ):
-                self.symbols[self.declare(name[1])] = space
+                own = self.declare(name[1])
+                self.symbols[own], self.alignments[own] = space, alignment(rest)
             return
         found = _INSTRUCTION.match(text)
         if found is None:
@@ -318,7 +346,7 @@ def _function(
             made = Function(
                 _name(header[1]), ".entry" in header[1], header[1], line, reader.code,
                 reader.labels, reader.symbols, tuple(_PARAMETER.findall(header[1])),
-                reader.registers,
+                reader.registers, reader.alignments,
             )  # fmt: skip
             return made, match.end()
         line += text.count("\n", start, match.end())

@@ -16,6 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 
 from tma_dlpack.ptx.parse import Function, Instruction, Module
@@ -179,6 +180,7 @@ def contradicts(a: Condition, b: Condition) -> bool:
     return False
 
 
+@lru_cache(maxsize=1 << 14)
 def holds_at(condition: Condition, thread: int) -> bool:
     """Whether the condition can hold in a thread."""
     left, number = at_thread((condition[0], 0), thread, {})

@@ -1,4 +1,4 @@
-"""What public classes and functions share: module, pictures, signatures, torch.compile.
+"""Shared parts of public classes and functions: module, pictures, signatures, torch.compile.
 
 Classes that users see get `@public`, so that tracebacks and `help()` say `tma_dlpack`.
 """
@@ -147,7 +147,7 @@ def _go_on(stopped: tuple[Callable[[Any], Any], Any]) -> None:
 
 
 def opaque(function: F) -> F:
-    """Let torch.compile run a function, and all that it calls, as it is.
+    """Make torch.compile run a function and its callees without tracing.
 
     torch.compile ends its graph before the call, and compiles nothing until the function returns:
     what ``torch.compiler.disable`` does, but without importing torch. The TypeError for an unknown
@@ -252,7 +252,7 @@ def _meant(word: str, names: Collection[str]) -> str | None:
 def with_arguments_of(
     model: Callable[P, object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], Callable[P, R]]:
-    """Give a function the signature of `model`, but for what it returns.
+    """Copy the signature of `model` to a function, except the return type.
 
     The function itself has two parameters: the first argument, and a dict of all others, by name,
     with the defaults filled in. Wrong calls raise the same TypeError as with the signature in full.
@@ -308,7 +308,7 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Give a function of `tensors` the signature of `model`, but for the first parameter.
+    """Give a function of `tensors` the signature of `model`, except the first parameter.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)

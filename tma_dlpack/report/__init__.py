@@ -1,4 +1,4 @@
-"""What tools find, and what is refused: one record of a finding, and the list of all rules.
+"""Findings and refusals of the tools: the record of a finding, and the list of all rules.
 
 `finding.py` has the record that tools which read or run kernels fill, `render.py` its text, HTML,
 JSON and SARIF; `rule_list.py` has `rules`. Refusals of calls are `Violation` of

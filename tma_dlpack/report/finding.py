@@ -26,7 +26,7 @@ class Finding:
     message, fix : str
         What is wrong, and what to change.
     kernel : str
-        The function as the user writes it; "" where there is none.
+        The function as the user writes it, or "".
     line : str or None
         "file:line" of the CUDA source, None where the code has no line table.
     ptx_line : int or None
@@ -69,7 +69,7 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The kernel, the line of the PTX, the block and the thread, as far as they are known."""
+        """The kernel, the line of the PTX, the block and the thread, if known."""
         parts = [
             f"in {self.kernel}" if self.kernel else "",
             f"line {self.ptx_line} of the PTX" if self.ptx_line else "",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MapKey(NamedTuple):
-    """What a kernel specialises on; see `TensorMap.key`. `box_sizes` are row-major."""
+    """The values that a kernel specialises on; see `TensorMap.key`. `box_sizes` are row-major."""
 
     kind: MapKind
     data_type: TensorMapDataType
@@ -136,7 +136,7 @@ class MapAttributes(MapStorage):
 
     @property
     def oob_fill(self) -> TmaOobFill:
-        """What a load writes for out-of-bounds elements, as a TmaOobFill."""
+        """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
     # Our names of three of them.

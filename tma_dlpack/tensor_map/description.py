@@ -1,4 +1,4 @@
-"""What a map describes beside its bytes and address; and what another address must be."""
+"""The description of a map besides its bytes and address, and the rules for a new address."""
 
 from __future__ import annotations
 

@@ -475,7 +475,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def encoder(self) -> str | None:
-        """What made the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
+        """The encoder of the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
         known = self._description
         return self._encoder if known is None else known.encoder
 

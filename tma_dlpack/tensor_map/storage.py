@@ -57,7 +57,7 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
 
 
 class PythonStorage:
-    """128 bytes and what they belong to. Immutable, but for what is added once it has been read.
+    """128 bytes and their owner. Immutable, except for values cached on the first read.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class PythonStorage:
     _tx_bytes : int or None
         Bytes that one load adds, where C computes them.
 
-    A map that was made in C has no description until one is asked for.
+    A map made in C builds its description on the first access.
     """
 
     _tensor: object
@@ -170,7 +170,7 @@ def moved_bytes(data: bytes | None, address: int) -> bytes | None:
 if TYPE_CHECKING:
 
     class MapStorage(PythonStorage):
-        """What the compiled class knows of a map without a description, which C made.
+        """The values that the compiled class has for a map without a description, which C made.
 
         The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
         `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address

@@ -23,7 +23,7 @@ ALL_ZERO = (
 
 
 def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
-    """Return the values of a map, row-major beside innermost first, and what to look out for."""
+    """Return the values of a map in row-major and in innermost-first order, with warnings."""
     a = tensor_map.arguments
     if tensor_map.is_zero:
         return ALL_ZERO

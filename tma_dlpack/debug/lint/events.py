@@ -34,6 +34,7 @@ OPCODES = tuple(
         (r"fence\.proxy\.tensormap.*acquire", "acquire"),
         (r"fence\.proxy\.tensormap.*release", "release"),
         (r"fence\.proxy\.async(\.shared::\w+)?$", "fence"),
+        (r"fence\.proxy\.async\.global$", "global_fence"),
         (r"fence\.mbarrier_init", "init_fence"),
         (r"bar\.(cta\.)?(sync|red|arrive)|barrier\.(cta\.)?(sync|red|arrive)|bar\.warp|"
          r"barrier\.cluster\.wait", "barrier"),
@@ -46,6 +47,7 @@ OPCODES = tuple(
         (r"cp\.async\.bulk\.shared::cluster\.shared", "send"),
         (r"cp\.(reduce\.)?async\.(bulk|mbarrier|wait|commit)", ""),
         (r"wgmma\.mma_async", "mma"),
+        (r"tcgen05\.(mma|cp)\b", "operand"),
         (r"wgmma\.commit_group", "mma_commit"),
         (r"wgmma\.wait_group", "mma_wait"),
         (r"tensormap\.replace.*\.global\b", "replace"),
@@ -57,6 +59,7 @@ OPCODES = tuple(
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared::cluster", ""),  # another block's memory
         (r"(st|stmatrix|red|atom|cp\.async)\b.*\.shared\b", "write"),
         (r"(ld|ldmatrix)\b.*\.shared\b", "read"),
+        (r"st\b(?!.*\.async).*\.global\b", "global_write"),
         (r"st\b(?!.*\.(param|local|global|async))", "write"),  # a generic address
         (r"ld\b(?!.*\.(param|local|global|const))", "read"),
         (r"(ret|exit)\b", "end"),
@@ -69,6 +72,7 @@ _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
 LEAST_BYTES = 16
+_ADDRESS_BITS = (1 << 14) - 1  # of a matrix descriptor
 
 
 @dataclass(eq=False)
@@ -142,9 +146,12 @@ class Events:
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
+        loads_global = any(map(_is_plain_load, self.values.function.code))
         for number, block in enumerate(flow.blocks):
             self._open.clear()
             found = [(event_of(code.opcode), code) for code in block.code]
+            if not loads_global:
+                found = [(what, code) for what, code in found if what != "global_write"]
             self.blocks.append(
                 [h for what, code in found if what for h in self._happens(what, code, number)]
             )
@@ -229,6 +236,9 @@ class Events:
                 yield Happening(what, code, access)
             access.code.append(code)
             access.results.update(_NAMES.findall(code.operands[: code.operands.find("}")]))
+            yield from self._operands(code, block)
+        elif what == "operand":
+            yield from self._operands(code, block)
         elif what in ("wait", "mma_wait"):
             yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
@@ -237,8 +247,15 @@ class Events:
                 access.code.append(code)
                 self.accesses.append(access)
                 yield Happening(happened, code, access)
+        elif what == "global_write":
+            yield Happening(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
             yield Happening(what, code)
+        if code.opcode == "fence.proxy.async":
+            yield Happening("global_fence", code)
+        if _is_plain_load(code):
+            source = self._access("global_load", code, block, code.address(1))
+            yield Happening("global_load", code, source)
         if what in ("load", "send") and (barrier := code.address(_BARRIER_OF_COPY)):
             yield Happening("async_use", code, self._access("async_use", code, block, barrier))
         copies = what in ("load", "store") and ".tensor" in code.opcode
@@ -248,8 +265,48 @@ class Events:
             self._open.pop(("mma",), None)
         elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in ("write", "read", "mma", "use", "init", "replace", "arrive", "await"):
+        elif what not in (
+            "write",
+            "read",
+            "mma",
+            "operand",
+            "global_write",
+            "use",
+            "init",
+            "replace",
+            "arrive",
+            "await",
+        ):
             self._open.clear()
+
+    def _operands(self, code: Instruction, block: int) -> Iterator[Happening]:
+        """Return the reads of a matrix product through descriptors, as far as these are numbers.
+
+        Bits 0 to 13 of a descriptor are the address over 16; arrays begin at multiples of `APART`.
+        """
+        for word in code.split():
+            value = self.values.of.get(word)
+            points = origins(value) if value else frozenset()
+            if value is None or len(points) != 1:
+                continue
+            space, _, name = next(iter(points)).partition(":")
+            comes = partial(self.flow.comes, 0)
+            firsts = self.values.first_turn(value, code.line, frozenset(), comes)
+            known = {**self.values.bases}
+            known |= {symbol: at_thread(of, 0, {**known}) for symbol, of in firsts.items()}
+            left, number = at_thread(value, 0, known)
+            if left or space != "shared":
+                continue
+            access = self._open.get(("operand", name))
+            if access is None:
+                terms, _ = self.values.address(name)
+                conditions = self.flow.conditions(code, block)
+                access = Access("operand", block, conditions, terms, points)
+                access.bases = self.values.bases
+                self._open["operand", name] = access
+                yield Happening("operand", code, access)
+            access.spans.append(((number & _ADDRESS_BITS) * 16, LEAST_BYTES))
+            access.code.append(code)
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
         terms, constant = self.values.address(text) if text else ((), 0)
@@ -271,6 +328,11 @@ class Events:
         access.spans.append((constant, _bytes(code)))
         access.code.append(code)
         return access
+
+
+def _is_plain_load(code: Instruction) -> bool:
+    """Whether an instruction is a bulk load from an address in global memory, without a map."""
+    return event_of(code.opcode) == "load" and ".tensor" not in code.opcode
 
 
 def _bytes(code: Instruction) -> int:

@@ -49,8 +49,18 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    (_step(r"barrier\.cluster\.wait", {"none": "met"}), _step(_REMOTE, {}, "none", "remote")),
+    # the first access alone: one barrier is missing, however many accesses follow
+    (
+        _step(r"barrier\.cluster\.wait", {"none": "met"}),
+        _step(_REMOTE, {"none": "met"}, "none", "remote"),
+    ),
 )
+
+#: Ordinary accesses, whose completion nothing in the other block waits for; and what that block can
+#: wait for before it ends.
+_ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
+_END = re.compile(r"(ret|exit)\b")
+_LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")
 
 _WORDS: Final = {
     name: words
@@ -65,6 +75,10 @@ remote | CLUSTER_ORDER | warning | another block's shared memory is reached befo
     cluster: that block may not have started, or not initialised its mbarriers (__syncthreads() is
     of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and
     barrier.cluster.wait by all threads of the cluster, then the access
+parted | CLUSTER_ORDER | warning | another block's shared memory is reached, and the thread ends
+    without an arrival that this block can wait for: it may have ended before the access |
+    barrier.cluster.arrive and barrier.cluster.wait (cluster.sync()) by all threads behind the last
+    access
 ahead | BLOCK_BARRIER | warning | a loop issues wgmma.mma_async in all threads of a block and a bulk
     load in one of them, without a barrier: the copy may overwrite what other warps' wgmma still
     read | __syncthreads() behind wgmma.wait_group, or an mbarrier at which each warp arrives and
@@ -100,6 +114,7 @@ def orders(protocol: Protocol) -> Iterator[Mistake]:
     has_blocks = cluster_blocks(protocol.values.function) > 1
     if has_barriers and (has_blocks or any("barrier.cluster" in o for o in opcodes)):
         yield from _out_of_order(protocol, remote)
+    yield from _parted(protocol)
     yield from _unwaited(protocol)
 
 
@@ -137,6 +152,44 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
         if facts:
             transfer(number, dict(facts), lambda name, code: mistakes.append(_mistake(name, code)))
     yield from mistakes
+
+
+def _parted(protocol: Protocol) -> Iterator[Mistake]:
+    """Look for accesses to another block behind which some path ends without an arrival."""
+    flow, values = protocol.flow, protocol.values
+    if not any(code.opcode.startswith("mapa") for code in values.function.code):
+        return
+
+    def is_remote(code: Instruction) -> bool:
+        is_own = ".shared" in code.opcode and "::cluster" not in code.opcode
+        if is_own or not _ACCESS.match(code.opcode):
+            return False
+        terms, _ = values.address(code.address())
+        return any(symbol.op == "mapa" for symbol, _ in terms)
+
+    steps = [
+        [c for c in block.code if _LEAVE.match(c.opcode) or _END.match(c.opcode) or is_remote(c)]
+        for block in flow.blocks
+    ]
+    mistakes: dict[int, Mistake] = {}
+
+    def transfer(block: int, facts: Facts, report: bool = False) -> Facts:
+        for code in steps[block]:
+            if _LEAVE.match(code.opcode):
+                facts = facts if code.guard else {}
+            elif not _END.match(code.opcode):
+                facts = facts | {(code, "open", True): flow.conditions(code, block)}
+            elif report:
+                here = flow.conditions(code, block)
+                for (access, _, _), conditions in facts.items():
+                    if not excluded(conditions, here):
+                        mistakes.setdefault(access.line, _mistake("parted", access, code))
+        return facts
+
+    for number, facts in enumerate(flow.run(transfer, {})):
+        if facts is not None:
+            transfer(number, dict(facts), report=True)
+    yield from list(mistakes.values())[:1]
 
 
 def _unwaited(protocol: Protocol) -> Iterator[Mistake]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import prod
+from math import gcd, prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from tma_dlpack.debug.lint.events import Access, Events, event_of
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.ptx.parse import Function, Instruction
-from tma_dlpack.ptx.values import Value, Values, number_of
+from tma_dlpack.ptx.values import Symbol, Value, Values, number_of
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error
@@ -41,6 +41,18 @@ shared | MAP_SPACE | error | the tensor map stands in shared memory, where TMA c
     __grid_constant__ parameter
 size | BULK_SIZE | error | a bulk copy has {count} bytes, which is no multiple of 16: its behavior
     is undefined | copy a multiple of 16 bytes from 16-byte-aligned addresses
+misaligned | ALIGNMENT | error | {what} is {offset} bytes behind a multiple of {least}, because of
+    its declaration and the number added to it, and needs a multiple of {needed}: the copy ends in
+    error 716 | declare alignas({needed}), and add multiples of {needed} bytes
+underaligned | ALIGNMENT | warning | {what} needs a multiple of {needed} bytes, and is in {array},
+    which is declared with an alignment of {declared}: where it is placed decides whether the copy
+    ends in error 716 | declare {array} alignas({needed}), and add multiples of {needed} bytes
+dynamic | ALIGNMENT | note | {what} needs a multiple of {needed} bytes, and is in dynamic shared
+    memory that is declared with an alignment of {declared}: PTX promises no more than that |
+    declare it extern __shared__ __align__({needed}), or round the address up
+pattern | ALIGNMENT | note | {what} is loaded with swizzle {swizzle}, whose pattern repeats every
+    {needed} bytes of the address, and is aligned to {declared}: right if the reader swizzles by
+    the address, not by the place in the tile | declare alignas({needed})
 window | CLUSTER | warning | an address that mapa made is used as .shared::cta, which is this
     block's own memory | {opcode} with .shared::cluster
 acquire | MAP_ACQUIRE | warning | the tensor map is in global memory and no thread acquires it:
@@ -92,6 +104,7 @@ def alone(events: Events) -> Iterator[Mistake]:
     yield from _spaces(events)
     yield from _clusters(events)
     yield from _operands(events)
+    yield from _unaligned(events)
     yield from _unacquired(events)
     opcodes = [(code.opcode, code) for code in events.flow.values.function.code]
     allocates = [code for opcode, code in opcodes if opcode.startswith("tcgen05.alloc")]
@@ -112,6 +125,65 @@ def _operands(events: Events) -> Iterator[Mistake]:
             terms, _ = values.address(code.address())
             if len(terms) == 1 and terms[0][0].op == "mapa":
                 yield _mistake("window", code, opcode=code.opcode.partition(".shared")[0])
+
+
+#: Bytes that an address in shared memory must be a multiple of. PTX ISA 9.0, cp.async.bulk.tensor,
+#: cp.async.bulk, mbarrier; swizzles need no more than 128 (measured on sm_90).
+_OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
+
+
+def _shared_operands(code: Instruction) -> Iterator[tuple[str, str, int]]:
+    """Return what an instruction has in shared memory: words, the operand, its alignment."""
+    event = event_of(code.opcode)
+    needed = _OF_TENSOR if ".tensor" in code.opcode else _OF_BULK
+    if event in ("load", "send"):
+        yield "the destination of a copy", code.address(0), needed
+        yield "the mbarrier of a copy", code.address(2), _OF_BARRIER
+    if event in ("store", "send"):
+        yield "the source of a copy", code.address(1), needed
+    if code.opcode.startswith("mbarrier.") and event in ("init", "use", "arrive", "await"):
+        yield "an mbarrier", code.address(0), _OF_BARRIER
+
+
+def _unaligned(events: Events) -> Iterator[Mistake]:
+    """Return addresses whose declaration and number do not give the alignment that is needed."""
+    values, seen = events.flow.values, set()
+    for code in values.function.code:
+        if not code.opcode.startswith(("cp.", "mbarrier.")):
+            continue
+        for what, text, needed in _shared_operands(code):
+            terms, offset = values.address(text) if text else ((), 0)
+            name, declared = _declared(values, terms)
+            # the address is a multiple of this, and the offset
+            least = gcd(declared, needed, *(factor for _, factor in terms if factor != 1))
+            if not name or (name, offset % needed, needed) in seen:
+                continue
+            seen.add((name, offset % needed, needed))
+            words: dict[str, Any] = {
+                "what": what,
+                "needed": needed,
+                "array": name,
+                "declared": declared,
+            }
+            is_alone, is_dynamic = len(terms) == 1, name in values.module.unsized
+            if offset % least:
+                yield _mistake("misaligned", code, **words, offset=offset % least, least=least)
+            elif is_alone and declared < needed:
+                is_start = is_dynamic and offset % needed == 0
+                yield _mistake("dynamic" if is_start else "underaligned", code, **words)
+
+
+def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
+    """Return the shared array that an address is in and its alignment; "" if that is not clear.
+
+    Other terms count where they have a factor: those without one may be what aligns the address.
+    """
+    named = [s for s, factor in terms if factor == 1]
+    if len(named) != 1 or named[0].op != "name":
+        return "", 1
+    space, _, name = next(iter(named[0].origins)).partition(":")
+    known = values.function.alignments.get(name) or values.module.alignments.get(name)
+    return (name, known) if space == "shared" and known else ("", 1)
 
 
 def _unacquired(events: Events) -> Iterator[Mistake]:
@@ -229,6 +301,7 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
             found = _maps_of(access, values.function, places)
             for tensor_map in found:
                 yield from _copy(access.first, tensor_map)
+                yield from _pattern(access.first, values, tensor_map)
             if event_of(access.first.opcode) == "load":
                 loaded += found
                 sums = None if sums is None or not found else sums | {m.tx_bytes for m in found}
@@ -279,6 +352,29 @@ def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
     kind = "im2col" if ".im2col" in code.opcode else "tiled"
     if kind != tensor_map.kind.partition("_")[0]:
         yield _mistake("kind", code, asked=kind, map=tensor_map)
+
+
+#: Bytes after which the pattern of a swizzle repeats: 8 rows of its width.
+_PATTERN = {
+    TmaSwizzle.bytes32: 256, TmaSwizzle.bytes64: 512, TmaSwizzle.bytes128: 1024,
+}  # fmt: skip
+
+
+def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterator[Mistake]:
+    """Compare the alignment of a tile's array with the pattern of its map's swizzle."""
+    needed = _PATTERN.get(TmaSwizzle(tensor_map.swizzle), 0)
+    for what, text, least in _shared_operands(code):
+        terms, _ = values.address(text) if text else ((), 0)
+        name, declared = _declared(values, terms)
+        if least == _OF_TENSOR <= declared < needed and name not in values.module.unsized:
+            swizzle = TmaSwizzle(tensor_map.swizzle).name
+            words: dict[str, Any] = {
+                "what": what,
+                "needed": needed,
+                "declared": declared,
+                "swizzle": swizzle,
+            }
+            yield _mistake("pattern", code, **words)
 
 
 def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
