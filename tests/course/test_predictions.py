@@ -178,6 +178,9 @@ def test_jupyterlab_shows_nothing_of_an_answer_before_a_try(
         assert answer.is_hidden()
         if is_run:
             asked.locator('[data-k="4"]').first.click(force=True)  # a wrong one
+            verdict = asked.locator(".tma-verdict")
+            verdict.wait_for(state="visible")
+            assert verdict.inner_text().startswith("✗ ")
         else:
             cell.locator("summary").first.click()
         answer.wait_for(state="visible")
