@@ -45,7 +45,7 @@ SAYS = {
         "two maps: 2 bits differ, in l2_promotion",
     ],
     "03_out_of_bounds_and_strides": [
-        "coords[1] is 1",
+        "coords[1] is 2",
         "fill: 0x7ff77ff7",
         "(4, 16), 256 bytes",
         "STORE_OVERRUN",

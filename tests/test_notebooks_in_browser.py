@@ -30,10 +30,6 @@ def cells_of(name):
     return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
 
 
-def is_folded(cell):
-    return cell.metadata.get("jupyter", {}).get("outputs_hidden", False)
-
-
 def images_of(name):
     return sum(map(images_in, cells_of(name)))
 
@@ -65,7 +61,6 @@ def test_an_exported_page_shows_every_picture_and_its_console_is_quiet(chromium,
     seen.page.goto(exported(name))
     shown = (
         "[...document.querySelectorAll('.tma-live')].filter((h) => h.closest('details') ||"
-        "h.closest('.celltag_hide-output') ||"
         "h.shadowRoot.querySelector('svg').getBoundingClientRect().width > 90).length"
     )
     seen.page.wait_for_function(f"{shown} === {images_of(name)}")
@@ -82,11 +77,12 @@ def test_without_scripts_every_picture_is_an_image_that_loads(chromium, exported
     )
     page = context.new_page()
     page.goto(exported(name))
-    boxes = [image.bounding_box() for image in page.locator("img.tma-still").all()]
-    shown = [box for box in boxes if box is not None]
+    stills = page.locator("img.tma-still")
     folded = page.locator("details:not([open]) img.tma-still").count()
-    assert len(shown) + folded >= images_of(name)
-    assert all(box["width"] > 90 and box["height"] > 30 for box in shown)
+    boxes = [image.bounding_box() for image in stills.all() if image.is_visible()]
+    assert stills.count() == images_of(name)
+    assert len(boxes) >= images_of(name) - folded
+    assert all(box["width"] > 90 and box["height"] > 30 for box in boxes)
     context.close()
 
 
@@ -96,18 +92,17 @@ def test_what_answers_a_question_is_hidden_until_a_try(chromium, exported, how):
     page = seen.page
     page.goto(exported("00_what_is_tma"))
     asked = page.locator(".jp-Cell:has(.tma-ask)").first
-    answer = asked.locator("xpath=following-sibling::*[1]")
-    code, shown = answer.locator(".jp-Cell-inputWrapper"), answer.locator(".jp-Cell-outputWrapper")
+    cell = asked.locator("xpath=following-sibling::*[1]")
+    code, answer = cell.locator(".jp-Cell-inputWrapper"), cell.locator("details.tma-answer pre")
     assert code.is_hidden()
-    assert shown.is_hidden()
-    folded = page.locator(".tma-folded").count()
+    assert answer.is_hidden()
     if how == "a click":
         asked.locator('[data-k="20 copies"]').click(force=True)  # a wrong one
     else:
         asked.locator("summary").click()
-    shown.wait_for(state="visible")  # the toggle event comes a moment after the click
+    answer.wait_for(state="visible")  # the toggle event comes a moment after the click
     assert code.is_visible()
-    assert page.locator(".tma-folded").count() == folded - 1
+    assert page.locator("details.tma-answer[open]").count() == 1
     page.close()
 
 
@@ -183,7 +178,7 @@ def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, n
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")
     seen.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    expected = sum(images_in(cell) for cell in cells_of(name) if not is_folded(cell))
+    expected = images_of(name)
     count = "document.querySelectorAll('.jp-OutputArea img.tma-still').length"
     seen.page.wait_for_function(f"{count} >= {expected}", timeout=30_000)
     shown = seen.page.evaluate(

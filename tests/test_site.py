@@ -229,13 +229,12 @@ def test_what_answers_a_question_is_folded_until_a_try(site, chromium):
     page.goto((site / "00_what_is_tma.html").as_uri())
     asked = page.locator('.tma-ask [data-k="20 copies"]')
     asked.wait_for()
-    outputs = page.locator("details.below-input")
-    assert outputs.count() == 6
-    assert page.locator("details.hide[open]").count() == 0
+    assert page.locator("details.tma-answer").count() == 6
+    assert page.locator("details[open]").count() == 0
     asked.click(force=True)
-    answer = page.locator(".cell:has(> details.below-input)").first
-    assert answer.locator("> details[open]").count() == 2  # its code and its output
-    assert page.locator("details.hide[open]").count() == 2
+    answer = page.locator(".cell:has(details.tma-answer)").first
+    assert answer.locator("details[open]").count() == 2  # its code and its output
+    assert page.locator("details[open]").count() == 2
     page.close()
 
 

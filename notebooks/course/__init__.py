@@ -1,12 +1,12 @@
 """What the notebooks of the course draw beside the package's own figures.
 
-`ask` asks the reader to click a cell of a figure, `contrast` shows one load as threads and as TMA
-do it, `sixteen_bytes` the rules of 16 bytes, `bars` what was measured; `source` reads a kernel's
-file function by function. `judged` has what the judges of exercises share, `puzzles` the kernels to
-write and their judge.
+`ask` asks the reader to click a cell of a figure, and `answer` folds what answers the question;
+`contrast` shows one load as threads and as TMA do it, `sixteen_bytes` the rules of 16 bytes, `bars`
+what was measured; `source` reads a kernel's file function by function. `judged` has what the judges
+of exercises share, `puzzles` the kernels to write and their judge.
 """
 
-from course.ask import Cells, Question, ask
+from course.ask import Cells, Question, answer, ask, folded
 from course.bars import LADDER, Bars, bars, ladder
 from course.contrast import Contrast, contrast
 from course.judged import counted_copies, without_traceback
@@ -21,11 +21,13 @@ __all__ = [
     "Question",
     "SixteenBytes",
     "Source",
+    "answer",
     "ask",
     "bars",
     "contrast",
     "counted_copies",
     "difference",
+    "folded",
     "ladder",
     "sixteen_bytes",
     "source",

@@ -22,40 +22,27 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Cells up to the next question. Those that would answer this one stay folded until a try: JupyterLab
-// and the site fold what is tagged hide-input and hide-output; in an exported page it is done here.
+// Cells up to the next question. What answers this one is folded, source and output, until a try:
+// the output by itself, the source by JupyterLab and the site, and in an exported page by `fold`.
 const answersOf = (box) => {
   const cells = [];
   let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
-  for (; cell && !cell.querySelector(".tma-ask"); cell = cell.nextElementSibling) cells.push(cell);
+  for (; cell && !cell.querySelector(".tma-ask"); cell = cell.nextElementSibling)
+    if (cell.querySelector("details.tma-answer")) cells.push(cell);
   return cells;
 };
 
-const partsOf = (cell) => cell.querySelectorAll(".jp-Cell-inputWrapper,.jp-Cell-outputWrapper");
-
 const fold = (box) => {
-  for (const cell of answersOf(box)) {
-    if (!cell.matches(".celltag_hide-output")) continue;
-    for (const part of partsOf(cell)) part.style.display = "none";
-    const note = document.createElement("div");
-    note.className = "tma-folded";
-    note.style.cssText = "margin:4px 0 4px 80px;opacity:.7";
-    note.textContent = "The answer of the library appears when you have tried.";
-    cell.prepend(note);
-  }
+  for (const cell of answersOf(box))
+    cell.querySelector(".jp-Cell-inputWrapper").style.display = "none";
 };
 
 const unfold = (box) => {
   for (const cell of answersOf(box)) {
-    const note = cell.querySelector(".tma-folded");
-    if (note) for (const part of partsOf(cell)) part.style.display = "";
-    note?.remove();
-    if (cell.querySelector(".jp-OutputPlaceholder")) {  // an answer, and no judge of an exercise
-      cell.querySelector(".jp-InputPlaceholder")?.click();
-      cell.querySelector(".jp-OutputPlaceholder").click();
-    }
-    const output = cell.querySelector(":scope > details.below-input");
-    if (output) for (const part of cell.querySelectorAll(":scope > details")) part.open = true;
+    for (const part of cell.querySelectorAll("details.tma-answer,:scope > details")) part.open = true;
+    const input = cell.querySelector(".jp-Cell-inputWrapper");
+    if (input) input.style.display = "";
+    input?.querySelector(".jp-InputPlaceholder")?.click();
   }
 };
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import json
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ UNJUDGED = (
     "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
     "cells first (Run > Run All Cells). The answer can be opened."
 )
+SUMMARY = "What the library answers"
 QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 
@@ -187,6 +189,35 @@ def ask(
     if not answers:
         raise argument_error("answer", "answer is empty", "name at least one cell", "pass its key")
     return Question(question, figure, answers, because, hints, bool(blank))
+
+
+@contextmanager
+def answer() -> Iterator[None]:
+    """Fold what the block prints and displays until the reader tries the question above it.
+
+    JupyterLab unfolds the output of a cell that it runs, so the fold is part of the output.
+    """
+    from IPython.display import display
+    from IPython.utils.capture import capture_output
+
+    with capture_output(stderr=False) as captured:
+        yield
+    display(folded(captured.stdout, [output.data for output in captured.outputs]), raw=True)
+
+
+def folded(printed: str, shown: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return one output, folded, of what was printed and of the data of what was displayed.
+
+    >>> folded("2 < 3", [])["text/html"].removeprefix('<details class="tma-answer">')
+    '<summary>What the library answers</summary><pre>2 &lt; 3</pre></details>'
+    """
+    plain = [text for text in (printed.rstrip(), *(data["text/plain"] for data in shown)) if text]
+    parts = [f"<pre>{html.escape(printed)}</pre>"] if printed else []
+    parts += [
+        data.get("text/html") or f"<pre>{html.escape(data['text/plain'])}</pre>" for data in shown
+    ]
+    details = f'<details class="tma-answer"><summary>{SUMMARY}</summary>{"".join(parts)}</details>'
+    return {"text/html": details, "text/plain": "\n".join(plain)}
 
 
 def _kind(key: str) -> str:

@@ -158,6 +158,7 @@ CLAIMS = [
     ("01", "byte {:#x} before the swizzle (row 5, chunk 3)", [5 * 128 + 3 * 16]),
     ("01", "{:#x}: bits 9..7 are {:03b} (line 5)", [5 * 128 + 3 * 16, 5]),
     ("01", "chunk {} of the same line, {:#x}", [MOVED % 128 // 16, MOVED]),
+    ("02", "the rows of a box are {} bytes", [found_by("BOX_INNER_16B", Y, (16, 3))[-1]]),
     ("02", "6 x 40 = {} of {}", [(~CORNER.filled).sum(), CORNER.filled.size]),
     ("02", "The other {} are filled", [CORNER.filled.sum()]),
     ("02", "rows are {} bytes apart.", [WIDE.strides[0] * 2]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,7 +35,7 @@ QUESTIONS = {
 }
 #: The first line of an answer: all that JupyterLab shows of a folded cell.
 LABEL = "# The answer: open it after your try."
-FOLDED = {"outputs_hidden": True, "source_hidden": True}
+SUMMARY = '<details class="tma-answer"><summary>What the library answers</summary>'
 
 every_chapter = pytest.mark.parametrize("name", QUESTIONS)
 
@@ -48,7 +49,13 @@ def is_heading(cell):
 
 
 def is_folded(cell):
-    return cell.metadata.get("jupyter") == FOLDED
+    """Whether source and output are folded; JupyterLab unfolds outputs that only metadata fold."""
+    is_answer = "with course.answer():" in cell.source
+    folds = [
+        o.get("data", {}).get("text/html", "").startswith(SUMMARY) for o in cell.get("outputs", [])
+    ]
+    assert not is_answer or all(folds)
+    return is_answer and cell.metadata.get("jupyter") == {"source_hidden": True}
 
 
 def sections(name):
@@ -100,16 +107,18 @@ def test_code_between_a_question_and_the_next_heading_is_folded_source_and_outpu
 
 
 @every_chapter
-def test_an_answer_is_folded_by_every_viewer_and_shows_no_code_where_it_is_folded(name):
+def test_an_answer_follows_a_question_and_shows_no_code_where_it_is_folded(name):
     cells = test_notebooks.read(name).cells
-    folded = [cell for cell in cells if cell.metadata.get("jupyter", {}).get("outputs_hidden")]
-    tagged = [cell for cell in cells if "hide-output" in cell.metadata.get("tags", [])]
-    assert folded == tagged
-    for cell in folded:
+    answers = [cell for cell in cells if "course.answer(" in cell.source]
+    assert answers
+    for cell in answers:
         assert is_folded(cell)
-        assert {"hide-input", "hide-output"} <= {*cell.metadata["tags"]}
-        assert cell.source.startswith(f"{LABEL}\n")
+        assert cell.metadata["tags"] == ["hide-input"]
+        assert cell.source.startswith(f"{LABEL}\n")  # what JupyterLab shows of folded source
         assert any(map(is_question, cells[: cells.index(cell)]))
+        (output,) = cell.outputs
+        assert output.data["text/html"].endswith("</details>")
+    assert not [cell for cell in cells if "outputs_hidden" in cell.metadata.get("jupyter", {})]
 
 
 @every_chapter
@@ -133,19 +142,46 @@ def test_a_question_in_an_untrusted_notebook_says_to_run_all_cells_first():
     assert "In JupyterLab, run all cells first (Run > Run All Cells)." in asked
 
 
+def test_a_folded_answer_has_what_is_printed_and_shown_and_escapes_text():
+    shown = [{"text/plain": "figure", "text/html": "<b>figure</b>"}, {"text/plain": "<Report>"}]
+    bundle = course.folded("2 < 3\n", shown)
+    parts = "<pre>2 &lt; 3\n</pre>", "<b>figure</b>", "<pre>&lt;Report&gt;</pre>"
+    assert bundle["text/html"] == f"{SUMMARY}{''.join(parts)}</details>"
+    assert bundle["text/plain"] == "2 < 3\nfigure\n<Report>"
+
+
 @pytest.mark.slow
-def test_jupyterlab_shows_nothing_of_an_answer_before_it_is_opened(chromium, tmp_path):
+@pytest.mark.parametrize("is_run", [False, True], ids=["untrusted", "after Run All Cells"])
+def test_jupyterlab_shows_nothing_of_an_answer_before_a_try(
+    chromium, tmp_path, monkeypatch, is_run
+):
     if harness.NO_LAB:
         pytest.skip(harness.NO_LAB)
-    notebook = test_notebooks.NOTEBOOKS / "02_one_call.ipynb"
-    (tmp_path / notebook.name).write_bytes(notebook.read_bytes())
+    name = "01_swizzle_and_banks.ipynb"
+    shutil.copy(test_notebooks.NOTEBOOKS / name, tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(test_notebooks.NOTEBOOKS))
     with harness.jupyterlab(tmp_path) as url:
-        seen = harness.Seen(chromium, 1366, height=1000)
-        seen.page.goto(f"{url}/lab/tree/{notebook.name}?reset", wait_until="domcontentloaded")
-        answer = seen.page.locator(f".jp-CodeCell:has-text('{LABEL}')").nth(2)
-        answer.scroll_into_view_if_needed(timeout=60_000)
-        assert answer.inner_text().strip().endswith(LABEL)
-        answer.locator(".jp-InputPlaceholder").click()
-        answer.locator(".jp-OutputPlaceholder").click()
-        assert "272 of 512 elements are filled" in answer.inner_text()
-        seen.page.close()
+        page = harness.Seen(chromium, 1366, height=1000).page
+        page.goto(f"{url}/lab/tree/{name}?reset", wait_until="domcontentloaded")
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        if is_run:
+            page.wait_for_selector("[data-status=idle]", timeout=60_000)
+            page.get_by_text("Run", exact=True).first.click()
+            page.get_by_text("Run All Cells", exact=True).first.click()
+            page.locator("text=not yet: span 128").wait_for(timeout=60_000)  # scrolled to the end
+            page.evaluate("document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0")
+        asked = page.locator(".jp-CodeCell:has(.tma-ask)", has_text="How many wavefronts").first
+        asked.scroll_into_view_if_needed(timeout=60_000)
+        cell = asked.locator("xpath=following-sibling::*[1]")
+        answer = cell.locator("pre:has-text('8-way with none')")
+        assert LABEL in cell.inner_text()
+        assert answer.is_hidden()
+        if is_run:
+            asked.locator('[data-k="4"]').first.click(force=True)  # a wrong one
+            verdict = asked.locator(".tma-verdict")
+            verdict.wait_for(state="visible")
+            assert verdict.inner_text().startswith("✗ ")
+        else:
+            cell.locator("summary").first.click()
+        answer.wait_for(state="visible")
+        page.close()
