@@ -1,4 +1,4 @@
-"""What reads other people's programs: their logs, their calls, their dead kernels, their PTX.
+"""Tools for other people's programs: their logs, their calls, their dead kernels, their PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
 `postmortem/` reads the core dump of a dead kernel, `lint/` finds mistakes in PTX; `hexdump.py`

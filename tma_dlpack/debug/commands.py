@@ -87,7 +87,7 @@ def _is_path(word: str) -> bool:
 
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
-    """Show the result of each file under its name; one result alone, as it is."""
+    """Show the result of each file under its name; a single result without a name."""
     from tma_dlpack.debug.foreign import printable
 
     if len(found) == 1:

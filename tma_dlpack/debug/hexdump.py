@@ -51,7 +51,7 @@ def parse(text: str) -> bytes | None:
     r"""Read the bytes that a text shows; None where it shows none.
 
     Labels that end in a colon, commas, and what is outside of the last braces are left out.
-    If the rest is 128, 64, 32 or 16 numbers of which one begins with 0x, these are little-endian
+    If the rest is 128, 64, 32 or 16 numbers and one of them begins with 0x, these are little-endian
     words of 1, 2, 4 or 8 bytes. Else it is hex digits, as many as there are.
 
     Examples
@@ -105,7 +105,7 @@ def _at_offsets(text: str) -> bytes | None:
 
 
 def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
-    """Join the rows if their offsets, in this base, are those of their bytes."""
+    """Join the rows if their offsets, in this base, count their bytes."""
     data = b""
     try:
         offsets = [int(offset, base) for offset, _ in rows]

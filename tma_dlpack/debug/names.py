@@ -25,7 +25,7 @@ _FEW = 5
 
 
 def demangled(names: Iterable[str]) -> dict[str, str]:
-    """Return the C++ name of each name, cut at `MOST_CHARS`; one that is none stays as it is."""
+    """Return the C++ name of each name, cut at `MOST_CHARS`; other names unchanged."""
     found = {name: name for name in names}
     mangled = [name for name in found if _MANGLED.fullmatch(name)]
     many = [name for name in mangled if len(_REFERENCE.findall(name)) > _FEW]

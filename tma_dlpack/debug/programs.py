@@ -32,7 +32,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:
-    """Start a program with more environment variables; return the error where there is none."""
+    """Start a program with more environment variables; return the error where it does not exist."""
     try:
         return subprocess.Popen(words, env={**os.environ, **variables})
     except OSError as error:

@@ -62,7 +62,7 @@ ABOUT = (
 WAITING = "When is the tile there?"
 ABOUT_WAITING = (
     "The copy runs while the threads do. They wait at a barrier in shared memory, an mbarrier, "
-    "which counts arrivals and bytes. Choose a mistake and step through what happens: a kernel that "
+    "which counts arrivals and bytes. Choose a mistake and step through it: a kernel that "
     "reads too early, or waits for ever, nearly always makes one of these."
 )
 #: The address has the state; else the frame around the page, or the file itself.

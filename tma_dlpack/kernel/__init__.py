@@ -202,7 +202,7 @@ def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
 
 
 def _header(compiled: Compiled) -> str:
-    """Return what stands before the body of the kernel: its parameters and directives."""
+    """Return the text before the body of the kernel: its parameters and directives."""
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
     )

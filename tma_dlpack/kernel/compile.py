@@ -32,12 +32,12 @@ _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULT
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
 _TEXT = "kernel.cu"  # the name of a source that is a text
-_NVRTC_ONLY = frozenset(("device-int128", "default-device"))  # what nvcc does anyway
+_NVRTC_ONLY = frozenset(("device-int128", "default-device"))  # nvcc does these anyway
 _GLOBAL = re.compile(r"\b__global__\b")
 
 
 class Compiled(NamedTuple):
-    """PTX, and the mangled name of the kernel that was asked for."""
+    """PTX, and the mangled name of the requested kernel."""
 
     ptx: str
     kernel: str
@@ -59,7 +59,7 @@ def compile_kernel(
     options : sequence of str
         Of the compiler.
     target : str
-        Such as ``"sm_90"``; the compiler is asked for its architecture-specific features.
+        Such as ``"sm_90"``; the compiler gets its architecture-specific form.
 
     Raises
     ------
@@ -307,7 +307,7 @@ def _by_nvcc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str]]:
-    """Compile with nvcc; a template instance is asked for by taking its address."""
+    """Compile with nvcc; taking its address makes a template instance."""
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:

@@ -1,4 +1,4 @@
-"""What the simulator of kernels uses of the core, and nothing else (tests/test_layers.py)."""
+"""All names of the core that the simulator of kernels uses (tests/test_layers.py)."""
 
 from tma_dlpack import driver, report
 from tma_dlpack.consumer.descriptor import operand_addresses

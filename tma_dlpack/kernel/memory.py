@@ -2,7 +2,7 @@
 
 Global memory keeps the addresses of the arrays it belongs to, so that pointers and tensor maps hold
 the same numbers. An address of shared memory has the block's rank in the cluster in bits 24..31 and
-the offset below; as a generic address it stands in the window that begins at `SHARED_WINDOW`. Local
+the offset below; as a generic address it is in the window that begins at `SHARED_WINDOW`. Local
 memory is an array (threads, bytes) of a block, in the window at `LOCAL_WINDOW`.
 
 Source: PTX ISA 9.0, 5.1 (state spaces), 6.4 (operands), 9.7.9 (ld, st, atom, red).

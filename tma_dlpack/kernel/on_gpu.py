@@ -1,7 +1,7 @@
 """`run_kernel(backend="cuda")`: the same PTX with the same arguments, on the GPU.
 
 Host tensors are copied to the GPU before the launch and back after it, and maps of host tensors
-describe the copies. Addresses inside structures are passed as they are.
+describe the copies. Addresses inside structures are passed unchanged.
 
 Source: CUDA driver API 13.0, `cuLaunchKernelEx` and `CUlaunchConfig`.
 """

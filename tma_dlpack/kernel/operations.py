@@ -9,11 +9,11 @@ from tma_dlpack.kernel.core import Instruction
 
 
 class Operation(NamedTuple):
-    """What an instruction does.
+    """The operation of an instruction.
 
     ``run(g, mask, *sources)`` returns None, an array, or a tuple of arrays, one for each
     destination register. `mask` is the guard, None where all lanes execute. A callable that it
-    returns is asked for the values once the group has waited.
+    returns gives the values once the group has waited.
     """
 
     run: Callable[..., Any]

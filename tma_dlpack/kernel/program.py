@@ -68,7 +68,7 @@ class Code:
 
 
 class Program:
-    """A module of PTX: its variables, and its functions as they are needed."""
+    """A module of PTX: its variables, and its functions on demand."""
 
     functions: dict[str, Function]
     variables: dict[str, Variable]
@@ -82,7 +82,7 @@ class Program:
         self.tables: dict[str, dict[str, tuple[str, int, str]]] = {}
 
     def register(self, function: str, name: str) -> tuple[str, int, str] | None:
-        """Return (table, slot, type) of a register; None if it is none."""
+        """Return (table, slot, type) of a register; None for other names."""
         known = self.tables.setdefault(function, {})
         found = known.get(name)
         if found is None:
@@ -333,7 +333,7 @@ def _reads_and_writes(
     for code in block.code:
         read, wrote = Emitter.reads_and_writes(code, operations[id(code)])
         if code.guard:
-            read = read | {code.guard} | wrote  # what is skipped keeps its value
+            read = read | {code.guard} | wrote  # a skipped write keeps the value
         gen |= read - kill
         kill |= wrote
     return gen, kill

@@ -84,7 +84,7 @@ class Group:
 
     @property
     def warps(self) -> Array:
-        """Numbers of the warps of which it has threads."""
+        """Numbers of the warps that it has threads of."""
         return np.unique(self.lanes // WARP)
 
     # -- called by translated blocks -------------------------------------------------------------
@@ -111,7 +111,7 @@ class Group:
         return table[int(choices[0])]
 
     def split(self, away: Array, pc: int, join: int | None = None) -> Group:
-        """Move the threads of a mask into a group of their own, which goes on at `pc`.
+        """Move the threads of a mask into a group of their own, which continues at `pc`.
 
         The parts meet again at `join`, if that is given.
         """

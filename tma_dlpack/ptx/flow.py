@@ -58,7 +58,7 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # what one branch alone looks at, and a write may end, contradicts nothing
+        # a condition of one branch alone, which a write may end, contradicts nothing
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
         self.edges: list[dict[int, Conditions]] = []
         for block, (taken, passed) in zip(self.blocks, branches, strict=True):

@@ -103,7 +103,7 @@ def leading_zeros(a: Any) -> Any:
 
 
 def find_bit(a: Any, shift: bool) -> Any:
-    """Return the highest bit that differs from the sign; 0xFFFFFFFF where there is none."""
+    """Return the highest bit that differs from the sign; 0xFFFFFFFF without one."""
     size = 8 * a.dtype.itemsize
     unsigned = a.view(UNSIGNED[size])
     if a.dtype.kind == "i":

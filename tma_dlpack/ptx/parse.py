@@ -1,7 +1,7 @@
 """Read PTX as far as the rules need it: functions, their instructions, their basic blocks.
 
 Names of inline assembly (`{ .reg .pred p; LAB_WAIT: ... }`) are scoped by braces: they are renamed
-`p#12`, so that two copies of a wait stay two. Unknown instructions are kept as they are; a function
+`p#12`, so that two copies of a wait stay two. Unknown instructions are kept unchanged; a function
 whose braces do not close is named in `Module.unread` and passed over.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 6 (operands), 11.2 (.loc).
@@ -30,7 +30,7 @@ class Instruction:
     operands: str
     line: int
     place: Place
-    writes: list[str] | None = None  # what `values.written` found
+    writes: list[str] | None = None  # the result of `values.written`
 
     def split(self) -> list[str]:
         """Return the operands; a vector or an address in brackets is one."""
@@ -39,7 +39,7 @@ class Instruction:
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return what stands in the index-th pair of brackets, "" if there is none."""
+        """Return the text in the index-th pair of brackets, or ""."""
         found = _IN_BRACKETS.findall(self.operands)
         return found[index] if index < len(found) else ""
 
@@ -111,7 +111,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """What was read of a file of PTX.
+    """The contents of a file of PTX.
 
     `alignments` are the bytes that declarations align to; `unsized` are the arrays without a size,
     which begin where the launch places dynamic shared memory.
@@ -127,7 +127,7 @@ class Module:
 
 
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
-#: It ends at any brace, or with the text, so that each character is looked at once.
+#: It ends at any brace, or with the text, so that each character is read once.
 _HEADER = re.compile(
     r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s{1,9}){0,4}\.(?:entry|func)\b[^{};]*)"
     r"([{};]|\Z)"
@@ -224,7 +224,7 @@ def _without_comments(source: str, comments: dict[int, str]) -> str:
 
 
 def _name(header: str) -> str:
-    """Return the name of a function: what stands before its parameters, after a return value."""
+    """Return the name of a function: the word before its parameters, after a return value."""
     found = _FUNCTION_NAME.search(header)
     return found[1] if found else "(no name)"
 

@@ -1,4 +1,4 @@
-"""What the registers of a function hold, as far as its PTX shows it.
+"""The values of a function's registers, as far as its PTX shows them.
 
 A value is a sum: `terms` (symbols, each with a factor) plus a constant. Symbols are interned: the
 same computation in two registers is one symbol. A symbol is a shared array, `%tid.x`, a parameter,
@@ -318,14 +318,14 @@ class Values:
         return self._resolved[key]
 
     def counts(self, name: str) -> bool:
-        """Return whether a register is only ever set once and stepped: it comes back to nothing."""
+        """Return whether a register is set once and then only stepped, so that no value repeats."""
         writes = [value for _, value in self._definitions.get(name, [])]
         register = self._register(name)
         steps = [value for value in writes if value and (register, 1) in value[0]]
         return len(writes) - len(steps) <= 1 and bool(steps)
 
     def stable(self, value: Value, line: int) -> frozenset[str]:
-        """Return the registers that a value depends on, but for those that count a loop."""
+        """Return the registers that a value depends on, except those that count a loop."""
         found: set[str] = set()
         seen: set[str] = set()
         work = [(name, line) for name in registers(value[0])]
@@ -557,13 +557,13 @@ _SIGN_MATTERS = ("shr", "div", "rem", "min", "max", "mul.hi")
 
 
 def _wrapped(terms: Iterable[Term], bits: int) -> tuple[Term, ...]:
-    """Return the terms with their factors in the range of a signed number of so many bits."""
+    """Return the terms with their factors in the range of a signed number of `bits` bits."""
     factors = ((symbol, in_range(factor, f"s{bits}")) for symbol, factor in terms)
     return tuple(term for term in factors if term[1])
 
 
 def _narrow(value: Value, kind: str) -> Value:
-    """Return a number as an instruction of this type reads it; a sum as it is."""
+    """Return a number as an instruction of this type reads it; a sum unchanged."""
     return value if value[0] else ((), in_range(value[1], kind))
 
 

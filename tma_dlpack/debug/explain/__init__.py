@@ -5,9 +5,9 @@ blocks, with the tables of `words`, which also writes numbers one way; `printed`
 the driver's arguments; `judge` checks them against the rules. `sentences` recognises projects' own
 error messages, `results` the driver's results, `failures` every other failure and all causes.
 
-What other projects print stands in text files beside the modules, a row each. A new format: a row
+The printouts of other projects are in text files next to the modules, a row each. New format: a row
 of FORMS in words.txt (how to recognise its block, and where it differs from the driver: order of
-arrays, units, arguments that it does not print), new spellings beside it, and an example as
+arrays, units, arguments that it does not print), new spellings next to it, and an example as
 printed, with the expected arguments, in tests/debug/printed_forms.py.
 """
 

@@ -105,7 +105,7 @@ class Seen(NamedTuple):
 
 
 def distinct_lines(text: str) -> str:
-    """Return a long text with each line once, where it stands first: logs repeat their lines."""
+    """Return a long text with the first copy of each line, because logs repeat their lines."""
     return text if len(text) <= _LONG else "\n".join(dict.fromkeys(text.split("\n")))
 
 
@@ -184,7 +184,7 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return what a map says about causes; what begins with "ruled out" excludes one."""
+    """Return the facts of a map about causes; a fact that begins with "ruled out" excludes one."""
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}
     facts["kind"] = f"this map is {read.kind}: {mode[read.kind]} instruction may use it"

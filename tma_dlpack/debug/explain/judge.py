@@ -56,7 +56,7 @@ class PrintedArguments:
 
     The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
     for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
-    is not printed, or cannot be read for certain, is None. A number that is not a member of its
+    is not printed, or cannot be read with certainty, is None. A number that is not a member of its
     enum stays an int.
 
     Attributes

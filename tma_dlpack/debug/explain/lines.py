@@ -95,7 +95,7 @@ _SAYS = ("log", "message", "msg", "text", "textPayload", "MESSAGE")
 
 
 def _said(line: str) -> str:
-    """Return what a log line says that is a JSON object; another line as it is."""
+    """Return the message of a log line that is a JSON object; another line unchanged."""
     if not _OBJECT.match(line) or len(line) > LONGEST_OBJECT:
         return line
     try:

@@ -38,7 +38,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
     if members["oob_fill"] is None:  # Triton's padding: 1 is NaN
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
-    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle beside it
+    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle next to it
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
@@ -109,7 +109,7 @@ def _member(name: str, shown: Field | None) -> Any:
 class _Lists:
     """The lists of a block on their way to the driver's order, units and lengths; () if not read.
 
-    `rank` is that of the printout or of the lists, None where neither shows it.
+    `rank`: from the printout or the lists, None where neither shows it.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class _Lists:
         """Turn lists that show by themselves that they are row-major, or in elements.
 
         They do where the strides have one entry per dimension with a 1 (or the size of an element)
-        at the inner end, or where they are those of a dense tensor in one order and unit alone.
+        at the inner end, or where they fit a dense tensor in only one order and unit.
         Else they are taken as the driver's: innermost first, in bytes. Returns the strides, and
         whether they are in elements; None if nothing shows it.
         """
@@ -326,5 +326,5 @@ def _index(words: str) -> int:
 
 
 def _dense(dims: Entries) -> Entries:
-    """Return the strides of a dense tensor in elements, but for that of an element."""
+    """Return the strides of a dense tensor in elements, except the innermost stride."""
     return tuple(accumulate((extent or 0 for extent in dims[:-1]), mul))

@@ -27,14 +27,14 @@ from tma_dlpack.debug.explain.words import (
 
 FAR_LINES = 12  # between two fields of one printout, at most
 FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
-NEAR_LINES = 3  # between blocks that touch; a weak word stands no further from its neighbours
+NEAR_LINES = 3  # between blocks that touch; a weak word is no further from its neighbours
 LONGEST_LIST = 600  # characters
 
 # -- one value ------------------------------------------------------------------------------------
 
 
 class Value(NamedTuple):
-    """One printed value: numbers or a name; or why there is none.
+    """One printed value: numbers or a name; or why there is no value.
 
     `fault` is "" or "unread" (masked, with a unit), "cut" (the text ends), "address" (in place of a
     list), "broken" (a part of a list, as of several processes) or "prose". An entry of `numbers`
@@ -51,7 +51,7 @@ class Value(NamedTuple):
     unit: str = ""
 
 
-_ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"  # what is left of a number
+_ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"  # the rest of a number
 _ONE = re.compile(_ITEM)
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
@@ -152,7 +152,7 @@ def _comma(inside: str) -> str:
 
 
 class Field(NamedTuple):
-    """One printed argument: the driver's name for it, the word, the value, where it stands.
+    """One printed argument: the driver's name for it, the word, the value, its place.
 
     Without an argument it is a mark: where a printout begins, or the rest of a list.
     """
@@ -393,7 +393,7 @@ def _agree(a: Block, b: Block) -> bool:
 
 
 def _is_regular(run: list[Block]) -> bool:
-    """Return whether blocks have the same words in the same order, but for the run's two ends."""
+    """Return whether blocks have the same words in the same order, except at the run's two ends."""
     order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))

@@ -1,4 +1,4 @@
-"""What the driver returned, and where projects print arguments that are not in the text."""
+"""The driver's results, and where projects print arguments that are not in the text."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _one_of(keys: Iterable[str]) -> str:
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: What shows a result: a code beside a word, or alone; a name; the driver's words.
+#: The forms of a result: a code next to a word, or alone; a name; the driver's words.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -160,7 +160,7 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return what to do about mixed lines, with the error codes that stand around them."""
+    """Return what to do about mixed lines, with the error codes around them."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in STICKY and r.name not in text]
     return (

@@ -186,7 +186,7 @@ _NO_BITS: Final = (
 
 
 class RefusedCall:
-    """The parts of a line: the call of the driver, if it could be described, and what is beside."""
+    """The parts of a line: the call of the driver, if it could be described, and the rest."""
 
     function: str
     rules: str
@@ -205,7 +205,7 @@ class RefusedCall:
                 self.rules = part.removeprefix("rules=")
             elif name in ("options", "tensor"):
                 setattr(self, name, _pairs(rest))
-            elif not part.startswith(("broken: ", "allow names ")):  # which the report says itself
+            elif not part.startswith(("broken: ", "allow names ")):  # the report has these itself
                 self.why = f"{self.why}; {part}" if self.why else part
 
 

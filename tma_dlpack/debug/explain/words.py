@@ -42,7 +42,7 @@ def key_of(word: str) -> str:
 
 
 def tables(name: str) -> dict[str, list[list[str]]]:
-    """Return the tables of a text file beside this one, by name: rows of cells."""
+    """Return the tables of a text file next to this one, by name: rows of cells."""
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
     return {table: rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
@@ -120,7 +120,7 @@ NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 def member_of(argument: str, value: int | str) -> Any:
     """Return the member that a number, a name or bytes stand for.
 
-    A number that is no member stays an int; None for a word that is no name.
+    A number that is not a member stays an int; None for a word that is not a name.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -131,7 +131,7 @@ def member_of(argument: str, value: int | str) -> Any:
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
     if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
         return None  # the rest of the name is missing
-    for word in (value, tail):  # as it is, and without a scope that is not known
+    for word in (value, tail):  # whole, and without an unknown scope
         printed = _PRINTED.get((argument, str(word).lower()))
         member = parse(enum, word) if printed is None else enum(printed)
         if member is not None:
@@ -192,7 +192,7 @@ def _product(found: re.Match[str]) -> str:
 
 
 def _bracketed(found: re.Match[str]) -> str:
-    """Write numbers under or beside each other as a list, on as many lines."""
+    """Write numbers that are below or next to each other as a list, on as many lines."""
     numbers = re.findall(r"\d+", found[0])
     return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
 

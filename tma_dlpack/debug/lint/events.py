@@ -1,4 +1,4 @@
-"""What the rules look at: accesses to shared memory, fences, barriers, waits, in their order.
+"""The events that the rules read: accesses to shared memory, fences, barriers, waits, in order.
 
 `OPCODES` says which instruction is which event. Accesses of one block that differ by a constant
 only, and have no fence or barrier between them, are one `Access`: an unrolled loop writes once.
@@ -95,7 +95,7 @@ class Access:
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
         """Return the address (without its offset) in a thread; None if it does not come here.
 
-        Registers of several writes are looked up, but for those that are kept.
+        Registers of several writes are looked up, except those that are kept.
         """
         key = thread, kept
         if key not in self._at:

@@ -43,7 +43,7 @@ class Site:
     block: int
     value: Value
     at: int  # the number in its address
-    index: tuple[Term, ...]  # what is added at run time
+    index: tuple[Term, ...]  # the part that is added at run time
     arrives: bool = False
     family: int | None = None  # None: any barrier
 
@@ -188,7 +188,7 @@ class Protocol:
         return False
 
     def threads(self, site: Site) -> tuple[int, bool]:
-        """Return how many threads of a block execute a site at most, and whether exactly so many.
+        """Return the most threads of a block that execute a site, and whether the number is exact.
 
         0 where that is unknown: the block's shape is not, or has several dimensions.
         """

@@ -1,4 +1,4 @@
-"""What `lint` returns: findings, as text, HTML, JSON and SARIF.
+"""The result of `lint`: findings, as text, HTML, JSON and SARIF.
 
 `findings` brings pairs of instructions together: all that one missing instruction causes, and the
 same lines in other kernels (templates), are one finding. `Suppressions` reads the comments that
@@ -52,7 +52,7 @@ class LintFinding:
     sites : int
         How many instructions have this one cause.
     message, fix : str
-        What is wrong, and what mends it.
+        The mistake, and its fix.
     path : tuple of str
         The lines from the cause to the use.
     """
@@ -87,7 +87,7 @@ COUNTED = ("copy", "barrier", "wait", "fence")
 
 
 class Examined(NamedTuple):
-    """A function with TMA: how much of what stands in it, and what was not followed there."""
+    """A function with TMA: counts of what is in it, and what was not followed there."""
 
     kernel: str
     counts: dict[str, int]
@@ -97,7 +97,7 @@ class Examined(NamedTuple):
 @public_in("tma_dlpack.debug")
 @dataclass(frozen=True, repr=False)
 class LintReport:
-    """What `lint` found.
+    """The findings of `lint`.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class LintReport:
         return as_json([self])
 
     def to_sarif(self) -> str:
-        """Return the findings as SARIF 2.1.0, which code hosts show beside the lines."""
+        """Return the findings as SARIF 2.1.0, which code hosts show next to the lines."""
         return as_sarif([self])
 
 
@@ -339,7 +339,7 @@ def _own(code: Instruction) -> Place:
     return tuple(kept) or code.place
 
 
-#: A kernel whose own file stands under include/: the folders up to those of its project.
+#: A kernel whose own file is under include/: the folders up to those of its project.
 _PROJECT = re.compile(r".*/include/(?:[^/]+/)?")
 #: Folders of files that wrap single instructions, in the projects that keep their kernels there.
 _WRAPPERS = re.compile(r"/(?:arch|barrier|common|detail|pipeline|ptx|types|utils?)(?:/|\.[^/]*$)")

@@ -234,7 +234,7 @@ SEVERITIES = ("error", "warning", "note")
 _rank = SEVERITIES.index
 
 
-#: For a fact and its use: the states it was in, and whether their addresses overlap for certain.
+#: For a fact and its use: the states it was in, and whether their addresses certainly overlap.
 _Uses = dict[tuple[Access, Access | str], dict[str, bool]]
 _Where = dict[tuple[Access, Access | str], Instruction]
 
@@ -277,7 +277,7 @@ def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            if fact.what == "mma" and state != "waited":  # what is moved now is in flight too
+            if fact.what == "mma" and state != "waited":  # a copy that begins here is in flight too
                 for source, target in happening.moves:
                     if source in fact.results:
                         fact.results.add(target)

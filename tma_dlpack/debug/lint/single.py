@@ -1,6 +1,6 @@
 """Rules that need no path: what single instructions show, alone and with the maps of a launch.
 
-Alone: where a map stands, what a cluster or an architecture must offer. The maps come from a trace,
+Alone: the memory of a map, and the needs of a cluster or an architecture. Maps come from a trace,
 or in the order of the kernel's parameters of 128 bytes. A rank or a mode that differs is an error
 (measured: the copy ends in error 715); expected bytes that no sum of the copies gives, and a matrix
 descriptor with another swizzle than every map, are warnings.
@@ -29,7 +29,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 # -- alone ---------------------------------------------------------------------------------------
 
-#: What is shown | the rule | what it is at most | what is wrong | what mends it.
+#: Condition | rule | highest level | mistake | fix.
 _WORDS: Final = {
     name: words
     for name, *words in rows("""

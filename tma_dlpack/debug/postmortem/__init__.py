@@ -54,7 +54,7 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     Raises
     ------
     TmaPreconditionError
-        If the file is not a whole GPU core dump; the message says what it is.
+        If the file is not a whole GPU core dump; the message names its kind.
     TmaUnsupportedError
         For a GPU without TMA.
     OSError

@@ -27,7 +27,7 @@ SMEM_ALIGNMENT, MAP_ALIGNMENT, BULK_ALIGNMENT, BARRIER_BYTES = 128, 64, 16, 8
 
 @dataclass(slots=True)
 class Use:
-    """An instruction that was wrong, and what it worked with; None for what cannot be told."""
+    """An instruction that was wrong, and its operands; None for unknown ones."""
 
     warp: Warp
     op: Instruction
@@ -183,7 +183,7 @@ _GRID_CONSTANT = (
     "the kernel works with a copy of its own"
 )
 _READS = "TMA reads maps from parameters, constant and global memory alone"
-#: Every cause; the order is that of the text among those that are equally sure.
+#: Every cause; the text keeps this order among equally sure causes.
 CAUSES: Final = (
     Row(
         "MAP_IN_LOCAL_MEMORY", (ILLEGAL, *NO_MEMORY), "map_address",

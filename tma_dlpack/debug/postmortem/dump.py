@@ -184,7 +184,7 @@ class Warp:
     block: Block
     row: Rows
     lanes: Rows
-    section: int  # of the table of lanes; 0 if there is none
+    section: int  # of the table of lanes; 0 without a table
     uniform: Rows  # u32
 
     @property
@@ -211,7 +211,7 @@ def three(row: Rows, name: str) -> tuple[int, int, int]:
 
 
 class Dump:
-    """A GPU core dump, read as far as it is asked.
+    """A GPU core dump, read lazily.
 
     Attributes
     ----------

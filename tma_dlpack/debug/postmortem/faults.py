@@ -102,7 +102,7 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
 
 
 def _thread(warp: Warp) -> tuple[int, int] | None:
-    """Return the row of the lane that ran the instruction, and where it stands now."""
+    """Return the row of the lane that ran the instruction, and its current place."""
     groups = list(warp.groups())
     active = int(warp.row["active"])
     for pc, rows in groups:

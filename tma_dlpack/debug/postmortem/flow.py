@@ -2,7 +2,7 @@
 
 A warp runs on after the instruction that was wrong, and a wait is a loop: so the registers of the
 dump are of a later moment. `Registers` says what one held earlier: the dump's value, if nothing
-between writes it, else the value that its only writer computed, if that can be told from the code;
+between writes it, else the value that its only writer computed, if the code shows it;
 else None. Nothing is guessed.
 """
 
@@ -171,7 +171,7 @@ def flow_of(dump: Dump, function: Function) -> Flow | None:
 
 
 class Registers:
-    """What the registers of a warp's thread held at an instruction of its function."""
+    """The registers of a warp's thread at an instruction of its function."""
 
     warp: Warp
     flow: Flow
@@ -183,7 +183,7 @@ class Registers:
     def __init__(
         self, warp: Warp, flow: Flow, pc: int | None, lane: int, ahead: bool = False
     ) -> None:
-        """Read the registers of a thread that stands at `pc`.
+        """Read the registers of a thread at `pc`.
 
         Of None, or a place in another function, only what the code computes is known. `ahead`: the
         instruction is still to run, as that of a loop that the thread is in; else it has run.
@@ -198,11 +198,11 @@ class Registers:
         return [int(word) for word in self.warp.registers(self.lane)[:ZERO_REGISTER]]
 
     def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return a uniform register before an instruction runs; None if it cannot be told."""
+        """Return a uniform register before an instruction runs; None if unknown."""
         return self._value("uniform", number, place, depth)
 
     def register(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return a register before an instruction runs; None if it cannot be told."""
+        """Return a register before an instruction runs; None if unknown."""
         return self._value("register", number, place, depth)
 
     def pair(self, number: int, place: int) -> int | None:

@@ -1,4 +1,4 @@
-"""What barriers that warps wait at lack, and what that means.
+"""Barriers that warps wait at: what they lack, and why.
 
 A meaning is a row of `report.stuck.ROWS`. Bytes are held against the maps among the kernel's
 parameters, and against what the code announces where that is a constant.

@@ -1,4 +1,4 @@
-"""What memory holds: the 64 bits of an mbarrier, the 128 bytes of a tensor map.
+"""Objects in memory: the 64 bits of an mbarrier, the 128 bytes of a tensor map.
 
 An mbarrier: measured on a stopped H100, driver 580.159.04, 2026-11-22; not published. Equal in 512
 of 512 and 1,000 of 1,000 random states::

@@ -161,7 +161,7 @@ class WrongBox(TensorBox):
     off: int = 0  # elements from the last multiple of 16 bytes to where the box begins
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot, and what lies between the box and where a copy could begin."""
+        """Draw the plot, and the part between the box and the next legal start of a copy."""
         grid = TensorBox._plot(self, most)
         if not self.off:
             return grid
@@ -173,7 +173,7 @@ class WrongBox(TensorBox):
 
     @property
     def sentence(self) -> str:
-        """What to see."""
+        """One sentence about the picture."""
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> Legend:

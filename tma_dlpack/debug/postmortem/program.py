@@ -253,7 +253,7 @@ def merged(found: Sequence[PostMortem]) -> PostMortem | None:
 def of_process(
     pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
 ) -> PostMortem:
-    """Dump a live process by cuda-gdb, and read it; the process goes on."""
+    """Dump a live process by cuda-gdb, and read it; the process continues."""
     debugger = programs.tool("cuda-gdb")
     if debugger is None:
         raise TmaUnsupportedError(

@@ -1,4 +1,4 @@
-"""What a dump says, as frozen records: kernels, faults, barriers, maps; as text and as JSON."""
+"""The contents of a dump as frozen records: kernels, faults, barriers, maps; as text and JSON."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ class Fault:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What warps that died alike share."""
+        """The facts that warps with the same fault share."""
         return self.kernel, self.lines, self.instruction, self.exception, self.rule
 
     @property
     def rule(self) -> str:
-        """Id of the surest cause; "UNKNOWN" if there is none."""
+        """Id of the surest cause; "UNKNOWN" without a cause."""
         return self.causes[0].rule if self.causes else "UNKNOWN"
 
     @property
@@ -161,7 +161,7 @@ class Fault:
 
     @property
     def fix(self) -> str:
-        """What to change."""
+        """The fix."""
         return self.causes[0].fix if self.causes else ""
 
 
@@ -211,7 +211,7 @@ class DeadBarrier:
 @sealed
 @dataclass(frozen=True, slots=True)
 class PostMortem(Drawn):
-    """What a GPU core dump says of TMA, from `postmortem`.
+    """The state of TMA in a GPU core dump, from `postmortem`.
 
     ``print(pm)`` shows each kind of finding once; notebooks show it with pictures.
 

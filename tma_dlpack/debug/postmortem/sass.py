@@ -1,7 +1,7 @@
 """Machine code, as far as TMA and mbarriers need it: what an instruction is, and its operands.
 
-A coding is a row: the opcode (bits 0..11) and what stands in the uniform registers that bits 32..39
-and bits 24..31 name. The codings of sm_90a, 100a, 103a, 110a and 120a are the same, but for SYNCS's
+A coding is a row: the opcode (bits 0..11) and the meaning of uniform registers that bits 32..39
+and bits 24..31 name. The codings of sm_90a, 100a, 103a, 110a and 120a are the same, except SYNCS's
 uniform register (6 bits on sm_90, 8 later).
 
 Source: what nvdisasm 13.5 prints for ptxas 13.0's code (tests/postmortem/codings.cu).
@@ -19,7 +19,7 @@ KNOWN_TARGETS = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 
 
 def signed(value: int, bits: int) -> int:
-    """Return a number of so many bits as two's complement has it."""
+    """Return a number of `bits` bits, read as two's complement."""
     return value - (value >> bits - 1 << bits)
 
 
@@ -148,7 +148,7 @@ class Instruction:
 
     @property
     def immediate(self) -> int:
-        """What a SYNCS adds to its address."""
+        """The offset that a SYNCS adds to its address."""
         return signed(self.low >> 40, 24)
 
     @property
@@ -170,7 +170,7 @@ class Instruction:
 
     @property
     def mode(self) -> str:
-        """What is appended to its name: "", ".IM2COL", ".GATHER4" ..."""
+        """The suffix of its name: "", ".IM2COL", ".GATHER4" ..."""
         code = self.high >> 18 & 7
         if self.opcode in (0x5B5, 0x3B5) and code == 2:
             return ".SCATTER4"
@@ -208,12 +208,12 @@ class Instruction:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is an HGMMA, of which there are several forms."""
+        """Whether it is an HGMMA, in any of its forms."""
         return self.opcode & 0xFF == _MATRIX
 
     @property
     def arrival(self) -> str:
-        """What an arrival does: "" (one arrival, and bytes from a register), ".A1T0"..."""
+        """The kind of an arrival: "" (one arrival, and bytes from a register), ".A1T0"..."""
         return _ARRIVALS.get(self.high >> 20 & 7, "")
 
     @property

@@ -44,7 +44,7 @@ class Wait(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What the code of a kernel does, wherever its warps stand."""
+    """The copies and barriers in the code of a kernel, wherever its warps are."""
 
     announces: frozenset[int | None] = frozenset()  # bytes of each; None where not a constant
     multicasts: bool = False
@@ -53,7 +53,7 @@ class Code(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """One barrier in one state, over all blocks in which it stands so."""
+    """One barrier in one state, over all blocks in which it has that state."""
 
     kernel: Kernel
     address: int

@@ -49,7 +49,7 @@ _TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/li
 @untraced
 @contextmanager
 def trace() -> Iterator[Trace]:
-    """Record every tensor map that this process makes meanwhile, whoever makes it.
+    """Record every tensor map that this process makes in the block, whoever makes it.
 
     torch, Triton, CUTLASS, CuPy, this package: all that call the driver, in every thread.
 
@@ -63,8 +63,8 @@ def trace() -> Iterator[Trace]:
     ------
     TmaUnsupportedError
         Without a GPU or CUPTI, or where another tool listens already: CUPTI has one subscriber at a
-        time, so torch.profiler, Proton, nsys, ncu and compute-sanitizer do not work beside it.
-        The driver makes no GPU core dumps meanwhile: `postmortem` is for another run.
+        time, so torch.profiler, Proton, nsys, ncu and compute-sanitizer cannot run with it.
+        The driver makes no GPU core dumps in that time: `postmortem` is for another run.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""What `trace` returns: every different map, as text, HTML and JSON.
+"""The result of `trace`: every different map, as text, HTML and JSON.
 
 It is read from the folder that native/inject.c wrote: for each process, a file of JSON lines and
 one of counts.
@@ -75,7 +75,7 @@ class Trace:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What could not be traced, and why."""
+        """Calls that could not be traced, and why."""
         processes = self._raw["processes"]
         if not processes:
             return (
@@ -340,7 +340,7 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
 
 # -- problems -------------------------------------------------------------------------------------
 
-#: What cannot work beside a trace, as long as CUPTI has one subscriber at a time.
+#: Tools that cannot work during a trace, as long as CUPTI has one subscriber at a time.
 ALONE = "nsys, ncu, compute-sanitizer, cuda-gdb, torch.profiler, Proton"
 _TAKEN, _DENIED = 39, (35, 40)  # CUptiResult (cupti_result.h)
 

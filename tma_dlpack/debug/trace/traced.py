@@ -23,7 +23,7 @@ from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
-#: Shared objects that stand between a caller and the driver, and say nothing about the caller.
+#: Shared objects between a caller and the driver, which do not identify the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 #: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
@@ -114,7 +114,7 @@ class TracedMap:
 
     @property
     def made_at(self) -> str:
-        """The innermost Python frame of the user's own code; "" if there is none."""
+        """The innermost Python frame of the user's own code, or ""."""
         ours = [frame for frame in self.python if not any(p in frame for p in _PACKAGES)]
         return next(iter(ours or self.python), "")
 
