@@ -226,9 +226,9 @@ def part_of(entry: Verb) -> str:
     return page
 
 
-def links() -> dict[str, str]:
+def links(header: str) -> dict[str, str]:
     """Return the address of each verb's entry, as a page in the same folder links it."""
-    return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(text_of_headers())}
+    return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(header)}
 
 
 def pages(hand_written: str, header: str) -> dict[str, str]:

@@ -162,8 +162,9 @@ def page(releases: list[str], verbs: dict[str, dict[str, str]], kernels: dict[st
         + " | ".join(TARGETS.values())
         + " |"
     )
-    links = compile_matrix.generator().links()
-    names = [v.name for v in compile_matrix.generator().verbs(compile_matrix.text_of_headers())]
+    header = compile_matrix.text_of_headers()
+    links = compile_matrix.generator().links(header)
+    names = [v.name for v in compile_matrix.generator().verbs(header)]
     for name in names:
         row = {t: verbs[t].get(name, "-") for t in TARGETS}
         if any(row[t] not in ("-", TARGETS[t]) for t in TARGETS):
