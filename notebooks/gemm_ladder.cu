@@ -1,6 +1,6 @@
 // gemm_ladder.cu: seven kernels of one product, C = A x B^T of bf16, each with one idea more than the one before.
 //
-//   1 threads      every thread copies 16 bytes at a time with cp.async; then all multiply
+//   1 threads      every thread copies 16 bytes at a time with cp.async, one stage; then all multiply
 //   2 TMA          one thread loads the tile in boxes of 16 bytes, which wgmma reads without a swizzle
 //   3 swizzle      boxes of 128 bytes with the swizzle bytes128, one copy for eight
 //   4 ring         four stages: the loads of the next three run while one is multiplied
