@@ -74,7 +74,7 @@ def test_links_of_the_contributing_page_lead_to_files():
 def test_commits_are_linted_by_what_ci_runs():
     hooks = (ROOT / ".pre-commit-config.yaml").read_text("utf-8")
     script = (ROOT / ".ci/run").read_text("utf-8")
-    script = re.sub(r'"\$readme/bin/(\w+)"', r"\1", script)
+    script = re.sub(r'"\$venv/bin/(\w+)"', r"\1", script)
     for lint in ("ruff format", "ruff check", "mypy --strict tma_dlpack"):
         assert f"entry: {lint}" in hooks
         assert lint in script
