@@ -130,9 +130,9 @@ class MatrixAtoms(Figure):
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel of a phone's width: narrower atoms, without words that do not fit."""
-        across, (wide,) = min(self.across, MAX_ACROSS), self.scenes()
+        across = min(self.across, MAX_ACROSS)
         names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
-        names += ["".join(item.text for item in wide.items if item.text.startswith("↓"))]
+        names.append(self._below())
         room = NARROW - 2 * MARGIN - 6 - max(map(text_width, names))
         gap = min(GAP, room / across / 4)
         return (self._scene(room / across - gap, gap, is_narrow=True),)
@@ -146,10 +146,9 @@ class MatrixAtoms(Figure):
                 cells += self._atom(atom, wide)
                 if atom.across == 0:
                     cells.append(label(0, atom.down, self._rows(atom.down), rows=TALL))
-        (below, below_bytes), (right, right_bytes) = self.offsets
-        if below and down > 1:
-            name = f"↓ {_short(below)} {below_bytes}"
-            cells.append(label(0, TALL, name, "strong", 1 - TALL))
+        if below := self._below():
+            cells.append(label(0, TALL, below, "strong", 1 - TALL))
+        right, right_bytes = self.offsets[1]
         if right and across > 1:
             name = f"→ {_short(right)} {right_bytes}"
             cells.append(Cell(0.5 + wide / 2, -0.4, "strong", name, columns=0, rows=0.4))
@@ -176,6 +175,11 @@ class MatrixAtoms(Figure):
         cells += framed
         name, below = f"{atom.address:#06x}", atom.down + TALL
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
+
+    def _below(self) -> str:
+        """Return the offset to the atom below, as the picture names it; "" if none is drawn."""
+        name, offset_bytes = self.offsets[0]
+        return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 
     def _rows(self, down: int) -> str:
         first = down * self.atom_rows

@@ -72,6 +72,10 @@ _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
 LEAST_BYTES = 16
+#: Events between which accesses of one block still are one `Access`.
+_CLOSE_NOTHING = frozenset(
+    ["write", "read", "mma", "operand", "global_write", "use", "init", "replace", "arrive", "await"]
+)
 _ADDRESS_BITS = (1 << 14) - 1  # of a matrix descriptor
 
 
@@ -265,18 +269,7 @@ class Events:
             self._open.pop(("mma",), None)
         elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
-        elif what not in (
-            "write",
-            "read",
-            "mma",
-            "operand",
-            "global_write",
-            "use",
-            "init",
-            "replace",
-            "arrive",
-            "await",
-        ):
+        elif what not in _CLOSE_NOTHING:
             self._open.clear()
 
     def _operands(self, code: Instruction, block: int) -> Iterator[Happening]:

@@ -354,15 +354,9 @@ def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
         yield _mistake("kind", code, asked=kind, map=tensor_map)
 
 
-#: Bytes after which the pattern of a swizzle repeats: 8 rows of its width.
-_PATTERN = {
-    TmaSwizzle.bytes32: 256, TmaSwizzle.bytes64: 512, TmaSwizzle.bytes128: 1024,
-}  # fmt: skip
-
-
 def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterator[Mistake]:
     """Compare the alignment of a tile's array with the pattern of its map's swizzle."""
-    needed = _PATTERN.get(TmaSwizzle(tensor_map.swizzle), 0)
+    needed = tensor_map.smem_alignment  # after so many bytes the pattern repeats
     for what, text, least in _shared_operands(code):
         terms, _ = values.address(text) if text else ((), 0)
         name, declared = _declared(values, terms)
