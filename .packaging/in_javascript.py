@@ -74,8 +74,8 @@ def js_rows() -> list[dict[str, Any]]:
             "sets": sorted(rule.sets),
             "each": rule.each,
             "outermost_first": rule.outermost_first,
-            "after": rule.after,
-            "after_here": rule.after_here,
+            "after": rule.prerequisites,
+            "prerequisites_at_entry": rule.prerequisites_at_entry,
             "reads": reads_of(rule),
             "fields": [name for name, *_ in STRUCT if name in names_in(rule.holds)],
             "why": rule.why,
@@ -225,7 +225,7 @@ def js_operand() -> dict[str, Any]:
         "ATOM_ROWS": [operand.atom_rows(s) for s in TmaSwizzle],
         "INSTRUCTIONS": instructions,
         "RULES": [
-            {"id": row.id, "must": row.asks or _static(row.must), "after": row.after}
+            {"id": row.id, "must": row.asks or _static(row.must), "after": row.prerequisites}
             for row in refusals.ROWS
         ],
     }

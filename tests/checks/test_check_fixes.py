@@ -707,7 +707,7 @@ def test_a_row_without_a_fix_of_its_own_says_so_where_no_way_is_accepted(monkeyp
     monkeypatch.setattr(repairs, "answers", lambda request, fault, known: [])
     (violation,) = tma.check_tma_descriptor(np.zeros((64, 64), np.float16), (300, 8)).violations
     assert violation.rule == "BOX_RANGE"
-    assert violation.fix == "no other box_sizes is accepted while the rest is as it is"
+    assert violation.fix == "no other box_sizes is accepted while the rest stays the same"
 
 
 @pytest.mark.parametrize("shape", [(5, 0), (5, 0, 7), (0, 7)])

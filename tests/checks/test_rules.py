@@ -610,7 +610,7 @@ def test_rows_need_only_rows_before_them_and_arguments():
     arguments = {"target"} | {p for v in VERBS.values() for p in inspect.signature(v).parameters}
     known: set[str] = set()
     for rule, reads in zip(RULES, READS, strict=True):
-        assert {*rule.after, *rule.after_here} <= known, rule.id
+        assert {*rule.prerequisites, *rule.prerequisites_at_entry} <= known, rule.id
         assert set(reads) <= arguments, rule.id
         assert set(rule.reads) <= set(reads), rule.id
         known.add(rule.id)

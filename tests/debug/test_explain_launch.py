@@ -107,7 +107,7 @@ def test_every_symptom_that_was_measured_has_its_causes():
 
 
 def test_without_a_map_the_notes_ask_for_one():
-    assert any("paste the map beside it" in note for note in notes("misaligned address"))
+    assert any("paste the map too" in note for note in notes("misaligned address"))
     assert not any("paste the map" in n for n in notes("misaligned address\n" + cutlass(GOOD)))
 
 
@@ -128,9 +128,11 @@ def test_bytes_beside_the_symptom_do_so_too():
         9, 2, 0x7F3B8A000000, (4096, 128), (8192,), (64, 128), (1, 1), 0, 3, encoder="model"
     )
     text = f"my kernel hangs\n{bytes(tm).hex()}\n"
-    assert "one copy through this map brings 16384 bytes" in causes(text, "a kernel that hangs")[0]
+    assert (
+        "one copy through this map transfers 16384 bytes" in causes(text, "a kernel that hangs")[0]
+    )
     text = f"unspecified launch failure\n{bytes(tm).hex()}\n"
-    assert "16384 bytes: only 65 or more of them leave it" in causes(text, "719")[1]
+    assert "16384 bytes, so only 65 or more of them leave it" in causes(text, "719")[1]
 
 
 def test_zero_bytes_are_the_map_that_was_never_encoded():

@@ -261,13 +261,15 @@ def on_its_own(state: State) -> tuple[Request, dict[str, Any] | None]:
     return request_of(state.kind, own, given), changes
 
 
-def first_ways(request: Request) -> list[Any]:
+def first_candidates(request: Request) -> list[Any]:
     """Return each violation as the page has it: [rule, first way, rules that are then broken]."""
     found = []
 
     def noted(*given: Any) -> Any:
-        _, fault, ways, *_, broken = given
-        found.append([fault.rule.id, _as_json(ways[0]) if ways else None, list(broken)])
+        _, fault, found_fixes, *_, broken = given
+        found.append(
+            [fault.rule.id, _as_json(found_fixes[0]) if found_fixes else None, list(broken)]
+        )
         return worded(*given)
 
     worded = repairs._violation
@@ -277,7 +279,7 @@ def first_ways(request: Request) -> list[Any]:
 
 
 def _as_json(answer: Answer) -> list[Any]:
-    way = answer.way
+    way = answer.candidate
     view = way.view and [list(way.view.shape), list(way.view.strides), way.view.address]
     return [in_words(way.change), way.is_guess, view]
 

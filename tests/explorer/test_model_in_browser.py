@@ -13,7 +13,7 @@ from model_states import (
     MEMORY,
     bytes_of,
     copied,
-    first_ways,
+    first_candidates,
     in_words,
     is_accepted,
     judged,
@@ -46,7 +46,7 @@ window.answer = ({ page, place, lanes }) => {
   const found = { ok: checked.ok, fixed: checked.fixed, violations: checked.violations };
   const first = ([{ way } = {}]) => way && [way.change, way.isGuess,
     way.view && [way.view.shape, way.view.strides, way.view.address]];
-  found.ways = tmaRepairs.violationsOf(page)
+  found.candidates = tmaRepairs.violationsOf(page)
     .map(({ fault, answers, breaks = [] }) => [fault.rule.id, first(answers) ?? null, breaks]);
   found.changes = checked.ok ? {} : tmaRepairs.changesOf(page);
   if (!checked.ok) return found;
@@ -108,8 +108,8 @@ def compare_judged(page, seeds):
         for violation in found["violations"]:
             texts = (violation[name] for name in ("argument", "found", "limit", "fix", "source"))
             assert all(texts), (seed, violation)
-        assert found["ways"] == first_ways(request), seed
-        for violation, (*_, broken) in zip(found["violations"], found["ways"], strict=True):
+        assert found["candidates"] == first_candidates(request), seed
+        for violation, (*_, broken) in zip(found["violations"], found["candidates"], strict=True):
             assert all(rule in violation["fix"] for rule in broken), (seed, violation)
         assert found["changes"] == (None if changes is None else in_words(changes)), seed
         if found["fixed"] is not None and found["fixed"]["shape"] == state.page["shape"]:
@@ -234,8 +234,10 @@ def test_the_tables_of_the_page_are_those_of_the_package(page):
     assert page.evaluate("tmaTables.ABI") == ABI
 
 
-def test_every_rule_that_has_ways_has_them_on_the_page(page):
-    assert set(page.evaluate("tmaWays.rules")) == {rule.id for rule in RULES if rule.ways}
+def test_every_rule_that_has_candidates_has_them_on_the_page(page):
+    assert set(page.evaluate("tmaCandidates.rules")) == {
+        rule.id for rule in RULES if rule.candidates
+    }
 
 
 def test_random_requests_have_the_same_report_in_javascript(page):

@@ -1,20 +1,28 @@
 """Change one instruction of a kernel at a time, and ask whether `lint` finds the mutant.
 
     python tests/lint/mutate.py [KERNEL...] [--judge judge.json] [--ptx FILE]
+    python tests/lint/mutate.py --on-card 60 [--seed 0]
 
 Kernels are those of tests/kernel_cases.py, which `tma.run_kernel` judges; verdicts are kept in the
 file of `--judge`, because they take minutes. `--ptx` takes PTX of anybody's, without a judge. The
 instructions of one source line are changed together, as a slip in the source changes them.
+`--on-card` draws mutants, and runs each on the GPU too, in a process of its own, because a mutant
+may hang or fault. A race that the simulator reports need not change a result on the card.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import random
 import re
+import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,6 +150,70 @@ def judged(case: Case, text: str, entry: str) -> str:
     return ", ".join(rules)
 
 
+_SECONDS_ON_CARD = 40  # a right kernel takes about five; the rest is for a card that others use
+
+
+def run_on_card(name: str, path: str, entry: str) -> str:
+    """Run a mutant of a case on the GPU ten times; return what went wrong, "" if nothing did."""
+    for _ in range(10):
+        case = CASES[name]()
+        keywords = {k: v for k, v in case.keywords.items() if k != "options"}
+        try:
+            tma.run_kernel(Path(path).read_text(), entry, backend="cuda", **keywords)
+        except Exception as error:  # any error is the answer
+            code = re.search(r"CUDA_ERROR_\w+", str(error))
+            return code[0] if code else f"{type(error).__name__}: {error}"[:60]
+        if any((got != expected).any() for got, expected in case.results):
+            return "wrong result"
+    return ""
+
+
+def on_card(name: str, mutant: Mutant, entry: str) -> str:
+    """Return what a mutant does on the GPU, as a process of its own."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(mutant.text)
+        file.flush()
+        command = [sys.executable, __file__, "--run", name, file.name, entry]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_SECONDS_ON_CARD, check=True
+            )
+        except subprocess.TimeoutExpired:
+            return "hang"
+        except subprocess.CalledProcessError as error:
+            return f"process ended with {error.returncode}"
+    return done.stdout.strip()
+
+
+def verdicts(drawn: tuple[str, Mutant, str, str]) -> tuple[str, str, str]:
+    """Return what the simulator, `lint` and the card find in a mutant; "" for nothing."""
+    name, mutant, text, entry = drawn
+    case = CASES[name]()
+    maps = [arg for arg in case.keywords["args"] if isinstance(arg, tma.TensorMap)]
+    new = found_by_lint(mutant.text, entry, maps) - found_by_lint(text, entry, maps)
+    rules = ", ".join(sorted({rule for rule, _ in new}))
+    return judged(case, mutant.text, entry), rules, on_card(name, mutant, entry)
+
+
+def sample_on_card(number: int, seed: int) -> None:
+    """Print what drawn mutants of the kernels do in the simulator, in `lint` and on the card."""
+    every = [
+        (name, mutant, text, entry)
+        for name, _, text, entry in cases(list(CASES))
+        for mutant in mutants(text, entry)
+    ]
+    drawn = random.Random(seed).sample(every, number)
+    counts: Counter[tuple[str, ...]] = Counter()
+    print("| kernel | mutant | simulator | lint | card |")
+    print("|---|---|---|---|---|")
+    with ProcessPoolExecutor(8, multiprocessing.get_context("spawn")) as pool:
+        for (name, mutant, *_), found in zip(drawn, pool.map(verdicts, drawn), strict=True):
+            print(f"| {name} | {mutant.name} | {' | '.join(found)} |", flush=True)
+            counts[tuple("wrong" if words else "right" for words in found)] += 1
+    for (simulator, lint, card), count in sorted(counts.items()):
+        print(f"{count}: {simulator} in the simulator, {lint} for lint, {card} on the card")
+
+
 def table(rows: list[tuple[str, Mutant, str | None, set[tuple[str, str]]]]) -> str:
     """Return the counts by kernel and by change, then the wrong mutants that lint misses."""
     lines = []
@@ -169,7 +241,16 @@ def main() -> None:
     options.add_argument("kernels", nargs="*")
     options.add_argument("--judge", type=Path)
     options.add_argument("--ptx", type=Path, action="append", default=[])
+    options.add_argument("--on-card", type=int, default=0)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--run", nargs=3, help="one mutant on the card: case, PTX, kernel")
     given = options.parse_args()
+    if given.run:
+        print(run_on_card(*given.run))
+        return
+    if given.on_card:
+        sample_on_card(given.on_card, given.seed)
+        return
     known = json.loads(given.judge.read_text()) if given.judge and given.judge.exists() else {}
     rows = []
     for name, case, text, entry in cases(given.kernels) if given.kernels or not given.ptx else ():

@@ -21,7 +21,7 @@ from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
 from tma_dlpack.checks.columns import describe
 from tma_dlpack.checks.judge import judge
-from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.checks.options import mask_of
 from tma_dlpack.checks.repairs import faults_of, rows_of
 from tma_dlpack.make import build
@@ -246,7 +246,7 @@ def test_a_call_is_judged_with_other_arguments_and_does_not_change():
 @compiled
 def test_a_call_is_judged_of_another_tensor():
     call = judged_call(ragged_rows(), (64, 64))
-    padded = Seen(4096, DLDataType(2, 16, 1), (64, 1733), (1736, 1))
+    padded = OtherTensor(4096, DLDataType(2, 16, 1), (64, 1733), (1736, 1))
     assert [RULES[row].id for row, _ in call.failed] == ["STRIDE_ALIGNED"]
     assert call.changed({}, padded).mask == 0
     fewer = padded._replace(shape=(1733,), strides=(1,))

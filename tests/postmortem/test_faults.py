@@ -133,7 +133,7 @@ def test_a_map_in_global_memory_needs_a_dump_with_it(dumps):
     fault = fault_of(dumps, "global_map_rank")
     assert (fault.rule, fault.message) == ("UNKNOWN", "no cause that is known holds")
     (note,) = fault.notes
-    assert "is in global memory, which this file has not" in note
+    assert "is in global memory, which this file lacks" in note
     assert "--global" in note
     kept = fault_of(dumps, "global_map_rank_kept")
     assert (kept.rule, kept.notes, kept.map.shape) == ("MAP_RANK", (), (64, 64))
@@ -152,7 +152,7 @@ def test_a_map_that_triton_made_on_the_device_is_in_global_memory(unpack):
     (fault,) = tma.postmortem(unpack("triton_made")).faults
     assert (fault.kernel, fault.rule, fault.map) == ("copy_made", "UNKNOWN", None)
     assert fault.coordinates == (0, 0)
-    assert "is in global memory, which this file has not" in fault.notes[0]
+    assert "is in global memory, which this file lacks" in fault.notes[0]
 
 
 def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(unpack):

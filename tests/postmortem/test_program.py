@@ -158,7 +158,7 @@ def test_another_developer_tool_excludes_dumps(program):
     environment = {**os.environ, "CUDA_INJECTION64_PATH": "/opt/tool.so"}
     done = run("--", *program, "quiet", "0", env=environment)
     assert done.returncode in (1, 2)
-    assert "the driver makes no dump beside another developer tool (trace," in done.stderr
+    assert "the driver makes no dump while another developer tool runs (trace," in done.stderr
 
 
 # -- the command on files -------------------------------------------------------------------------

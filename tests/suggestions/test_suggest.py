@@ -25,7 +25,12 @@ from tma_dlpack.dlpack import Device, as_tensor_view
 from tma_dlpack.driver.library import DeviceFacts, DriverStatus
 from tma_dlpack.suggestions import reasons, tile_suggestions
 from tma_dlpack.suggestions.speeds import CARDS, card_of
-from tma_dlpack.suggestions.tile_choices import AS_FAST, AS_FAST_ELSEWHERE, Wanted, column_degree
+from tma_dlpack.suggestions.tile_choices import (
+    AS_FAST,
+    AS_FAST_ELSEWHERE,
+    SuggestRequest,
+    column_degree,
+)
 
 A = np.zeros((4096, 4096), np.uint16)
 BF16 = {"data_type": "BFLOAT16"}
@@ -505,7 +510,7 @@ def test_another_cards_speeds_decide_only_beyond_what_cards_differ_by(
 ):
     monkeypatch.setattr(driver, "status", named(gpu))
     view = dataclasses.replace(as_tensor_view(A), device=Device(device_type, 0))
-    wanted = Wanted(view, (8, 8), None, "K", "row", CARDS[0], {})
+    wanted = SuggestRequest(view, (8, 8), None, "K", "row", CARDS[0], {})
     assert wanted.as_fast == as_fast
 
 

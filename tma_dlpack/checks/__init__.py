@@ -12,7 +12,8 @@ A rule belongs to one or more sets of rules:
 `parse.py` turns the arguments of a call into a `Request`, `columns.describe` turns that into the
 struct of integers that predicates read; `judge.py`, which `.packaging/generate.py` prints from the
 rows, returns what fails, and `repairs.py` orders it. The C judge is printed from the same rows
-(include/tma_dlpack_tables.h). A row has ways out: arguments (`ways.py`) or a tensor (`views.py`).
+(include/tma_dlpack_tables.h). A row has candidate fixes, which pass other arguments
+(`candidates.py`) or another tensor (`views.py`).
 `repairs.py` judges what each leads to, in C where C read the call (`Request.call`); the sentence of
 a fix and `Report.fixed` are what passes.
 
@@ -20,7 +21,8 @@ A new rule takes three steps:
 
 1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
-   `after` names the rules that must hold first, and `mends` what its ways change, for the page. If
+   `prerequisites` names the rules that must hold first, and `changes` the arguments that its
+   candidates change, for the page. If
    the predicate needs a number that the struct lacks, add it to `rule.STRUCT`, and fill it in
    columns.py and in tma_dlpack_make.h.
 2. ``python .packaging/generate.py``, and build the C extension again.

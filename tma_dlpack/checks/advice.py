@@ -291,8 +291,8 @@ ADVICE: tuple[Rule, ...] = (
         found=lambda r: (
             f"a tensor of {spanned_bytes(r.arguments)} bytes that is not dense, on {r.target}"
         ),
-        limit="maps of such tensors can fault on Blackwell with drivers before 13.2, which give "
-        "them the allocation class LARGE (bit 85); libcu++ clears the bit in tiled maps, and so "
+        limit="maps of such tensors can fault on Blackwell with drivers before 13.2, which set "
+        "their allocation class to LARGE (bit 85); libcu++ clears the bit in tiled maps, and so "
         "does encoder='driver' here",
         fix=lambda r: (
             "make the tensor dense; or pad its allocation to 128 KiB; or update the driver to CUDA "

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 
-from tma_dlpack.checks import views, ways, words
+from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import (
     ALL_BUT_MEASURED,
@@ -16,7 +17,6 @@ from tma_dlpack.checks.rule import (
     TILED,
     TILED_ON_SM_90,
 )
-from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
@@ -40,29 +40,29 @@ def inner_found(r: Request) -> str:
     return f"{words.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
 
 
-def _range_ways(r: Request, i: int) -> Iterator[Tries]:
+def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
     if r.facts.box_dim[i] < 1:
-        yield ways.box_entries(r, i, "use at least {}")
+        yield candidates.box_entries(r, i, "use at least {}")
         return
     if i == 0:
-        yield ways.split(r)
-    yield ways.box_entries(r, i, "use {}, and several copies for a larger tile")
+        yield candidates.split(r)
+    yield candidates.box_entries(r, i, "use {}, and several copies for a larger tile")
     if i == 0 and not r.facts.interleave and not r.facts.swizzle and not r.asked_type:
         yield (
-            way
+            candidate
             for bits in range(32, 128, 32)
-            for way in views.viewed(r, bits, "pass {}")
+            for candidate in views.viewed(r, bits, "pass {}")
             if not r.is_driver_call and bits > r.tensor.dtype.itemsize_bits
         )
 
 
-def _shape_ways(r: Request, i: int) -> Iterator[Tries]:
+def _shape_candidates(r: Request, i: int) -> Iterator[Candidates]:
     turned = words.turned_box(r)
     if turned is not None:
         text = f"box_sizes is row-major: did you mean {turned}?"
-        yield [Way(text, {"box_sizes": turned}, is_guess=True)]
-    yield ways.allow(r, "BOX_IN_SHAPE")
-    yield ways.box_entries(r, i)
+        yield [Candidate(text, {"box_sizes": turned}, is_guess=True)]
+    yield candidates.allow(r, "BOX_IN_SHAPE")
+    yield candidates.box_entries(r, i)
 
 
 def unit_fix(r: Request) -> str:
@@ -72,41 +72,55 @@ def unit_fix(r: Request) -> str:
     return f"use a multiple of {counted(unit, 'element')} ({size})"
 
 
-def unit_ways(r: Request) -> Iterator[Tries]:
+def unit_candidates(r: Request) -> Iterator[Candidates]:
     """Yield rows of the box that are multiples of 16 bytes, the nearest one first."""
-    yield (way._replace(text=_with_nearest(r, way)) for way in ways.box_entries(r, 0))
+    yield (
+        candidate._replace(text=_with_nearest(r, candidate))
+        for candidate in candidates.box_entries(r, 0)
+    )
 
 
-def _with_nearest(r: Request, way: Way) -> str:
+def _with_nearest(r: Request, candidate: Candidate) -> str:
     if r.is_driver_call:
         return unit_fix(r)
-    return "{}; the nearest that fits is {}={}".format(unit_fix(r), *next(iter(way.change.items())))
+    return "{}; the nearest that fits is {}={}".format(
+        unit_fix(r), *next(iter(candidate.change.items()))
+    )
 
 
-def _span_ways(r: Request) -> Iterator[Tries]:
+def _span_candidates(r: Request) -> Iterator[Candidates]:
     if r.facts.inner_box_bits % (8 * INNER_BYTES):  # the row must change anyway, and may then fit
-        yield ways.box_entries(r, 0, "narrow it to {} elements and copy in several steps")
+        yield candidates.box_entries(r, 0, "narrow it to {} elements and copy in several steps")
         return
-    yield ways.wider_swizzles(r)
-    yield ways.split(r)
+    yield candidates.wider_swizzles(r)
+    yield candidates.split(r)
     span = r.span_elements
     to = f"{counted(span, 'element')} ({r.span_bytes} bytes)"
     yield chain(
-        [Way(f"narrow it to {to} and copy in several steps", ways.with_box_entry(r, 0, span))],
-        ways.box_entries(r, 0, "narrow it to {} elements and copy in several steps"),
+        [
+            Candidate(
+                f"narrow it to {to} and copy in several steps",
+                candidates.with_box_entry(r, 0, span),
+            )
+        ],
+        candidates.box_entries(r, 0, "narrow it to {} elements and copy in several steps"),
     )
-    yield [Way("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
+    yield [Candidate("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
 
 
 # -- rules -----------------------------------------------------------------------------------------
 
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes")
-_inner_row = partial(_row, after=_HAS_INNER, after_here=("BOX_RANGE",), found=inner_found)
+_inner_row = partial(
+    _row, prerequisites=_HAS_INNER, prerequisites_at_entry=("BOX_RANGE",), found=inner_found
+)
 #: Has its own fix, because no width of a split box helps if the type can't be split.
-_unit_row = partial(_inner_row, fix=unit_fix, ways=unit_ways)
+_unit_row = partial(_inner_row, fix=unit_fix, candidates=unit_candidates)
 _bytes_row = partial(
-    _row, fix="shrink it, and copy in several steps", ways=lambda r: [ways.shrunk_boxes(r)]
+    _row,
+    fix="shrink it, and copy in several steps",
+    candidates=lambda r: [candidates.shrunk_boxes(r)],
 )
 
 BOX_RULES: tuple[Rule, ...] = (
@@ -117,24 +131,24 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
         sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         libcudacxx="__get_box_sizes",
-        ways=lambda r: [ways.per_dimension(r, "box_sizes")],
+        candidates=lambda r: [candidates.per_dimension(r, "box_sizes")],
     ),
     _entry_row(
         id="BOX_RANGE",
         why="the map stores size - 1 in 8 bits",
-        after=("RANK", "BOX_RANK"),
+        prerequisites=("RANK", "BOX_RANK"),
         holds="1 <= box_dim[d] <= (MAX_BOX * span_values if is_split and d == 0 else MAX_BOX)",
         must=lambda r, i: (
             f"be 1..{MAX_BOX * r.facts.span_values if r.facts.is_split and i == 0 else MAX_BOX}"
         ),
         asks=f"be 1..{MAX_BOX}",
-        mends=("split_inner", "box_sizes"),
-        ways=_range_ways,
+        changes=("split_inner", "box_sizes"),
+        candidates=_range_candidates,
         documented=True,
     ),
     _entry_row(
@@ -142,12 +156,12 @@ BOX_RULES: tuple[Rule, ...] = (
         why="libcu++ requires that a tile fits into the tensor; the driver does not",
         asks="be at most the extent of the tensor",
         sets=LIBCU,
-        after=("RANK", "BOX_RANK"),
-        after_here=("BOX_RANGE", "DIM_RANGE"),
+        prerequisites=("RANK", "BOX_RANK"),
+        prerequisites_at_entry=("BOX_RANGE", "DIM_RANGE"),
         holds="box_dim[d] <= global_dim[d]",
         must=be_in_shape,
-        mends=("allow", "box_sizes"),
-        ways=_shape_ways,
+        changes=("allow", "box_sizes"),
+        candidates=_shape_candidates,
         differs="the driver accepts larger boxes; the rest of the tile is filled",
         if_allowed="fills the part of the tile outside the tensor",
     ),
@@ -172,20 +186,20 @@ BOX_RULES: tuple[Rule, ...] = (
         why="the driver API documents only rows of 128 values for the types padded to 16 bytes",
         asks="have an innermost entry of 128 for the types padded to 16 bytes",
         sets=ALL_BUT_MEASURED,
-        after=_HAS_INNER,
+        prerequisites=_HAS_INNER,
         holds="not is_padded or inner_box == PADDED_INNER_VALUES",
         found=lambda r: f"{words.inner_box(r)} is {counted(r.facts.inner_box, 'value')}",
         must=lambda r: f"be {PADDED_INNER_VALUES} for {r.type_row.data_type.name}",
         documented=True,
-        mends=("box_sizes", "data_type"),
-        ways=lambda r: [
+        changes=("box_sizes", "data_type"),
+        candidates=lambda r: [
             [
-                Way(
+                Candidate(
                     f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
-                    ways.with_box_entry(r, 0, PADDED_INNER_VALUES),
+                    candidates.with_box_entry(r, 0, PADDED_INNER_VALUES),
                 )
             ],
-            ways.data_types(r),
+            candidates.data_types(r),
         ],
     ),
     _inner_row(
@@ -197,8 +211,8 @@ BOX_RULES: tuple[Rule, ...] = (
         "bytes",
         holds="interleave != 0 or swizzle == 0 or inner_box_bits <= span_bits",
         must=lambda r: f"be at most {r.span_bytes} bytes with swizzle {r.swizzle.name}",
-        mends=("swizzle", "split_inner", "box_sizes"),
-        ways=_span_ways,
+        changes=("swizzle", "split_inner", "box_sizes"),
+        candidates=_span_candidates,
         libcudacxx="__get_box_sizes",
         documented=True,
         differs="libcu++'s page says when interleaved; its code and the driver, when not",
@@ -209,7 +223,7 @@ BOX_RULES: tuple[Rule, ...] = (
         why="a block could not hold the tile in its shared memory",
         asks="fit the shared memory of a block on the target",
         sets=LIBCU,
-        after=(*_HAS_INNER, "BOX_RANGE"),
+        prerequisites=(*_HAS_INNER, "BOX_RANGE"),
         holds="box_bits <= 8 * max_smem_bytes",
         found=lambda r: f"the box takes {counted(in_bytes(r.facts.box_bits), 'byte')}",
         must=lambda r: (
@@ -233,7 +247,13 @@ BOX_RULES: tuple[Rule, ...] = (
         step=102,
         why="the driver refuses more than the shared memory of an SM",
         sets=TILED_ON_SM_90,
-        after=(*_HAS_INNER, "BOX_RANGE", "BOX_SMEM", "ELEM_STRIDES_RANK", "ELEM_STRIDES_RANGE"),
+        prerequisites=(
+            *_HAS_INNER,
+            "BOX_RANGE",
+            "BOX_SMEM",
+            "ELEM_STRIDES_RANK",
+            "ELEM_STRIDES_RANGE",
+        ),
         holds="not has_model or floor_box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: (
             f"the driver counts {counted(r.facts.floor_box_bits // 8, 'byte')} for the box"

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 
-from tma_dlpack.checks import views, ways, words
+from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks.candidates import Candidates
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import HAS_TYPE, LIBCU
-from tma_dlpack.checks.ways import Tries
 from tma_dlpack.tables.errors import Rule
 
 
@@ -25,16 +25,16 @@ def _packed_found(r: Request) -> str:
     return f"{found} on {r.target}"
 
 
-def _packed_ways(r: Request) -> Iterator[Tries]:
+def _packed_candidates(r: Request) -> Iterator[Candidates]:
     """Yield the bytes that carry packed values, or a target that has the type."""
-    yield chain(ways.carriers(r), views.viewed(r, 8, "pass {}"))
-    yield ways.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
+    yield chain(candidates.carriers(r), views.viewed(r, 8, "pass {}"))
+    yield candidates.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 
 
-def _carried_ways(r: Request) -> Iterator[Tries]:
+def _carried_candidates(r: Request) -> Iterator[Candidates]:
     """Yield the types that carry the bits of a type that maps do not have."""
     yield chain(
-        ways.carriers(r) if r.target.is_sm_9x else ways.data_types(r),
+        candidates.carriers(r) if r.target.is_sm_9x else candidates.data_types(r),
         views.viewed(r, 8, "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as {}"),
     )
 
@@ -42,14 +42,17 @@ def _carried_ways(r: Request) -> Iterator[Tries]:
 _nan_rule = partial(
     Rule,
     on="oobfill",
-    after=HAS_TYPE,
+    prerequisites=HAS_TYPE,
     found=lambda r: (
         f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
     ),
     must="be none for data types that are not floating-point",
     documented=True,
-    ways=lambda r: [
-        (w._replace(text=f"{w.text}, which fills with zeros") for w in ways.members(r, "oobfill"))
+    candidates=lambda r: [
+        (
+            w._replace(text=f"{w.text}, which fills with zeros")
+            for w in candidates.members(r, "oobfill")
+        )
     ],
 )
 
@@ -61,14 +64,14 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         on="tensor.dtype",
         why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
         unsupported=True,
-        after=("CAPABILITY",),
+        prerequisites=("CAPABILITY",),
         holds="not is_packed or not is_sm_9x",
         found=_packed_found,
         must="be a type of whole bytes on compute capability 9.x",
         fix="pass a type of whole bytes, or build for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
-        mends=("data_type",),
-        ways=_packed_ways,
+        changes=("data_type",),
+        candidates=_packed_candidates,
     ),
     # 4. data type
     Rule(
@@ -83,8 +86,8 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
         fix="pass a view or a copy as a type of 1, 2, 4 or 8 bytes",
         libcudacxx="__get_tensor_map_data_type",
-        mends=("data_type",),
-        ways=_carried_ways,
+        changes=("data_type",),
+        candidates=_carried_candidates,
     ),
     Rule(
         id="DATA_TYPE_OVERRIDE",
@@ -99,7 +102,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         ),
         must="have the element size of the tensor",
         source="tma_dlpack: data_type does not change the size of an element",
-        ways=lambda r: [ways.data_types(r)],
+        candidates=lambda r: [candidates.data_types(r)],
     ),
     _nan_rule(
         id="OOB_NAN",

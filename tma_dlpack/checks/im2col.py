@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tma_dlpack.checks import views, ways, words
-from tma_dlpack.checks.box import inner_found, unit_ways
+from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks.box import inner_found, unit_candidates
+from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import BOTH_IM2COL, DRIVER, HAS_TYPE, IM2COL, MEASURED, WIDE, Change
-from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables import limits
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.coerce import counted
@@ -29,7 +29,7 @@ def _corner_count(which: str) -> Rule:
         asks="have one entry per spatial dimension",
         make_only=True,
         kinds=IM2COL,
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds=f"{which}_count == rank - 2",
         found=lambda r: f"{name} has {counted(len(r.corner(which)), 'entry')}",
         must=lambda r: f"have {r.facts.spatial}, one per spatial dimension",
@@ -50,22 +50,22 @@ def _corner_range(which: str) -> Rule:
         why="the map stores all entries of a corner in 16 bits",
         asks="be -32768..32767 at rank 3, -128..127 at rank 4, -16..15 at rank 5",
         kinds=BOTH_IM2COL,
-        after=("RANK", f"{which.upper()}_CORNER_COUNT"),
+        prerequisites=("RANK", f"{which.upper()}_CORNER_COUNT"),
         each="s",
         holds=f"-corner_end <= {which}[s] < corner_end",
         found=lambda r, i: f"{words.corner_entry(r, which, i)} is {r.corner(which)[i]}",
         must=_corner_must,
         fix=f"use a convolution with a smaller {_CAUSES[which]}",
-        ways=lambda r, i: [_clamped_corner(r, which, i)],
+        candidates=lambda r, i: [_clamped_corner(r, which, i)],
         documented=True,
     )
 
 
-def _clamped_corner(r: Request, which: str, i: int) -> Iterator[Way]:
+def _clamped_corner(r: Request, which: str, i: int) -> Iterator[Candidate]:
     values = list(r.corner(which))
     values[i] = _nearest(values[i], r.corner_range)
     text = f"use {values[i]}, the nearest that fits, or a convolution with a smaller "
-    yield Way(text + _CAUSES[which], _with_corner(r, which, values))
+    yield Candidate(text + _CAUSES[which], _with_corner(r, which, values))
 
 
 def _corner_must(r: Request, i: int) -> str:
@@ -79,9 +79,9 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
         count: int = getattr(r.arguments, name)
         return count
 
-    def _count_ways(r: Request) -> Iterator[Way]:
+    def _count_candidates(r: Request) -> Iterator[Candidate]:
         more = f", and several copies for more {what}" if value(r) > limit else ""
-        return (w._replace(text=w.text + more) for w in ways.counts(r, name))
+        return (w._replace(text=w.text + more) for w in candidates.counts(r, name))
 
     return Rule(
         id=rule_id,
@@ -93,7 +93,7 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
         found=lambda r: f"{name} is {value(r)}",
         must=f"be 1..{limit}",
         fix=f"use at most {limit}, and several copies for more {what}",
-        ways=lambda r: [_count_ways(r)],
+        candidates=lambda r: [_count_candidates(r)],
         documented=True,
     )
 
@@ -133,14 +133,14 @@ def _bounding_box_fix(r: Request, i: int) -> str:
 _KERNEL = "use a kernel no larger than the padded image"
 
 
-def _bounding_box_ways(r: Request, i: int) -> Iterator[Tries]:
+def _bounding_box_candidates(r: Request, i: int) -> Iterator[Candidates]:
     if _only_wraps(r, i):
         yield views.parts(r, r.facts.first_spatial + i)
     elif not r.is_driver_call:
         yield _open_bounding_box(r, i)
 
 
-def _open_bounding_box(r: Request, i: int) -> Iterator[Way]:
+def _open_bounding_box(r: Request, i: int) -> Iterator[Candidate]:
     """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
     size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
     upper[i] = _nearest(lower[i] + 1 - size, r.corner_range)
@@ -149,7 +149,7 @@ def _open_bounding_box(r: Request, i: int) -> Iterator[Way]:
     if tuple(lower) != r.corner("lower"):
         change |= _with_corner(r, "lower", lower)
     corners = ", ".join(f"{name}={value}" for name, value in change.items())
-    yield Way(f"{_bounding_box_fix(r, i)}; the nearest that fit are {corners}", change)
+    yield Candidate(f"{_bounding_box_fix(r, i)}; the nearest that fit are {corners}", change)
 
 
 def _with_corner(r: Request, which: str, values: Sequence[int]) -> Change:
@@ -162,11 +162,11 @@ def _nearest(value: int, valid: range) -> int:
     return max(valid[0], min(value, valid[-1]))
 
 
-def _column_ways(r: Request) -> Iterator[Way]:
-    for way in ways.counts(r, "pixels_per_column"):
-        pixels = counted(way.change["pixels_per_column"], "pixel")
+def _column_candidates(r: Request) -> Iterator[Candidate]:
+    for candidate in candidates.counts(r, "pixels_per_column"):
+        pixels = counted(candidate.change["pixels_per_column"], "pixel")
         text = f"use at most {pixels} per column, or fewer channels per pixel"
-        yield way._replace(text=text)
+        yield candidate._replace(text=text)
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -183,16 +183,16 @@ IM2COL_RULES: tuple[Rule, ...] = (
         why="a column starts at a pixel of the bounding box",
         asks="have at least one pixel along every spatial dimension: size + upper - lower > 0",
         kinds=BOTH_IM2COL,
-        after=("RANK", "DIM_RANGE", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"),
-        after_here=("LOWER_CORNER", "UPPER_CORNER"),
+        prerequisites=("RANK", "DIM_RANGE", "LOWER_CORNER_COUNT", "UPPER_CORNER_COUNT"),
+        prerequisites_at_entry=("LOWER_CORNER", "UPPER_CORNER"),
         each="s",
         holds="(int32(int32(global_dim[s + first_spatial]) + upper[s]) if has_model else "
         "global_dim[s + first_spatial] + upper[s]) - lower[s] > 0",
         found=_bounding_box_found,
         must=_bounding_box_must,
         fix=_bounding_box_fix,
-        ways=_bounding_box_ways,
-        mends=("pixel_box_upper_corner", "pixel_box_lower_corner"),
+        candidates=_bounding_box_candidates,
+        changes=("pixel_box_upper_corner", "pixel_box_lower_corner"),
         documented=True,
         source=MEASURED,
         differs="the driver adds in 32-bit signed integers, which wrap",
@@ -204,13 +204,13 @@ IM2COL_RULES: tuple[Rule, ...] = (
         why="the driver takes these extents as signed 32-bit integers",
         kinds=WIDE,
         sets=DRIVER,
-        after=("RANK", "DIM_RANGE"),
+        prerequisites=("RANK", "DIM_RANGE"),
         each="s > 0",
         holds="not has_model or int32(global_dim[s + first_spatial]) > 0",
         found=lambda r, i: words.extent_found(r, r.facts.first_spatial + i),
         must="be 1..2^31 - 1 along H and D",
         fix=lambda r, i: words.parts_fix(r, r.facts.first_spatial + i),
-        ways=lambda r, i: [views.parts(r, r.facts.first_spatial + i)],
+        candidates=lambda r, i: [views.parts(r, r.facts.first_spatial + i)],
         source=MEASURED,
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
@@ -222,11 +222,11 @@ IM2COL_RULES: tuple[Rule, ...] = (
         on="channels_per_pixel",
         why="the hardware copies a pixel in units of 16 bytes",
         kinds=BOTH_IM2COL,
-        after=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),
+        prerequisites=("CHANNELS", *HAS_TYPE, "PACKED_TYPE"),
         holds="not has_model or inner_box_bits % (8 * INNER_BYTES) == 0",
         found=inner_found,
         must=f"be a multiple of {INNER_BYTES} bytes",
-        ways=unit_ways,
+        candidates=unit_candidates,
         source=MEASURED,
         differs="not in the im2col document",
     ),
@@ -236,12 +236,12 @@ IM2COL_RULES: tuple[Rule, ...] = (
         on="pixels_per_column",
         why="the driver refuses more than the shared memory of an SM",
         kinds=BOTH_IM2COL,
-        after=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
+        prerequisites=("CHANNELS", "PIXELS", *HAS_TYPE, "PACKED_TYPE"),
         holds="not has_model or box_bits <= 8 * MAX_BOX_BYTES",
         found=lambda r: f"a column takes {counted(in_bytes(r.facts.box_bits), 'byte')}",
         must=f"be at most {MAX_BOX_BYTES} bytes (228 KB)",
         fix="use fewer pixels per column, or fewer channels per pixel",
-        ways=lambda r: [_column_ways(r)],
+        candidates=lambda r: [_column_candidates(r)],
         source=MEASURED,
         differs="not in the im2col document",
     ),

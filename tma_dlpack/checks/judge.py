@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ABI = 0x46324e0a  # changes with the struct and the rows
+ABI = 0x0ab28b71  # changes with the struct and the rows
 
 ADDRESS_END = 144115188075855872
 IM2COL = 1

@@ -16,7 +16,7 @@ from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT, RAGGED_STRIDE_END
 
 
-class Seen(NamedTuple):
+class OtherTensor(NamedTuple):
     """Another tensor, over the same memory or a copy of it."""
 
     address: int
@@ -73,7 +73,7 @@ def _whole(number: Fraction) -> Number:
     return int(number) if number.denominator == 1 else number
 
 
-# -- as it is encoded ------------------------------------------------------------------------------
+# -- the arguments of the encode -------------------------------------------------------------------
 
 
 def split(a: EncodeArguments, span: int) -> EncodeArguments:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
-from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS, RareOptions
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.targets import Target
@@ -129,5 +129,7 @@ class JudgedCall(Protocol):
     def parts(self) -> tuple[Any, ...]:
         """Layout and address of the tensor, the target, and the fields of `Options`."""
 
-    def changed(self, arguments: Mapping[str, Any], view: Seen | None, /) -> JudgedCall | None:
+    def changed(
+        self, arguments: Mapping[str, Any], view: OtherTensor | None, /
+    ) -> JudgedCall | None:
         """Judge it with other arguments, or of another tensor; None where C can't read them."""

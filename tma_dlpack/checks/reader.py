@@ -81,7 +81,7 @@ class Reader:
     def refuse(
         self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
-        """Add the violation of an unreadable argument, and a value to propose unless it is None."""
+        """Add the violation of an unreadable argument; keep `proposal` unless it is None."""
         if proposal is not None:
             self.proposals[argument] = proposal
         self.unreadable.append(argument_violation(argument, f"{argument} {found}", must, fix))

@@ -1,9 +1,9 @@
 """The repair engine: list the broken rules in libcu++'s order, and run the judge on each fix.
 
-A fault has the ways of its row (`ways.py`). Each is tried: the request that it leads to is judged.
-What is proposed leads to an accepted call, or to one that breaks only what is reported already; a
-way that needs another step has that step in the same sentence. `Report.fixed` takes the first
-answer that changes arguments alone.
+A fault has the candidate fixes of its row (`candidates.py`). The engine judges the request that
+each candidate leads to. It proposes a candidate if that request is accepted, or breaks only rules
+that are reported already. If a candidate needs a second step, the same sentence names that step.
+`Report.fixed` takes the first fix that changes arguments alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
+from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import HAS_TYPE, Change
-from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.errors import Rule, Violation
@@ -32,8 +32,10 @@ _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KIND
 #: The arguments that decide how large the tile is.
 _TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
 
-_AFTER = tuple(sum(1 << _ROW[other] for other in rule.after) for rule in RULES)
-_AFTER_HERE = tuple(sum(1 << _ROW[other] for other in rule.after_here) for rule in RULES)
+_PREREQUISITES = tuple(sum(1 << _ROW[other] for other in rule.prerequisites) for rule in RULES)
+_PREREQUISITES_AT_ENTRY = tuple(
+    sum(1 << _ROW[other] for other in rule.prerequisites_at_entry) for rule in RULES
+)
 
 Key = tuple[str, tuple[int, ...]]
 
@@ -49,9 +51,9 @@ class Fault(NamedTuple):
     rule: Rule
     argument: str  # that it is about, as rows name it
 
-    def alternatives(self, request: Request) -> Iterable[Tries]:
+    def alternatives(self, request: Request) -> Iterable[Candidates]:
         """Return what the row proposes, the best first."""
-        return () if self.rule.ways is None else self.rule.ways(request, *self.key[1])
+        return () if self.rule.candidates is None else self.rule.candidates(request, *self.key[1])
 
 
 @cache
@@ -82,17 +84,17 @@ def is_refused(request: Request) -> bool:
     return bool(request.unreadable or faults_of(request))
 
 
-def after(request: Request, way: Way) -> tuple[Any, list[Fault]]:
-    """Return the struct of what a way leads to, and the rules that do not hold of it.
+def outcome_of(request: Request, candidate: Candidate) -> tuple[Any, list[Fault]]:
+    """Return the struct of what a candidate leads to, and the rules that do not hold of it.
 
     It is judged in C where it can be.
     """
     if request.call is not None:
-        call = request.call.changed(way.change, way.view)
+        call = request.call.changed(candidate.change, candidate.view)
         if call is not None:
             mask = call.mask
             return call, _reported(request, call, call.failed, mask) if mask else []
-    other = request.changed_in_python(way.change, way.view)
+    other = request.changed_in_python(candidate.change, candidate.view)
     return other.facts, faults_of(other)
 
 
@@ -106,7 +108,9 @@ def _reported(
     """
     found = []
     for row, entry in failed:
-        if mask & _AFTER[row] or (mask & _AFTER_HERE[row] and _is_late(row, entry, failed)):
+        if mask & _PREREQUISITES[row] or (
+            mask & _PREREQUISITES_AT_ENTRY[row] and _is_late(row, entry, failed)
+        ):
             continue
         fault = _fault(row, entry)
         if not fault.argument:
@@ -120,7 +124,9 @@ def _reported(
 
 def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
     """Whether a rule that must hold at the same entry does not."""
-    return any((_ROW[other], max(0, entry)) in failed for other in RULES[row].after_here)
+    return any(
+        (_ROW[other], max(0, entry)) in failed for other in RULES[row].prerequisites_at_entry
+    )
 
 
 def _reads_unread(request: Request, fault: Fault) -> bool:
@@ -147,13 +153,13 @@ def _unread_rows(unread: frozenset[str]) -> int:
     return sum(1 << number for number, rule in enumerate(RULES) if reads(rule, unread))
 
 
-# -- what mends it ---------------------------------------------------------------------------------
+# -- fixes of a fault -----------------------------------------------------------------------------
 
 
 class Answer(NamedTuple):
     """The result of one candidate fix, or of several applied together."""
 
-    way: Way
+    candidate: Candidate
     start: Request
     facts: Any  # the struct of the request that it leads to
     left: list[Fault]  # rules still broken
@@ -163,7 +169,7 @@ class Answer(NamedTuple):
     @property
     def request(self) -> Request:
         """The request that it leads to."""
-        return self.start.changed(self.way.change, self.way.view)
+        return self.start.changed(self.candidate.change, self.candidate.view)
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
@@ -184,28 +190,30 @@ def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
     """Yield one fix per alternative, even if the fix breaks other rules."""
     for tries in fault.alternatives(request):
         if request.keeps_tensor:
-            tries = (way for way in tries if not way.is_other_tensor)
+            tries = (candidate for candidate in tries if not candidate.is_other_tensor)
         answer = _first(request, fault, tries, known)
         if answer is not None:
             yield answer
 
 
-def _first(request: Request, fault: Fault, tries: Tries, known: Set[Key]) -> Answer | None:
+def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -> Answer | None:
     """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
     enough = some = None
-    for way in tries:
-        facts, left = after(request, way)
+    for candidate in tries:
+        facts, left = outcome_of(request, candidate)
         if not left:
-            return Answer(way, request, facts, left, True)
+            return Answer(candidate, request, facts, left, True)
         broken, own, others = {f.key for f in left}, fault.key, known
-        if way.is_other_tensor:  # whose entries may be others
+        if candidate.is_other_tensor:  # whose entries may be others
             broken, own, others = _rules_of(broken), (own[0], ()), _rules_of(known)
         if own in broken:
             continue
-        answer = Answer(way, request, facts, left, is_enough=broken <= others)
+        answer = Answer(candidate, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
-        elif any(_is_same(f, fault) for f in left) or (way.view and any(map(_is_of_tensor, left))):
+        elif any(_is_same(f, fault) for f in left) or (
+            candidate.view and any(map(_is_of_tensor, left))
+        ):
             enough = enough or answer
         else:
             return answer
@@ -230,30 +238,30 @@ def _is_same(one: Fault, other: Fault) -> bool:
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
     """Fix the rules that a fix newly breaks; after `MAX_STEPS`, name them instead."""
     first = answer
-    taken, change, view = [first.way], dict(first.way.change), first.way.view
+    taken, change, view = [first.candidate], dict(first.candidate.change), first.candidate.view
     for _ in range(MAX_STEPS):
         if answer.is_enough:
-            way = Way(_in_one_sentence(taken), change, view, first.way.is_guess)
-            return answer._replace(way=way, start=first.start, is_alone=False)
+            candidate = Candidate(_in_one_sentence(taken), change, view, first.candidate.is_guess)
+            return answer._replace(candidate=candidate, start=first.start, is_alone=False)
         new = next(f for f in answer.left if f.key not in known)
-        steps = [a for a in _steps(answer.request, new, known) if not a.way.is_guess]
+        steps = [a for a in _steps(answer.request, new, known) if not a.candidate.is_guess]
         steps.sort(key=lambda a: not a.is_enough)
         if not steps:
             break
         answer = steps[0]
-        step = answer.way
+        step = answer.candidate
         names = [name for name in step.change if f"{name}=" not in step.text]
         values = " and ".join(f"{name}={step.change[name]}" for name in names)
-        is_told = not names or step.is_other_tensor
-        taken.append(step if is_told else step._replace(text=f"pass {values}"))
+        has_own_words = not names or step.is_other_tensor
+        taken.append(step if has_own_words else step._replace(text=f"pass {values}"))
         change |= step.change
         view = step.view or view
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
-    text = f"{first.way.text}, which then breaks {' and '.join(rules)}"
-    return first._replace(way=first.way._replace(text=text, is_guess=True))
+    text = f"{first.candidate.text}, which then breaks {' and '.join(rules)}"
+    return first._replace(candidate=first.candidate._replace(text=text, is_guess=True))
 
 
-def _in_one_sentence(steps: list[Way]) -> str:
+def _in_one_sentence(steps: list[Candidate]) -> str:
     """Return the words of steps, without those all of whose arguments later steps change again."""
     texts: list[str] = []
     later: set[str] = set()
@@ -305,11 +313,13 @@ def _permuted_change(
     if request.kind == "tiled" and len(request.arguments.box_dim) != request.rank:
         return None
     for fault in faults_of(request):
-        for way in (way for tries in fault.alternatives(request) for way in tries):
-            view = _reordered(request, way)
+        for candidate in (
+            candidate for tries in fault.alternatives(request) for candidate in tries
+        ):
+            view = _reordered(request, candidate)
             if view is None:
                 continue
-            change = {"strides": view.strides} | way.change
+            change = {"strides": view.strides} | candidate.change
             if view.shape != request.tensor.shape:
                 change["shape"] = view.shape
             other = request_of({**given, **change})
@@ -320,9 +330,9 @@ def _permuted_change(
     return None
 
 
-def _reordered(request: Request, way: Way) -> Seen | None:
-    """Return the view of a way that only puts the dimensions in another order."""
-    own, other = request.tensor, way.view
+def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
+    """Return the view of a candidate that only puts the dimensions in another order."""
+    own, other = request.tensor, candidate.view
     if other is None or other.address != request.address or other.dtype != own.dtype:
         return None
     before, after = (sorted(zip(v.shape, v.strides, strict=True)) for v in (own, other))
@@ -346,8 +356,8 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     start, change, is_in_order = request, Change(), True
 
     def is_clear(answer: Answer) -> bool:
-        is_of_arguments = not answer.way.is_guess and not answer.way.is_other_tensor
-        return is_of_arguments and without not in answer.way.change
+        is_of_arguments = not answer.candidate.is_guess and not answer.candidate.is_other_tensor
+        return is_of_arguments and without not in answer.candidate.change
 
     for _ in range(MAX_REPAIRS):
         faults = faults_of(request)
@@ -366,7 +376,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
             return _search(start, without="split_inner")
         if answer is None:
             return None, faults if is_in_order else []
-        change |= answer.way.change
+        change |= answer.candidate.change
         request = answer.request.with_fields(keeps_tensor=False)
     return None, []
 
@@ -381,12 +391,12 @@ def _kept_or_smaller(
     known, smaller, unsolved = {f.key for f in faults}, None, []
     alone = request.with_fields(keeps_tensor=True)
     for fault in faults:
-        ways = answers(alone, fault, known)
-        if not ways or not ways[0].is_alone or not ways[0].is_enough:
+        fixes = answers(alone, fault, known)
+        if not fixes or not fixes[0].is_alone or not fixes[0].is_enough:
             if any(a.is_enough and a.is_alone for a in answers(request, fault, known)):
                 continue
             unsolved.append(fault)
-        for answer in filter(is_clear, ways):
+        for answer in filter(is_clear, fixes):
             if not _shrinks(answer):
                 return answer, []
             smaller = smaller or answer
@@ -428,45 +438,45 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
 
     Fixes call the tensor by its name in `names`.
     """
-    faults, mended = faults_of(request), set[Key]()
+    faults, removed = faults_of(request), set[Key]()
     known = {f.key for f in faults}
     lifted = _lifted(request, faults)
     typed, found = request, dict[Fault, list[Answer]]()
     for fault in faults:
-        if fault.key in mended:
+        if fault.key in removed:
             continue
-        ways = found[fault] = answers(typed, fault, known)
+        fixes = found[fault] = answers(typed, fault, known)
         if fault is faults[-1]:
             break
-        mended |= _removed(fault, faults, ways)
-        if fault.rule.id in HAS_TYPE and ways and ways[0].is_alone and ways[0].is_enough:
-            typed = ways[0].request  # of rules that wait for the type, too
-    anew = () if lifted or len(found) < 2 else _broken_by_all(request, found)
+        removed |= _removed(fault, faults, fixes)
+        if fault.rule.id in HAS_TYPE and fixes and fixes[0].is_alone and fixes[0].is_enough:
+            typed = fixes[0].request  # of rules that wait for the type, too
+    newly_broken = () if lifted or len(found) < 2 else _broken_by_all(request, found)
     last = next(reversed(found), None)
     return tuple(
-        _violation(request, fault, ways, lifted, names, anew if fault is last else ())
-        for fault, ways in found.items()
+        _violation(request, fault, fixes, lifted, names, newly_broken if fault is last else ())
+        for fault, fixes in found.items()
     )
 
 
 def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
     """Return the rules that the first fixes of all faults break, and that no fix names."""
     current, is_other = request, False
-    for fault, ways in found.items():
-        if not ways:
+    for fault, fixes in found.items():
+        if not fixes:
             continue
-        way, base = ways[0].way, request
-        if way.view is not None and is_other:  # made for another tensor than there is by now
+        candidate, base = fixes[0].candidate, request
+        if candidate.view is not None and is_other:  # made for another tensor than there is by now
             left = faults_of(current)
             fault = next((f for f in left if f.rule is fault.rule), fault)
             again = answers(current, fault, {f.key for f in left}) if fault in left else []
             if not again:
                 continue
-            way, base = again[0].way, current
-        change = {name: _merged(base, current, name, n) for name, n in way.change.items()}
-        current = current.changed(change, way.view)
-        is_other |= way.view is not None
-    named = {word for ways in found.values() if ways for word in ways[0].way.text.split()}
+            candidate, base = again[0].candidate, current
+        change = {name: _merged(base, current, name, n) for name, n in candidate.change.items()}
+        current = current.changed(change, candidate.view)
+        is_other |= candidate.view is not None
+    named = {word for fixes in found.values() if fixes for word in fixes[0].candidate.text.split()}
     named |= {fault.rule.id for fault in found}
     return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
 
@@ -483,18 +493,18 @@ def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
     return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
-def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
+def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
     """Return the faults that each way out of a fault removes, too.
 
-    None where `allow=` is a way, which changes neither the map nor the tensor.
+    None where `allow=` is a candidate, which changes neither the map nor the tensor.
     """
-    changing = [answer for answer in ways if not answer.way.is_guess]
-    lifts = any(answer.way.change.keys() == {"allow"} for answer in changing)
+    changing = [answer for answer in fixes if not answer.candidate.is_guess]
+    lifts = any(answer.candidate.change.keys() == {"allow"} for answer in changing)
     if lifts or not changing or not all(answer.is_alone for answer in changing):
         return set()
     removed = {other.key for other in faults}
     for answer in changing:
-        if answer.way.is_other_tensor:  # whose entries may be others
+        if answer.candidate.is_other_tensor:  # whose entries may be others
             ids = {left.rule.id for left in answer.left}
             removed &= {other.key for other in faults if other.rule.id not in ids}
         else:
@@ -510,28 +520,28 @@ def _removed(fault: Fault, faults: list[Fault], ways: list[Answer]) -> set[Key]:
 def _violation(
     request: Request,
     fault: Fault,
-    ways: list[Answer],
+    fixes: list[Answer],
     lifted: str,
     names: words.Names,
-    anew: tuple[str, ...],
+    newly_broken: tuple[str, ...],
 ) -> Violation:
     rule, entry = fault.rule, fault.key[1]
     argument = words.argument(request, fault.argument)
     texts = []
-    for answer in ways:
-        if answer.way.change.keys() != {"allow"}:
+    for answer in fixes:
+        if answer.candidate.change.keys() != {"allow"}:
             texts.append(_text(request, answer))
         elif not lifted:
-            allow = answer.way.change["allow"]
+            allow = answer.candidate.change["allow"]
             texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
     if lifted:
         is_asked_back = bool(texts) and texts[0].endswith("?")
         texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
-        none = f"no other {argument} is accepted while the rest is as it is"
+        none = f"no other {argument} is accepted while the rest stays the same"
         texts.append(rule.usual_fix(request, *entry) or none)
-    if anew:
-        texts[0] += f", which then breaks {' and '.join(anew)}"
+    if newly_broken:
+        texts[0] += f", which then breaks {' and '.join(newly_broken)}"
     fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
     found, limit = rule.found_and_limit(request, *entry)
     source = _SOURCES[request.kind][fault.place[-1]]
@@ -540,17 +550,22 @@ def _violation(
 
 def _text(request: Request, answer: Answer) -> str:
     """Return the words of an answer, with the tile that a kernel then has to expect."""
-    way = answer.way
-    if _TILE.isdisjoint(way.change) or answer.left or way.is_guess or way.is_other_tensor:
-        return way.text
+    candidate = answer.candidate
+    if (
+        _TILE.isdisjoint(candidate.change)
+        or answer.left
+        or candidate.is_guess
+        or candidate.is_other_tensor
+    ):
+        return candidate.text
     if request.unreadable or request.unread or not request.type_is_known:
-        return way.text
+        return candidate.text
 
     def tx_bytes_after() -> int:
         known: int | None = getattr(answer.facts, "tx_bytes", None)
         return tx_bytes(answer.request.encode_arguments()) if known is None else known
 
-    return way.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
+    return candidate.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
 
 
 def _lifted(request: Request, faults: list[Fault]) -> str:
@@ -564,7 +579,7 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
         by_driver = request.set_of("driver")
         if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
             return ""
-    if after(request, Way("", change))[1]:
+    if outcome_of(request, Candidate("", change))[1]:
         return ""
     name, value = next(iter(change.items()))
     return f"pass {name}={value!r}: {driver_accepts(ids)}"

@@ -19,7 +19,7 @@ from typing import Any
 from tma_dlpack import driver
 from tma_dlpack.checks.columns import describe
 from tma_dlpack.checks.judge import int32
-from tma_dlpack.checks.layout import Seen, described, driver_layout, ragged, split
+from tma_dlpack.checks.layout import OtherTensor, described, driver_layout, ragged, split
 from tma_dlpack.checks.options import (
     PLACES,
     RULE_SETS,
@@ -224,7 +224,7 @@ class Request:
         assert self.call is None  # a C call caches the verdict of its own rules
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
-    def changed(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
+    def changed(self, change: Mapping[str, Any], view: OtherTensor | None = None) -> Request:
         """Return a request with other arguments, or of another tensor, that need not be read.
 
         `change` has row-major keyword arguments, which are valid values.
@@ -234,7 +234,9 @@ class Request:
             return self.changed_in_python(change, view)
         return Request(call=call, producer=self.producer, keeps_tensor=self.keeps_tensor)
 
-    def changed_in_python(self, change: Mapping[str, Any], view: Seen | None = None) -> Request:
+    def changed_in_python(
+        self, change: Mapping[str, Any], view: OtherTensor | None = None
+    ) -> Request:
         """Return the same as `changed`, without the C call."""
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
         if not change.keys().isdisjoint({"rules", "target"}):  # they select the rules

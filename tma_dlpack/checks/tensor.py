@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from tma_dlpack.checks import views, ways, words
+from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks.candidates import Candidates
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, MEASURED, TILED, WIDE
-from tma_dlpack.checks.ways import Tries
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_RANK, MIN_RANK_IM2COL, MIN_RANK_INTERLEAVED
 
 
-def _gpu_ways(r: Request) -> Iterator[Tries]:
+def _gpu_candidates(r: Request) -> Iterator[Candidates]:
     gpu, target = ("Blackwell", "sm_100") if r.kind == "im2col_wide" else ("Hopper", "sm_90")
     text = f"use a {gpu} or newer GPU, or make the map for one: target={target!r}"
-    yield ways.targets(target, text)
+    yield candidates.targets(target, text)
 
 
 def _min_rank(r: Request) -> int:
@@ -40,7 +40,7 @@ def _rank_fix(r: Request) -> str:
     )
 
 
-def _rank_ways(r: Request) -> Iterator[Tries]:
+def _rank_candidates(r: Request) -> Iterator[Candidates]:
     if r.rank > MAX_RANK:
         yield views.merged(r, MAX_RANK)
         yield views.indexed(r, MAX_RANK)
@@ -53,40 +53,42 @@ def _stride_must(r: Request, i: int) -> str:
     return f"be 0, or at least the {inside} that the next inner dimension spans"
 
 
-def _packed_extent_ways(r: Request) -> Iterator[Tries]:
+def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_driver_call:
         bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
         yield views.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
-        yield ways.data_types(r)
+        yield candidates.data_types(r)
 
 
-def _less_aligned(r: Request) -> Iterator[Tries]:
+def _less_aligned(r: Request) -> Iterator[Candidates]:
     """Yield the options that need only 16 bytes of alignment."""
     if r.facts.alignment_bytes > 16:
-        yield (w for w in ways.members(r, "interleave_layout") if w.change["interleave_layout"])
-        yield ways.data_types(r)
+        yield (
+            w for w in candidates.members(r, "interleave_layout") if w.change["interleave_layout"]
+        )
+        yield candidates.data_types(r)
 
 
-def _address_ways(r: Request) -> Iterator[Tries]:
+def _address_candidates(r: Request) -> Iterator[Candidates]:
     yield from _less_aligned(r)
     if not r.is_driver_call and not r.is_own_layout:
         offset = words.nearest_offset(r)
         if offset is not None:
-            yield ways.moved(r, offset)
+            yield candidates.moved(r, offset)
     start = f"start the view at a multiple of {r.facts.alignment_bytes} bytes, or "
     yield (w._replace(text=start + w.text) for w in views.copies(r))
 
 
-def _innermost_ways(r: Request) -> Iterator[Tries]:
+def _innermost_candidates(r: Request) -> Iterator[Candidates]:
     """Yield the tensor with its contiguous dimension last, or a copy."""
     if r.is_driver_call:
         return
     if not r.is_own_layout:
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
-            yield ways.described(meant, text)
+            yield candidates.described(meant, text)
         given = (*r.tensor.strides[:-1], 1)
-        yield ways.described(given, "pass strides whose last entry is 1, such as {}")
+        yield candidates.described(given, "pass strides whose last entry is 1, such as {}")
         return
     strides = r.tensor.strides
     contiguous = [d for d, n in enumerate(r.tensor.shape) if strides[d] == 1 and n > 1]
@@ -106,8 +108,8 @@ def _innermost_ways(r: Request) -> Iterator[Tries]:
     yield views.copies(r)
 
 
-def _unique_ways(r: Request) -> Iterator[Tries]:
-    yield ways.allow(r, "STRIDE_UNIQUE")
+def _unique_candidates(r: Request) -> Iterator[Candidates]:
+    yield candidates.allow(r, "STRIDE_UNIQUE")
     if not views.is_own(r):
         return
     order = words.nesting_order(r.tensor)
@@ -116,7 +118,7 @@ def _unique_ways(r: Request) -> Iterator[Tries]:
     yield views.copies(r)
 
 
-def _aligned_ways(r: Request) -> Iterator[Tries]:
+def _aligned_candidates(r: Request) -> Iterator[Candidates]:
     yield from _less_aligned(r)
     if last := list(views.channels_last(r)):
         yield last
@@ -125,7 +127,7 @@ def _aligned_ways(r: Request) -> Iterator[Tries]:
         unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
         text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
-        yield ways.described(strides, text)
+        yield candidates.described(strides, text)
     yield views.copies(r)
 
 
@@ -133,7 +135,7 @@ _stride_rule = partial(
     Rule,
     step=61,
     on="tensor.strides",
-    after=("RANK", "STRIDE_INNERMOST"),
+    prerequisites=("RANK", "STRIDE_INNERMOST"),
     each="d > 0",
     found=words.stride_found,
     libcudacxx="__get_tensor_strides",
@@ -155,7 +157,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="have a Tensor Memory Accelerator: compute capability 9.0 or later",
         fix="use a Hopper or newer GPU, or make the map for one: target='sm_90'",
         libcudacxx="__check_device",
-        ways=_gpu_ways,
+        candidates=_gpu_candidates,
     ),
     Rule(
         id="WIDE_CAPABILITY",
@@ -166,12 +168,12 @@ TENSOR_RULES: tuple[Rule, ...] = (
         unsupported=True,
         kinds=WIDE,
         sets=frozenset({"documented"}),
-        after=("CAPABILITY",),
+        prerequisites=("CAPABILITY",),
         holds="has_wide",
         found=lambda r: f"the target of an im2col-wide map is {r.target}",
         must="be for compute capability 10.0 or later",
-        ways=lambda r: [
-            ways.targets(
+        candidates=lambda r: [
+            candidates.targets(
                 "sm_100",
                 f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
                 "map, or make it for a GPU that has: target='sm_100'",
@@ -185,7 +187,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         id="RANK",
         step=20,
         on="tensor.rank",
-        why="a map has room for five dimensions; an im2col map has N and C beside the spatial ones",
+        why="a map has room for five dimensions; an im2col map has N, C and 1 to 3 spatial ones",
         asks="have 1 to 5 dimensions, 3 to 5 for im2col maps",
         holds="1 <= rank <= MAX_RANK and (kind == TILED or rank >= MIN_RANK_IM2COL)",
         found=lambda r: (
@@ -197,7 +199,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=_rank_fix,
         libcudacxx="__get_tensor_map_rank",
         documented=True,
-        ways=_rank_ways,
+        candidates=_rank_candidates,
     ),
     Rule(
         id="RANK_INTERLEAVED",
@@ -205,7 +207,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="interleave_layout",
         why="an interleaved tensor has at least W, slices and N",
         kinds=TILED,
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds="interleave == 0 or rank >= MIN_RANK_INTERLEAVED",
         found=lambda r: (
             f"{words.argument(r, 'interleave_layout')} is {r.arguments.interleave.name} for a "
@@ -215,8 +217,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         libcudacxx="__get_tensor_map_rank",
         documented=True,
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
-        ways=lambda r: [
-            ways.members(r, "interleave_layout"),
+        candidates=lambda r: [
+            candidates.members(r, "interleave_layout"),
             views.outer_ones(r, MIN_RANK_INTERLEAVED, "{}"),
         ],
     ),
@@ -248,8 +250,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=lambda r: f"use an address that is a multiple of {r.facts.alignment_bytes}",
         libcudacxx="__get_tensor_address",
         documented=True,
-        mends=("interleave_layout", "data_type"),
-        ways=_address_ways,
+        changes=("interleave_layout", "data_type"),
+        candidates=_address_candidates,
     ),
     # 5. sizes
     Rule(
@@ -260,7 +262,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         asks="have an innermost extent that is a multiple of 2 values, of 128 for the types padded "
         "to 16 bytes",
         sets=ALL_BUT_MEASURED,
-        after=("RANK", *HAS_TYPE, "PACKED_TYPE"),
+        prerequisites=("RANK", *HAS_TYPE, "PACKED_TYPE"),
         holds="not is_packed or row_bits % (packed_unit * element_bits) == 0",
         found=lambda r: (
             f"the innermost extent is {counted(r.arguments.global_dim[0], 'value')} "
@@ -270,15 +272,15 @@ TENSOR_RULES: tuple[Rule, ...] = (
         fix=lambda r: f"use a multiple of {r.type_row.packed_unit} values",
         libcudacxx="__get_tensor_sizes",
         documented=True,
-        mends=("data_type",),
-        ways=_packed_extent_ways,
+        changes=("data_type",),
+        candidates=_packed_extent_candidates,
     ),
     Rule(
         id="DIM_RANGE",
         step=51,
         on="tensor.shape",
         why="the map stores extent - 1 in 32 bits",
-        after=("RANK",),
+        prerequisites=("RANK",),
         each="d",
         outermost_first=True,
         holds="1 <= global_dim[d] <= MAX_DIM",
@@ -289,10 +291,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
             if r.arguments.global_dim[i] < 1
             else words.parts_fix(r, i)
         ),
-        ways=lambda r, i: [views.parts(r, i)] if r.arguments.global_dim[i] > 1 else [],
+        candidates=lambda r, i: [views.parts(r, i)] if r.arguments.global_dim[i] > 1 else [],
         libcudacxx="__get_tensor_sizes",
         documented=True,
-        differs="the programming guide's text says greater than one; everything else, at least one",
+        differs="the programming guide asks for more than one; every other source allows one",
     ),
     # 6. strides
     Rule(
@@ -301,7 +303,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         on="tensor.strides",
         why="a map has no stride for the innermost dimension: its elements must be adjacent",
         make_only=True,
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds="inner_stride == 1",
         found=lambda r: (
             f"{words.layout(r, 'strides')}[{r.rank - 1}] is "
@@ -309,7 +311,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         ),
         must="be 1: the last dimension must be contiguous",
         fix="pass strides whose last entry is 1",
-        ways=_innermost_ways,
+        candidates=_innermost_candidates,
         libcudacxx="__get_tensor_strides",
         differs="releases before 3.5 ignored it, and described other elements",
     ),
@@ -322,8 +324,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="stride_bits[d - 1] == 0 or stride_bits[d - 1] >= inside_bits[d]",
         must=_stride_must,
         fix="order the dimensions by stride, each at least as large as the one inside it spans",
-        mends=("allow",),
-        ways=lambda r, i: _unique_ways(r),
+        changes=("allow",),
+        candidates=lambda r, i: _unique_candidates(r),
         differs="page: strides[i] >= shape[i-1] and > 0; code: shape[i+1] x strides[i+1], or 0",
         if_allowed="copies the elements at these strides",
     ),
@@ -335,8 +337,8 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must=lambda r, i: f"be a multiple of {r.facts.alignment_bytes} bytes",
         fix=lambda r, i: f"use strides that are multiples of {r.facts.alignment_bytes} bytes",
         documented=True,
-        mends=("interleave_layout", "data_type"),
-        ways=lambda r, i: _aligned_ways(r),
+        changes=("interleave_layout", "data_type"),
+        candidates=lambda r, i: _aligned_candidates(r),
     ),
     _stride_rule(
         id="STRIDE_RANGE",
@@ -344,7 +346,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
         must="be less than 2^40 bytes, and not negative",
         fix="index this dimension instead, and make one map per slice",
-        ways=lambda r, i: [views.one_at_a_time(r, i)],
+        candidates=lambda r, i: [views.one_at_a_time(r, i)],
         documented=True,
     ),
     # 10. what only the driver requires

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tma_dlpack.checks import views, ways, words
+from tma_dlpack.checks import candidates, views, words
 from tma_dlpack.checks.box import be_in_shape
+from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE
-from tma_dlpack.checks.ways import Tries, Way
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Rule
@@ -25,9 +25,9 @@ def _swizzles_of_type(r: Request) -> str:
     return " or ".join(s.name for s in TmaSwizzle if r.type_row.swizzles >> s & 1)
 
 
-def _swizzle_ways(r: Request) -> Iterator[Tries]:
+def _swizzle_candidates(r: Request) -> Iterator[Candidates]:
     """Yield the other swizzles: bytes128 first, which all types and kinds of map allow."""
-    yield ways.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
+    yield candidates.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
 
 
 _swizzle_rule = partial(
@@ -36,7 +36,7 @@ _swizzle_rule = partial(
     found=lambda r: f"swizzle is {r.swizzle.name}",
     fix="use swizzle='bytes128'",
     documented=True,
-    ways=_swizzle_ways,
+    candidates=_swizzle_candidates,
 )
 
 TILE_RULES: tuple[Rule, ...] = (
@@ -47,15 +47,15 @@ TILE_RULES: tuple[Rule, ...] = (
         on="swizzle",
         why="atom swizzles came with compute capability 10.0; the driver refuses them for sm_90",
         unsupported=True,
-        after=("CAPABILITY",),
+        prerequisites=("CAPABILITY",),
         holds="swizzle <= SWIZZLE_128B or not is_sm_9x",
         found=lambda r: f"swizzle is {r.swizzle.name} on {r.target}",
         must="be none, bytes32, bytes64 or bytes128 on compute capability 9.x",
         fix="use swizzle='bytes128', or make the map for sm_100 or later (target='sm_100')",
         libcudacxx="__check_device",
-        ways=lambda r: [
-            *_swizzle_ways(r),
-            ways.targets("sm_100", "make the map for sm_100 or later: target='sm_100'", True),
+        candidates=lambda r: [
+            *_swizzle_candidates(r),
+            candidates.targets("sm_100", "make the map for sm_100 or later: target='sm_100'", True),
         ],
     ),
     # 7. interleave and swizzle
@@ -70,8 +70,11 @@ TILE_RULES: tuple[Rule, ...] = (
         fix="use swizzle='bytes32'",
         libcudacxx="__check_swizzle",
         differs="driver 580.159.04 accepts others",
-        mends=("swizzle", "interleave_layout"),
-        ways=lambda r: [ways.members(r, "swizzle"), ways.members(r, "interleave_layout")],
+        changes=("swizzle", "interleave_layout"),
+        candidates=lambda r: [
+            candidates.members(r, "swizzle"),
+            candidates.members(r, "interleave_layout"),
+        ],
     ),
     Rule(
         id="PACKED_INTERLEAVE",
@@ -79,15 +82,15 @@ TILE_RULES: tuple[Rule, ...] = (
         on="interleave_layout",
         why="the driver API documents no interleaved layout for this type",
         sets=ALL_BUT_MEASURED,
-        after=(*HAS_TYPE, "PACKED_TYPE"),
+        prerequisites=(*HAS_TYPE, "PACKED_TYPE"),
         holds="interleave == 0 or type_interleaves",
         found=lambda r: (
             f"{words.argument(r, 'interleave_layout')} is {r.arguments.interleave.name}"
         ),
         must="be none for 16U6_ALIGN16B",
         documented=True,
-        mends=("interleave_layout", "data_type"),
-        ways=lambda r: [ways.members(r, "interleave_layout"), ways.data_types(r)],
+        changes=("interleave_layout", "data_type"),
+        candidates=lambda r: [candidates.members(r, "interleave_layout"), candidates.data_types(r)],
     ),
     _swizzle_rule(
         id="PACKED_SWIZZLE",
@@ -97,7 +100,7 @@ TILE_RULES: tuple[Rule, ...] = (
         "16U6_ALIGN16B",
         sets=ALL_BUT_MEASURED,
         reads=("interleave_layout",),
-        after=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
+        prerequisites=(*HAS_TYPE, "PACKED_TYPE", "ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         holds="type_swizzles >> swizzle & 1",
         must=lambda r: f"be {_swizzles_of_type(r)} for {r.type_row.data_type.name}",
     ),
@@ -108,7 +111,7 @@ TILE_RULES: tuple[Rule, ...] = (
         kinds=WIDE,
         sets=frozenset({"documented"}),
         reads=("interleave_layout",),
-        after=("ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
+        prerequisites=("ATOM_SWIZZLE", "INTERLEAVE_32B_SWIZZLE"),
         holds="WIDE_SWIZZLES >> swizzle & 1",
         must="be bytes64, bytes128 or bytes128_atom_32B for an im2col-wide map",
         differs="driver 580.159.04 accepts the others on sm_90",
@@ -120,13 +123,16 @@ def _step_found(r: Request, i: int) -> str:
     return f"{words.entry(r, 'elem_strides', i)} is {r.facts.element_strides[i]}"
 
 
-def _step_ways(r: Request, i: int) -> Iterator[Tries]:
-    yield ways.elem_strides(r, i)
+def _step_candidates(r: Request, i: int) -> Iterator[Candidates]:
+    yield candidates.elem_strides(r, i)
     yield views.stepped(r, i)
 
 
 _step_rule = partial(
-    Rule, on="elem_strides", after=("RANK", "ELEM_STRIDES_RANK"), libcudacxx="__get_elem_strides"
+    Rule,
+    on="elem_strides",
+    prerequisites=("RANK", "ELEM_STRIDES_RANK"),
+    libcudacxx="__get_elem_strides",
 )
 _each_step_rule = partial(_step_rule, step=91, each="d", found=_step_found)
 
@@ -137,14 +143,14 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         step=90,
         why="there is a step along each dimension",
         asks="have one entry per dimension of the tensor",
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds="elem_stride_count == rank",
         found=lambda r: f"elem_strides has {counted(len(r.arguments.element_strides), 'entry')}",
         must=lambda r: f"have {r.rank}, one per dimension of the tensor",
         fix="omit elem_strides for strides of 1, or give one entry per dimension, row-major",
-        ways=lambda r: [
-            ways.per_dimension(r, "elem_strides"),
-            [Way("omit elem_strides, for strides of 1", {"elem_strides": None})],
+        candidates=lambda r: [
+            candidates.per_dimension(r, "elem_strides"),
+            [Candidate("omit elem_strides, for strides of 1", {"elem_strides": None})],
         ],
     ),
     _each_step_rule(
@@ -153,7 +159,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         holds="d == 0 and ignores_inner_step or 1 <= element_strides[d] <= MAX_ELEM_STRIDE",
         must=f"be 1..{MAX_ELEM_STRIDE}",
         fix=f"use 1 to take every element, or {MAX_ELEM_STRIDE}, the largest step",
-        ways=_step_ways,
+        candidates=_step_candidates,
         documented=True,
         differs="libcu++ and the documentation ignore the innermost entry unless interleaved; the "
         "driver does not",
@@ -164,13 +170,13 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
         asks="be at most the extent of the tensor",
         kinds=TILED,
         sets=LIBCU,
-        after_here=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
+        prerequisites_at_entry=("ELEM_STRIDES_RANGE", "DIM_RANGE"),
         holds="d == 0 and ignores_inner_step or element_strides[d] <= global_dim[d]",
         must=be_in_shape,
-        mends=("allow", "elem_strides"),
-        ways=lambda r, i: [
-            ways.allow(r, "ELEM_STRIDES_IN_SHAPE"),
-            ways.elem_strides(r, i),
+        changes=("allow", "elem_strides"),
+        candidates=lambda r, i: [
+            candidates.allow(r, "ELEM_STRIDES_IN_SHAPE"),
+            candidates.elem_strides(r, i),
         ],
         differs="the driver accepts more",
         if_allowed="fills the part of the tile past the end",
@@ -190,18 +196,18 @@ def _extent_breaks(facts: Any) -> bool:
     return bool(facts.global_dim[0] % facts.span_values)
 
 
-def _whole_span_ways(r: Request) -> Iterator[Tries]:
+def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
     """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
     span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
         yield views.widened(r, span)
-        one = ways.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
+        one = candidates.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
         text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
-        yield [Way(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
+        yield [Candidate(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
     else:
-        yield ways.box_entries(r, 0, f"use a multiple of {span}: {{}}")
+        yield candidates.box_entries(r, 0, f"use a multiple of {span}: {{}}")
     yield (
-        Way(f"pass swizzle={narrower.name!r}, whose spans divide it", {"swizzle": narrower})
+        Candidate(f"pass swizzle={narrower.name!r}, whose spans divide it", {"swizzle": narrower})
         for narrower in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
         if narrower < swizzle
     )
@@ -239,9 +245,10 @@ RECIPE_RULES: tuple[Rule, ...] = (
         must="come with an explicit swizzle",
         fix="pass swizzle='bytes128', or swizzle='none' for columns of 16 bytes, the core matrices "
         "of an unswizzled operand",
-        mends=(),
-        ways=lambda r: [
-            [Way(text, {"swizzle": swizzle}, is_guess=True)] for swizzle, text in _SPLIT_BY.items()
+        changes=(),
+        candidates=lambda r: [
+            [Candidate(text, {"swizzle": swizzle}, is_guess=True)]
+            for swizzle, text in _SPLIT_BY.items()
         ],
     ),
     _row(
@@ -253,21 +260,21 @@ RECIPE_RULES: tuple[Rule, ...] = (
         found=lambda r: f"interleave_layout is {r.arguments.interleave.name}",
         must="be used without interleave_layout, as ragged must",
         fix="omit interleave_layout",
-        mends=("interleave_layout",),
-        ways=lambda r: [ways.members(r, "interleave_layout")],
+        changes=("interleave_layout",),
+        candidates=lambda r: [candidates.members(r, "interleave_layout")],
     ),
     _rank_row(
         id="SPLIT_RANK",
         why="the split adds a dimension, and a ragged map two more",
         asks="have 1 to 4 dimensions with split_inner, 2 with ragged too",
-        after=("RANK",),
+        prerequisites=("RANK",),
         holds="not is_split or rank < MAX_RANK - 2 * is_ragged",
         must=lambda r: (
             f"have 1 to {MAX_RANK - 1 - 2 * r.facts.is_ragged}: the split adds one, and a map has "
             f"{MAX_RANK} at most"
         ),
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
-        ways=lambda r: [
+        candidates=lambda r: [
             views.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
             views.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
         ],
@@ -277,14 +284,14 @@ RECIPE_RULES: tuple[Rule, ...] = (
         step=63,
         on="split_inner",
         why="a span holds whole elements",
-        after=HAS_TYPE,
+        prerequisites=HAS_TYPE,
         holds="not is_split or not is_packed",
         found=lambda r: f"the map's type is {r.type_row.data_type.name}",
         must="be used for elements of whole bytes",
         fix="view the storage as bytes, x.view(uint8), and split that",
-        mends=("data_type",),
-        ways=lambda r: [
-            ways.carriers(r),
+        changes=("data_type",),
+        candidates=lambda r: [
+            candidates.carriers(r),
             views.viewed(r, 8, "view the storage as bytes, {}, and split that"),
         ],
     ),
@@ -294,8 +301,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         on=lambda facts: "tensor.shape" if _extent_breaks(facts) else "box_sizes",
         why="a split tensor and its tile are whole spans of the swizzle",
         asks="be whole spans of the swizzle along the last dimension, tensor and tile",
-        after=("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE, "DIM_RANGE", "BOX_RANK"),
-        after_here=("BOX_RANGE",),
+        prerequisites=("RANK", "SPLIT_SWIZZLE", "SPLIT_DTYPE", *HAS_TYPE, "DIM_RANGE", "BOX_RANK"),
+        prerequisites_at_entry=("BOX_RANGE",),
         holds="not is_split or global_dim[0] % span_values == 0 and box_dim[0] % span_values == 0",
         found=lambda r: (
             f"the last dimension is {counted(r.arguments.global_dim[0], 'element')}"
@@ -303,8 +310,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
             else f"the last entry of box_sizes is {counted(r.arguments.inner_box, 'element')}"
         ),
         must=_span_must,
-        mends=("box_sizes", "swizzle"),
-        ways=_whole_span_ways,
+        changes=("box_sizes", "swizzle"),
+        candidates=_whole_span_candidates,
     ),
     _row(
         id="SPLIT_STEP",
@@ -312,25 +319,25 @@ RECIPE_RULES: tuple[Rule, ...] = (
         on="elem_strides",
         why="the columns of a split tile stand one span apart",
         sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
-        after=("RANK", "ELEM_STRIDES_RANK"),
+        prerequisites=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
         found=lambda r: _step_found(r, 0),
         must="be 1 with split_inner",
         fix="use 1 to take every element",
-        ways=lambda r: [ways.elem_strides(r, 0)],
+        candidates=lambda r: [candidates.elem_strides(r, 0)],
     ),
     _rank_row(
         id="RAGGED_RANK",
         why="a ragged map has two more dimensions",
-        after=("RANK", "SPLIT_RANK"),
+        prerequisites=("RANK", "SPLIT_RANK"),
         holds="not is_ragged or 2 <= rank <= MAX_RANK - 2",
         must=f"have 2 or {MAX_RANK - 2} dimensions: a map has at most {MAX_RANK}, and a ragged one "
         "needs two of them",
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
-        ways=lambda r: [
+        candidates=lambda r: [
             views.merged(r, MAX_RANK - 2),
             views.indexed(r, MAX_RANK - 2),
-            [Way("omit ragged: the tensor has no rows", {"ragged": None}, is_guess=True)]
+            [Candidate("omit ragged: the tensor has no rows", {"ragged": None}, is_guess=True)]
             if r.rank == 1
             else (),
         ],
@@ -340,7 +347,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         step=64,
         on="ragged",
         why="slices along the innermost dimension would not start at multiples of 16 bytes",
-        after=("RANK", "RAGGED_RANK"),
+        prerequisites=("RANK", "RAGGED_RANK"),
         holds="not is_ragged or 1 <= ragged_dim < rank",
         found=lambda r: f"ragged is {r.rare.ragged} for a tensor of {counted(r.rank, 'dimension')}",
         must=lambda r: (
@@ -350,8 +357,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         asks="be a dimension of the tensor, and not the innermost one",
         fix="pass ragged=0, the dimension of the rows, or transpose the tensor",
-        ways=lambda r: [
-            [Way("pass ragged=0, the dimension of the rows", {"ragged": 0})],
+        candidates=lambda r: [
+            [Candidate("pass ragged=0, the dimension of the rows", {"ragged": 0})],
         ],
     ),
     _row(
@@ -359,7 +366,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         step=65,
         on="ragged",
         why="the strides of the added dimensions are the ragged one, and 2^34 elements less it",
-        after=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
+        prerequisites=("RANK", "RAGGED_DIM", "STRIDE_INNERMOST", *HAS_TYPE),
         holds="not is_ragged or ragged_stride_bits < RAGGED_STRIDE_END * element_bits",
         found=lambda r: words.stride_found(r, r.facts.ragged_dim),
         must=f"be a dimension whose stride is less than {RAGGED_STRIDE_END} elements",

@@ -1,7 +1,7 @@
 """Candidate fixes with another tensor: other dimensions over the same memory, or a copy.
 
-They are proposed for a `make_*` call that has the tensor's own layout. As for `ways.py`, the judge
-decides which of them are accepted.
+They are proposed for a `make_*` call that has the tensor's own layout. The judge decides which of
+them are accepted, as it does for the candidates in `candidates.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.candidates import Candidate, box_in, with_box_entry, with_options
+from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
-from tma_dlpack.checks.ways import Way, box_in, with_box_entry, with_options
 from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of
 from tma_dlpack.tables.arguments import reverse
 from tma_dlpack.tables.dtypes import DLDataType
@@ -23,7 +23,7 @@ from tma_dlpack.tables.enums import DLDataTypeCode
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
 
 P = ParamSpec("P")
-Ways = Iterator[Way]
+Ways = Iterator[Candidate]
 
 NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
 _FRESH = 1 << 20  # where a copy is supposed to lie, aligned as its framework allocates
@@ -36,11 +36,11 @@ def is_own(r: Request) -> bool:
 
 def of_own_tensor(
     find: Callable[Concatenate[Request, P], Ways],
-) -> Callable[Concatenate[Request, P], Iterable[Way]]:
-    """Yield no way where the fix may be no other tensor."""
+) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
+    """Yield nothing where the fix may not be another tensor."""
 
     @wraps(find)
-    def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Way]:
+    def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:
         return find(r, *args, **keywords) if is_own(r) else ()
 
     return found
@@ -55,9 +55,9 @@ def _seen(
     strides: Sequence[int],
     dtype: DLDataType | None = None,
     address: int | None = None,
-) -> Seen:
+) -> OtherTensor:
     address = r.address if address is None else address
-    return Seen(address, dtype or r.tensor.dtype, tuple(shape), tuple(strides))
+    return OtherTensor(address, dtype or r.tensor.dtype, tuple(shape), tuple(strides))
 
 
 def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def permuted(r: Request, order: Sequence[int], text: str) -> Ways:
     change |= _ragged_after(r, order) or {}
     code = words_of(r.tensor).permute.format(order=", ".join(map(str, order)))
     seen = _seen(r, _along(r.tensor.shape, order), _along(r.tensor.strides, order))
-    yield Way(text.format(code + with_options(change)), change, seen)
+    yield Candidate(text.format(code + with_options(change)), change, seen)
 
 
 def _reshaped(
@@ -115,7 +115,7 @@ def _reshaped(
     change |= {"elem_strides": None}
     shape = shape or _along(r.tensor.shape, kept)
     strides = strides or _along(r.tensor.strides, kept, missing=0)
-    yield Way(text.format(code + options), change, _seen(r, shape, strides))
+    yield Candidate(text.format(code + options), change, _seen(r, shape, strides))
 
 
 @of_own_tensor
@@ -186,7 +186,7 @@ def stepped(r: Request, i: int) -> Ways:
     box[d], steps[d] = max(1, -(-box[d] // step)), 1
     change: Change = {"box_sizes": tuple(box), "elem_strides": tuple(steps)}
     code = f"x[{':, ' * d}::{step}]{with_options(change)}"
-    yield Way(f"step the tensor itself: pass {code}", change, _seen(r, shape, strides))
+    yield Candidate(f"step the tensor itself: pass {code}", change, _seen(r, shape, strides))
 
 
 @of_own_tensor
@@ -195,16 +195,18 @@ def one_at_a_time(r: Request, i: int) -> Ways:
     d = r.rank - 1 - i
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
     part = f"x[{':, ' * d}n:n+1]{with_options(change)}"
-    yield Way(f"make one map for each index n of dimension {d}, of {part}", change, _part(r, i, 1))
+    yield Candidate(
+        f"make one map for each index n of dimension {d}, of {part}", change, _part(r, i, 1)
+    )
 
 
 @of_own_tensor
 def parts(r: Request, i: int) -> Ways:
     """Yield a part of the tensor along dimension i (innermost first)."""
-    yield Way(words.parts_fix(r, i), {}, _part(r, i, 1 << 30))
+    yield Candidate(words.parts_fix(r, i), {}, _part(r, i, 1 << 30))
 
 
-def _part(r: Request, i: int, extent: int) -> Seen:
+def _part(r: Request, i: int, extent: int) -> OtherTensor:
     shape = list(r.tensor.shape)
     shape[r.rank - 1 - i] = extent
     return _seen(r, shape, r.tensor.strides)
@@ -232,13 +234,15 @@ def viewed(r: Request, bits: int, text: str) -> Ways:
         view += f" {'and ' * bool(change)}without data_type"
         change["data_type"] = None
     kind = DLDataTypeCode.kDLInt if is_wider else DLDataTypeCode.kDLUInt
-    yield Way(text.format(view), change, _seen(r, shape, strides, DLDataType(kind, bits, 1)))
+    yield Candidate(text.format(view), change, _seen(r, shape, strides, DLDataType(kind, bits, 1)))
 
 
 # -- copies ----------------------------------------------------------------------------------------
 
 
-def _copied(r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0) -> Seen:
+def _copied(
+    r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0
+) -> OtherTensor:
     """Return a copy, aligned no better than its framework does, with rows of another length."""
     address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
     return _seen(r, shape, row_major_strides(rows or shape), address=address)
@@ -249,10 +253,12 @@ def copies(r: Request) -> Ways:
     """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
     code, shape, bits = words_of(r.tensor), r.tensor.shape, r.tensor.dtype.itemsize_bits
     is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
-    yield Way(f"copy it: x = {code.copy if is_dense else code.contiguous}", {}, _copied(r, shape))
+    yield Candidate(
+        f"copy it: x = {code.copy if is_dense else code.contiguous}", {}, _copied(r, shape)
+    )
     if code.aligned_copy:
         text = f"copy it to a multiple of 32 bytes: {code.aligned_copy}"
-        yield Way(text, {}, _copied(r, shape, address=_FRESH))
+        yield Candidate(text, {}, _copied(r, shape, address=_FRESH))
     for align_bytes in (INNER_BYTES, 2 * INNER_BYTES):
         yield from _padded(r, math.lcm(align_bytes * 8, bits) // bits)
 
@@ -275,7 +281,7 @@ def channels_last(r: Request) -> Ways:
     code = words_of(r.tensor)
     permuted_code = code.permute.format(order=", ".join(map(str, order)))
     copied = words.for_x(code.contiguous, permuted_code)
-    yield Way(text.format(copied), {}, _copied(r, _along(shape, order)))
+    yield Candidate(text.format(copied), {}, _copied(r, _along(shape, order)))
 
 
 def _padded(r: Request, unit: int) -> Ways:
@@ -284,7 +290,7 @@ def _padded(r: Request, unit: int) -> Ways:
         code, rows = words_of(r.tensor).pad, _whole_rows(r, unit)
         grows = "{widths}" in code  # where rows cannot have gaps, the copy is wider
         seen = _copied(r, rows if grows else r.tensor.shape, rows)
-        yield Way(words.pad_fix(r, code, unit), {}, seen)
+        yield Candidate(words.pad_fix(r, code, unit), {}, seen)
 
 
 @of_own_tensor
@@ -292,7 +298,7 @@ def widened(r: Request, unit: int) -> Ways:
     """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
     if r.rank:
         text = words.pad_fix(r, words_of(r.tensor).widen, unit)
-        yield Way(text, {}, _copied(r, _whole_rows(r, unit)))
+        yield Candidate(text, {}, _copied(r, _whole_rows(r, unit)))
 
 
 def _whole_rows(r: Request, unit: int) -> tuple[int, ...]:

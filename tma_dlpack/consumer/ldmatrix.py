@@ -205,7 +205,7 @@ LDMATRIX_RULES: tuple[Rule, ...] = (
             f"be a multiple of {load.step}: a row of a matrix starts at a multiple of 16 bytes"
         ),
         fix="count elements of the tile's row from 0, in steps of 16 bytes",
-        after=("LDMATRIX_RANK",),
+        prerequisites=("LDMATRIX_RANK",),
     ),
     _row(
         id="LDMATRIX_TRANSPOSE",
@@ -214,7 +214,7 @@ LDMATRIX_RULES: tuple[Rule, ...] = (
         found=lambda load: f"transpose is True with elements of {8 * load.tile.element_bytes} bits",
         must="be False: ldmatrix.trans exchanges elements of 16 bits",
         fix="transpose the tensor in global memory, or in registers",
-        after=("LDMATRIX_RANK",),
+        prerequisites=("LDMATRIX_RANK",),
     ),
     _row(
         id="LDMATRIX_OUTSIDE",
@@ -229,7 +229,7 @@ LDMATRIX_RULES: tuple[Rule, ...] = (
             f"be within the tile, {load.tile.rows} rows of {load.tile.width} elements"
         ),
         fix="start earlier, load fewer matrices, or use a larger box",
-        after=("LDMATRIX_RANK", "LDMATRIX_COLUMN"),
+        prerequisites=("LDMATRIX_RANK", "LDMATRIX_COLUMN"),
     ),
     _row(
         id="LDMATRIX_ADDRESS",

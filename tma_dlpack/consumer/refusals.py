@@ -47,7 +47,7 @@ def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[
             source or row.source,
         )
         for row in failed
-        if ids.isdisjoint(row.after)
+        if ids.isdisjoint(row.prerequisites)
     ]
 
 
@@ -291,7 +291,7 @@ ROWS: tuple[Rule, ...] = (
         must="be K: only 16-bit types have a wgmma that transposes",
         fix="transpose the tensor in global memory, so that K is its last dimension, and pass "
         "major='K'",
-        after=("MATRIX_TYPE",),
+        prerequisites=("MATRIX_TYPE",),
     ),
     _row(
         id="MATRIX_INTERLEAVE",
@@ -321,7 +321,7 @@ ROWS: tuple[Rule, ...] = (
             "bytes64 or bytes128 for all others"
         ),
         fix=_fix_swizzle,
-        after=("MATRIX_TYPE", "MATRIX_MAJOR"),
+        prerequisites=("MATRIX_TYPE", "MATRIX_MAJOR"),
     ),
     _row(
         id="MATRIX_RANK",
@@ -330,7 +330,7 @@ ROWS: tuple[Rule, ...] = (
         found=_found_rank,
         must="be a matrix: two extents over 1, or three in a map made with split_inner",
         fix=_fix_rank,
-        after=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
+        prerequisites=("MATRIX_TYPE", "MATRIX_INTERLEAVE"),
     ),
     _row(
         id="MATRIX_WIDTH",
@@ -340,7 +340,7 @@ ROWS: tuple[Rule, ...] = (
         found=_found_width,
         must=_must_width,
         fix=_fix_width,
-        after=_IS_MATRIX,
+        prerequisites=_IS_MATRIX,
     ),
     _row(
         id="MATRIX_ROWS",
@@ -354,7 +354,7 @@ ROWS: tuple[Rule, ...] = (
             else f"be a multiple of {o.rows_step}, the K of one instruction"
         ),
         fix=_fix_rows,
-        after=_IS_MATRIX,
+        prerequisites=_IS_MATRIX,
     ),
     _row(
         id="MATRIX_ADDRESS",

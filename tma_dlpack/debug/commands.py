@@ -67,7 +67,7 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]
     if len(words) > 1 and not any(map(and_, files, paths)):
-        files = [False]  # words of a sentence, of which one may be the name of a folder
+        files = [False]  # the words of a sentence; one may be the name of a folder
     if not any(files) and not all(paths):
         yield "", " ".join(words)
         return

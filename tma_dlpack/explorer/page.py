@@ -38,7 +38,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 HERE = Path(__file__).parent
 MODEL = (
     *("tables.js", "core.js", "geometry.js", "operand.js"),
-    *("ways.js", "repairs.js", "check.js", "model.js"),
+    *("candidates.js", "repairs.js", "check.js", "model.js"),
 )
 CORE = HERE.parent / "native" / "page.wasm"
 PICTURES = (
@@ -63,7 +63,7 @@ WAITING = "When is the tile there?"
 ABOUT_WAITING = (
     "The copy runs while the threads do. They wait at a barrier in shared memory, an mbarrier, "
     "which counts arrivals and bytes. Choose a mistake and step through it: a kernel that "
-    "reads too early, or waits for ever, nearly always makes one of these."
+    "reads too early, or waits forever, nearly always makes one of these."
 )
 #: The address has the state; else the frame around the page, or the file itself.
 WITHOUT_CORE = "The explorer needs WebAssembly, which this viewer does not run"

@@ -1,7 +1,7 @@
 // The rules that a call breaks, in libcu++'s order, and the first fixes, as checks/repairs.py has them.
 
 const tmaRepairs = (() => {
-  const T = tmaTables, R = tmaRequest, W = tmaWays;
+  const T = tmaTables, R = tmaRequest, W = tmaCandidates;
   const MAX_STEPS = 4, MAX_REPAIRS = 40; // of one way, of one call
   //: The arguments that decide how large the tile is.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
@@ -17,7 +17,7 @@ const tmaRepairs = (() => {
     for (const [row, entry] of failed) {
       const rule = T.RULES[row], at = Math.max(0, entry);
       if ((rule.after ?? []).some((id) => ids.has(id))) continue;
-      if ((rule.after_here ?? []).some((id) => here.has(`${id} ${at}`))) continue;
+      if ((rule.prerequisites_at_entry ?? []).some((id) => here.has(`${id} ${at}`))) continue;
       const nth = rule.outermost_first ? -entry : entry;
       found.push({ rule, row, entry, nth, key: `${rule.id} ${entry}` });
     }
@@ -216,7 +216,7 @@ const tmaRepairs = (() => {
   }
 
   /** {change: arguments that are accepted instead, or null, stuck: the faults without a fix}. The tile
-   *  is not made smaller where no fix of the first report says so. */
+   *  becomes smaller only where a fix of the first report proposes it. */
   function searched(request, without = "") {
     const start = request, change = {};
     const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);

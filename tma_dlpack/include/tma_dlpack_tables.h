@@ -24,7 +24,7 @@
 #endif
 
 /* Changes with the struct, the rows and the options. */
-#define TMA_DLPACK_TABLES_ABI 0x46324e0au
+#define TMA_DLPACK_TABLES_ABI 0x0ab28b71u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -71,7 +71,7 @@ typedef struct {
   int64_t is_null; /* whether the tensor's own address is 0 */
   int64_t data_type; /* CUtensorMapDataType, or -1 where maps have none for the tensor */
   int64_t asked_type; /* the same as data_type= has it, or -1 */
-  int64_t element_bits; /* of the data type; 8 where there is none */
+  int64_t element_bits; /* of the data type; 8 for a dtype without one */
   int64_t is_packed; /* column of the data type */
   int64_t is_padded; /* column of the data type */
   int64_t is_float; /* column of the data type */
@@ -111,7 +111,7 @@ typedef struct {
   int64_t has_swizzle; /* whether swizzle= is given */
   int64_t span_values; /* elements of a span, or of 16 bytes; 0 if not split */
   int64_t is_ragged; /* whether ragged= is given */
-  int64_t ragged_dim; /* the dimension that it names; -1 where there is none */
+  int64_t ragged_dim; /* the dimension that it names; -1 without ragged= */
   int64_t ragged_stride_bits; /* stride of that dimension */
   int64_t has_tma; /* column of the target */
   int64_t is_sm_9x; /* column of the target */

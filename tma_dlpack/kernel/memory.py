@@ -239,7 +239,7 @@ class Memory:
         bad = (at & (size - 1)).nonzero()[0]
         self.machine.fault(
             g, "MISALIGNED_ADDRESS",
-            f"{size} bytes are accessed at {int(at[bad[0]]) & 0xFFFFFFFFFFFF:#x}, which is no "
+            f"{size} bytes are accessed at {int(at[bad[0]]) & 0xFFFFFFFFFFFF:#x}, not a "
             f"multiple of {size}",
             f"align the address to {size} bytes", lanes=g.lanes[which][bad],
         )  # fmt: skip

@@ -183,7 +183,12 @@ def contradicts(a: Condition, b: Condition) -> bool:
 @lru_cache(maxsize=1 << 14)
 def holds_at(condition: Condition, thread: int) -> bool:
     """Whether the condition can hold in a thread."""
-    left, number = at_thread((condition[0], 0), thread, {})
+    return holds_of(condition, at_thread((condition[0], 0), thread, {}))
+
+
+def holds_of(condition: Condition, value: Value) -> bool:
+    """Whether the condition can hold where its terms have a value."""
+    left, number = value
     return bool(left) or (condition[1] <= number <= condition[2]) == condition[3]
 
 

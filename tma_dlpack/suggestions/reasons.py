@@ -14,7 +14,7 @@ from functools import partial
 from tma_dlpack.checks.repairs import driver_accepts
 from tma_dlpack.consumer.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
-from tma_dlpack.suggestions.tile_choices import BoxChoice, Wanted, choices
+from tma_dlpack.suggestions.tile_choices import BoxChoice, SuggestRequest, choices
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.limits import INNER_BYTES
@@ -25,7 +25,7 @@ PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take
 Reasons = tuple[str, ...]
 
 
-def of_choice(choice: BoxChoice, wanted: Wanted) -> Reasons:
+def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
     target = wanted.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
@@ -63,7 +63,7 @@ def of_choice(choice: BoxChoice, wanted: Wanted) -> Reasons:
     return tuple(reasons)
 
 
-def of_left_out(wanted: Wanted, boxes: list[BoxChoice]) -> Reasons:
+def of_left_out(wanted: SuggestRequest, boxes: list[BoxChoice]) -> Reasons:
     return tuple(
         f"left out: box {choice.box} with swizzle {choice.swizzle.name}, which "
         f"{wanted.reader} read {choice.conflicts}-way"
@@ -71,7 +71,7 @@ def of_left_out(wanted: Wanted, boxes: list[BoxChoice]) -> Reasons:
     )
 
 
-def of_tensor(findings: Sequence[Finding], wanted: Wanted) -> Reasons:
+def of_tensor(findings: Sequence[Finding], wanted: SuggestRequest) -> Reasons:
     places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
     sentences = [_for_tile(_sentence(finding), wanted) for finding in findings]
     return (*sentences, *((f"or {PLAIN_LOADS}",) if places else ()))
@@ -86,7 +86,7 @@ _PERMUTE = re.compile(
 )
 
 
-def _for_tile(text: str, wanted: Wanted) -> str:
+def _for_tile(text: str, wanted: SuggestRequest) -> str:
     """Return a sentence in the words of `suggest`: its tile, and the major of a permuted one."""
     text = text.replace("box_sizes=", "tile=")
     shape, strides = wanted.view.shape, wanted.view.strides
@@ -102,7 +102,7 @@ def _for_tile(text: str, wanted: Wanted) -> str:
     return _PERMUTE.sub(flipped, text)
 
 
-def if_needless(wanted: Wanted) -> Callable[[], Reasons] | None:
+def if_needless(wanted: SuggestRequest) -> Callable[[], Reasons] | None:
     """Return what says why TMA should not copy such a tile, or None."""
     tile, bits = wanted.tile, wanted.bits
     row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
@@ -115,7 +115,7 @@ def if_needless(wanted: Wanted) -> Callable[[], Reasons] | None:
     return None
 
 
-def _narrow(wanted: Wanted) -> Reasons:
+def _narrow(wanted: SuggestRequest) -> Reasons:
     tile, bits = wanted.tile, wanted.bits
     works = _nearest(wanted, len(tile) - 1)[1]
     take = "" if works is None else f"take a tile of {works}, or "
@@ -140,7 +140,7 @@ def _few(tile_bytes: int) -> Reasons:
     )
 
 
-def of_too_large(wanted: Wanted, tile_bytes: int) -> Reasons:
+def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
     stages, room = wanted.stages, wanted.room
     fewer = room // tile_bytes
     if fewer and _works(replace(wanted, stages=fewer), wanted.tile):
@@ -154,7 +154,7 @@ def of_too_large(wanted: Wanted, tile_bytes: int) -> Reasons:
     )
 
 
-def of_not_read(wanted: Wanted, violations: Sequence[Violation], may_fit: bool) -> Reasons:
+def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
     """Name the tiles nearest to one that no box fits, or else what was refused of the first box."""
     reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
@@ -173,7 +173,7 @@ def of_not_read(wanted: Wanted, violations: Sequence[Violation], may_fit: bool) 
     return (f"{who}, in whatever boxes", *map(_sentence, violations))
 
 
-def _dimension(wanted: Wanted, d: int) -> str:
+def _dimension(wanted: SuggestRequest, d: int) -> str:
     last = len(wanted.tile) - 1
     if wanted.reader in ("wgmma", "tcgen05", "ldmatrix") and d >= last - 1:
         return "K" if (d == last) is (wanted.major == "K") else "M or N"
@@ -185,14 +185,16 @@ def _dimension(wanted: Wanted, d: int) -> str:
 MAX_TRIES = 8  # of tiles in one direction
 
 
-def _works(wanted: Wanted, tile: tuple[int, ...]) -> bool:
+def _works(wanted: SuggestRequest, tile: tuple[int, ...]) -> bool:
     other = replace(wanted, tile=tile)
     if if_needless(other) is not None or not other.fits(other.tile_bytes):
         return False
     return any(other.fits(choice.all_bytes) for choice in choices(other)[0])
 
 
-def _nearest(wanted: Wanted, d: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+def _nearest(
+    wanted: SuggestRequest, d: int
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """Return the nearest tiles that work with another extent of one dimension: below and above."""
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
@@ -208,7 +210,7 @@ def _nearest(wanted: Wanted, d: int) -> tuple[tuple[int, ...] | None, tuple[int,
     return first(downward), first(upward)
 
 
-def _smaller(wanted: Wanted) -> tuple[int, ...] | None:
+def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
     """Halve the largest extents until the tile works."""
     tile = list(wanted.tile)
     while True:
@@ -221,6 +223,6 @@ def _smaller(wanted: Wanted) -> tuple[int, ...] | None:
             return tuple(tile)
 
 
-def _unit(wanted: Wanted, d: int) -> int:
+def _unit(wanted: SuggestRequest, d: int) -> int:
     """Return the step between extents: whole copies along a row, the 8 rows of an atom."""
     return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

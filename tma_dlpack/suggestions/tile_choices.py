@@ -56,7 +56,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SuggestRequest:
     """The arguments of `suggest`, read.
 
     Attributes
@@ -106,7 +106,7 @@ class Wanted:
             return make_tma_descriptor(owner, **self.options | arguments)
         return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
 
-    def without_tensor(self) -> Wanted:
+    def without_tensor(self) -> SuggestRequest:
         """Return the same about a tensor that need not be kept alive."""
         return replace(self, view=self.view.at(self.view.address))
 
@@ -181,7 +181,7 @@ class Refused(NamedTuple):
     alike: str  # "kind", "width", "box"
 
 
-def choices(wanted: Wanted) -> tuple[list[BoxChoice], list[Refused]]:
+def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
     """Return the first cut of each kind that can be read, and why those before it cannot."""
     found: list[BoxChoice] = []
     refused: list[Refused] = []
@@ -205,7 +205,7 @@ def choices(wanted: Wanted) -> tuple[list[BoxChoice], list[Refused]]:
     return found, refused
 
 
-def best_first(wanted: Wanted, found: list[BoxChoice]) -> list[BoxChoice]:
+def best_first(wanted: SuggestRequest, found: list[BoxChoice]) -> list[BoxChoice]:
     """Sort by speed, and those as fast as the fastest by what else they cost."""
     fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
@@ -225,7 +225,7 @@ def without_needless_conflicts(found: list[BoxChoice]) -> list[BoxChoice]:
 
 
 def _choice(
-    wanted: Wanted, tile: tuple[int, ...], swizzle: TmaSwizzle, split: bool
+    wanted: SuggestRequest, tile: tuple[int, ...], swizzle: TmaSwizzle, split: bool
 ) -> BoxChoice | Refused:
     row_bytes = tile[-1] * wanted.bits // 8
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) if split else row_bytes
@@ -263,7 +263,7 @@ def _choice(
     )
 
 
-def _made(wanted: Wanted, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
+def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
     """Make the map; a tile may be larger than the tensor, as the driver allows."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
@@ -282,7 +282,7 @@ def begin_of(view: TensorView) -> int:
 # -- cutting a tile into boxes --------------------------------------------------------------------
 
 
-def _cuts(wanted: Wanted, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
+def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
     """Yield equal boxes that fill the tile, fewest copies first."""
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
@@ -319,7 +319,7 @@ _OF_KIND = frozenset(
 _OF_WIDTH = frozenset({"MATRIX_WIDTH"})
 
 
-def _by_tensor_core(wanted: Wanted, tensor_map: TensorMap) -> Reading | Refused:
+def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Refused:
     assert wanted.reader is not None
     major: Any = wanted.major
     operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
@@ -347,7 +347,7 @@ def column_degree(tensor_map: TensorMap) -> int:
     return degree
 
 
-def _by_ldmatrix(wanted: Wanted, tensor_map: TensorMap) -> Reading | Refused:
+def _by_ldmatrix(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Refused:
     try:
         return _of_ldmatrix(tensor_map, transpose=wanted.major == "MN"), None
     except TmaPreconditionError as error:
@@ -372,7 +372,7 @@ def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
     return max(_degrees(tensor_map, addresses[: 8 * num]))
 
 
-def _by_threads(wanted: Wanted, tensor_map: TensorMap) -> Reading:
+def _by_threads(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading:
     if isinstance(wanted.access, str):
         return max(_degrees(tensor_map, wanted.access)), None
     return _degree_at(wanted.access, wanted.tile, tensor_map), None
@@ -406,7 +406,7 @@ def _degrees(tensor_map: TensorMap, access: object) -> tuple[int, ...]:
     return conflicts(plan, reads_of(plan, access, WARP, None, 0), 0).degrees
 
 
-READERS: dict[str | None, Callable[[Wanted, TensorMap], Reading | Refused]] = {
+READERS: dict[str | None, Callable[[SuggestRequest, TensorMap], Reading | Refused]] = {
     "wgmma": _by_tensor_core,
     "tcgen05": _by_tensor_core,
     "ldmatrix": _by_ldmatrix,

@@ -20,7 +20,7 @@ from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import (
     DEFAULTS,
     BoxChoice,
-    Wanted,
+    SuggestRequest,
     begin_of,
     best_first,
     check_reader,
@@ -303,7 +303,7 @@ def suggest_view(
         names = texts_of(options["allow"]) if allow is None else (allow,)
         options = options | ({} if names is None else {"allow": names})
     read = read_access(access, extents)
-    wanted = Wanted(view, extents, named, of_major, read, card_of(view.device)[0], options)
+    wanted = SuggestRequest(view, extents, named, of_major, read, card_of(view.device)[0], options)
     plain = _plain(wanted)
     if plain is None:
         findings, options = _findings(wanted)
@@ -326,7 +326,7 @@ def suggest_view(
     return _suggestions(title, wanted)
 
 
-def _suggestions(title: str, wanted: Wanted) -> Suggestions:
+def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
     later = wanted.without_tensor()  # of which reasons are made
     needless = reasons.if_needless(later)
     if needless is not None:
@@ -348,7 +348,7 @@ def _suggestions(title: str, wanted: Wanted) -> Suggestions:
     return Suggestions(title, items, partial(reasons.of_left_out, later, left_out))
 
 
-def _suggestion(choice: BoxChoice, later: Wanted) -> Suggestion:
+def _suggestion(choice: BoxChoice, later: SuggestRequest) -> Suggestion:
     return Suggestion(
         arguments=choice.arguments,
         copies=choice.copies,
@@ -373,7 +373,7 @@ def _read_by(reader: str | None, major: str, access: object) -> str:
     return "read by threads" + (f", by {access}" if text_of(access) else ", by a function")
 
 
-def _plain(wanted: Wanted) -> TensorMap | None:
+def _plain(wanted: SuggestRequest) -> TensorMap | None:
     """Return a map of the tensor with the smallest box; None where it is refused."""
     allow = wanted.options.get("allow", ())
     if type(allow) is not tuple:
@@ -387,7 +387,7 @@ def _plain(wanted: Wanted) -> TensorMap | None:
     return None
 
 
-def _findings(wanted: Wanted) -> tuple[list[Violation], dict[str, Any]]:
+def _findings(wanted: SuggestRequest) -> tuple[list[Violation], dict[str, Any]]:
     """Return what is wrong with the tensor, whatever the box; raise if an option is unreadable.
 
     Also the options, in which `allow` has what only libcu++ refuses of it.

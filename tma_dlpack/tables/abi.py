@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-ABI = 0x46324e0a  # changes with the struct, the rows and the options
+ABI = 0x0ab28b71  # changes with the struct, the rows and the options
 
 #: The rows that `allow=` may switch off, by id.
 ALLOWABLE_ROWS = {"STRIDE_UNIQUE": 14, "BOX_IN_SHAPE": 38, "BOX_SMEM": 43, "ELEM_STRIDES_IN_SHAPE": 46}

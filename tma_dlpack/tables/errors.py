@@ -243,7 +243,7 @@ Text = str | Callable[..., str]  # of the request, and of the entry where the ro
 class Rule:
     """One precondition: the predicate that judges it, and the words that explain it.
 
-    Only `id`, `must` or `limit`, and `fix` or `ways` are required of every row.
+    Only `id`, `must` or `limit`, and `fix` or `candidates` are required of every row.
 
     Attributes
     ----------
@@ -271,13 +271,13 @@ class Rule:
     found, must : str or callable (request[, entry]) -> str
         What was found; the limit, read after "it must".
     fix : str or callable (request[, entry]) -> str
-        What to do where there are no `ways`, or no way is accepted.
+        What to do where there are no `candidates`, or no candidate is accepted.
     limit : str
         The whole limit, where it is not "it must ...".
-    ways : callable (request[, entry]) -> iterable, or None
-        What to do about it, the best first: `checks.ways` says what a way is.
-    mends : tuple of str, or None
-        The arguments that its ways change, the best first, where they are not `on` alone.
+    candidates : callable (request[, entry]) -> iterable, or None
+        What to do about it, the best first: `checks.candidates` says what a candidate is.
+    changes : tuple of str, or None
+        The arguments that its candidates change, the best first, where they are not `on` alone.
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request.
     make_only : bool
@@ -295,9 +295,9 @@ class Rule:
     reads : tuple of str
         Arguments that it depends on beside those of its predicate; it is not reported if one of
         either could not be read.
-    after : tuple of str
+    prerequisites : tuple of str
         Ids of earlier rules; it is not reported if one of them does not hold.
-    after_here : tuple of str
+    prerequisites_at_entry : tuple of str
         Ids of earlier rules that must hold at the same entry; without `each`, at the innermost.
     unsupported : bool
         Whether the target lacks something (a RuntimeError in C++), or the hardware fails.
@@ -319,8 +319,8 @@ class Rule:
     must: Text = ""
     limit: str = ""
     fix: Text = ""
-    ways: Callable[..., Iterable[Any]] | None = None
-    mends: tuple[str, ...] | None = None
+    candidates: Callable[..., Iterable[Any]] | None = None
+    changes: tuple[str, ...] | None = None
     asks: str = ""
     make_only: bool = False
     libcudacxx: str = ""
@@ -329,19 +329,19 @@ class Rule:
     sets: frozenset[str] = EVERY_SET
     kinds: tuple[MapKind, ...] = KINDS
     reads: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    after_here: tuple[str, ...] = ()
+    prerequisites: tuple[str, ...] = ()
+    prerequisites_at_entry: tuple[str, ...] = ()
     unsupported: bool = False
     differs: str = ""
     if_allowed: str = ""
 
     @property
     def mended_by(self) -> tuple[str, ...]:
-        """The arguments that its ways change; the page tries values of its own for them."""
-        if self.mends is not None:
-            return self.mends
+        """The arguments that its candidates change; the page tries values of its own for them."""
+        if self.changes is not None:
+            return self.changes
         is_argument = isinstance(self.on, str) and not self.on.startswith("tensor.")
-        return (str(self.on),) if self.ways and is_argument else ()
+        return (str(self.on),) if self.candidates and is_argument else ()
 
     def sources(self, kind: MapKind) -> str:
         """Return the sources of the rule, for a kind of map."""
@@ -367,7 +367,7 @@ class Rule:
         )
 
     def usual_fix(self, request: Any, *entry: int) -> str:
-        """Return what to do where none of the `ways` is accepted."""
+        """Return what to do where none of the `candidates` is accepted."""
         return self.fix if isinstance(self.fix, str) else self.fix(request, *entry)
 
     def violation(

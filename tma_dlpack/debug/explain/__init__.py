@@ -116,9 +116,9 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
     read = read or failed
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
-    seen: list[failures.Seen] = []
+    seen: list[failures.FoundFailure] = []
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
-        notes.append("an error of the launch is that of the failed check: it ends the kernel")
+        notes.append("the error of the launch comes from the failed check, which ends the kernel")
     else:
         once = failures.distinct_lines(log.text)
         seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
@@ -217,7 +217,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
         log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
-    if whole:  # of one that is cut off beside it, a note is enough
+    if whole:  # a note is enough for an encode that is cut off
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
 

@@ -97,7 +97,7 @@ _SHORT_HANG = re.compile(
 )
 
 
-class Seen(NamedTuple):
+class FoundFailure(NamedTuple):
     """A failure that a text shows, and the place where it shows it first."""
 
     failure: Failure
@@ -109,7 +109,7 @@ def distinct_lines(text: str) -> str:
     return text if len(text) <= _LONG else "\n".join(dict.fromkeys(text.split("\n")))
 
 
-def failures_in(text: str, replacing: Iterable[str] = ()) -> list[Seen]:
+def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     """Return the failures that a text shows, the first one first.
 
     `replacing`: ids that are known without the text, such as `ENCODE`.
@@ -136,11 +136,15 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[Seen]:
         found["hang"] = hang.start()
     known = {*found, *replacing}
     rows = {name: others.get(name) or FAILURES[name] for name in found}
-    seen = [Seen(row, found[name]) for name, row in rows.items() if not row.replaced_by & known]
+    seen = [
+        FoundFailure(row, found[name]) for name, row in rows.items() if not row.replaced_by & known
+    ]
     return sorted(seen, key=lambda one: one.place)
 
 
-def notes_of(text: str, seen: Sequence[Seen], maps: Sequence[PrintedArguments]) -> list[str]:
+def notes_of(
+    text: str, seen: Sequence[FoundFailure], maps: Sequence[PrintedArguments]
+) -> list[str]:
     """Return the causes of each failure, those that the text names first, and the next step.
 
     A map in the same text rules out some causes, and specifies others.
@@ -160,7 +164,9 @@ def notes_of(text: str, seen: Sequence[Seen], maps: Sequence[PrintedArguments]) 
             )
         notes += [f"{failure.words}, {facts[c.fact]}: {c.misuse}" for c in out]
     if any(failure.source == _MEASURED for failure, _ in seen) and not maps:
-        notes.append("paste the map beside it, its 128 bytes or its arguments: it rules causes out")
+        notes.append(
+            "paste the map too (its 128 bytes or its arguments), because it rules causes out"
+        )
     if any(failure.id == "hang" for failure, _ in seen):
         notes.append(_NO_ERROR)
     steps: dict[tuple[str, str], None] = dict.fromkeys(
@@ -202,6 +208,8 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
         count = math.prod(-(-(e or 0) // (s or 1)) for e, s in zip(box, steps, strict=True))
         tx_bytes = count * row.element_bits // 8
         many = (1 << 20) // max(tx_bytes, 1) + 1
-        facts["bytes"] = f"one copy through this map brings {tx_bytes} bytes"
-        facts["range"] = f"one copy brings {tx_bytes} bytes: only {many} or more of them leave it"
+        facts["bytes"] = f"one copy through this map transfers {tx_bytes} bytes"
+        facts["range"] = (
+            f"one copy transfers {tx_bytes} bytes, so only {many} or more of them leave it"
+        )
     return facts

@@ -299,7 +299,7 @@ class _Lists:
         for step in (1, -1):
             own, extents = strides[::step], dims[::step]
             if len(own) == len(extents) > 1 and own[0] in (1, size):
-                why, found = "the last stride is that of an element", own[1:]
+                why, found = "the last stride is the size of an element", own[1:]
                 in_elements = own[0] == 1 and size != 1
             elif len(own) == len(extents) - 1 and size:
                 why, found, dense = "a dense tensor", own, _dense(extents)

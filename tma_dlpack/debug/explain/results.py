@@ -35,12 +35,12 @@ _RUNTIME: Final = {
     if r.code in STICKY
 }
 #: Parts of the driver's words, as people repeat them.
-_SAID: Final = {
+_PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
 }
 #: What cuda-gdb, compute-sanitizer and the kernel's log call them.
-_TOOLS_SAY: Final = {
+_TOOL_PHRASES: Final = {
     words: next(r for r in RESULTS if r.code == code)
     for code, said in (
         (
@@ -56,8 +56,8 @@ _TOOLS_SAY: Final = {
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 _KNOWN: Final = (
     _RUNTIME
-    | _SAID
-    | _TOOLS_SAY
+    | _PHRASES
+    | _TOOL_PHRASES
     | {key: r for r in RESULTS for key in (str(r.code), r.name, r.words)}
 )
 

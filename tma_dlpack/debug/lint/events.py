@@ -120,7 +120,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class Event:
     """An event in its block: what, the instruction, and the access (or number) that it makes."""
 
     what: str
@@ -146,7 +146,7 @@ class Events:
         self.flow = flow
         self.values = flow.values
         self.accesses: list[Access] = []
-        self.blocks: list[list[Happening]] = []
+        self.blocks: list[list[Event]] = []
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
@@ -173,11 +173,11 @@ class Events:
         order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
-            (place, 0, Happening("write_register", code[place], registers=frozenset((name,))))
+            (place, 0, Event("write_register", code[place], registers=frozenset((name,))))
             for place, name in writes
         ]
         merged.sort(key=lambda entry: entry[:2])
-        self.blocks[number] = [happening for _, _, happening in merged]
+        self.blocks[number] = [event for _, _, event in merged]
 
     @cached_property
     def _results(self) -> set[str]:
@@ -193,20 +193,20 @@ class Events:
 
     def _with_results(self, number: int) -> None:
         """Put reads and moves of results between the events of a block, as few as order allows."""
-        happenings = iter(self.blocks[number])
-        merged: list[Happening] = []
+        events = iter(self.blocks[number])
+        merged: list[Event] = []
         reads: set[str] = set()
         moves: list[tuple[str, str]] = []
         first: Instruction | None = None
-        ahead = next(happenings, None)
+        ahead = next(events, None)
         for code in self.flow.blocks[number].code:
             is_event = ahead is not None and ahead.code is code
             if is_event and first and ahead and ahead.what.startswith("mma"):
-                merged.append(Happening("results", first, None, 0, frozenset(reads), tuple(moves)))
+                merged.append(Event("results", first, None, 0, frozenset(reads), tuple(moves)))
                 reads, moves, first = set(), [], None
             while ahead is not None and ahead.code is code:
                 merged.append(ahead)
-                ahead = next(happenings, None)
+                ahead = next(events, None)
             if code.opcode.startswith("wgmma"):
                 continue
             names = _NAMES.findall(code.operands)
@@ -218,53 +218,53 @@ class Events:
             if moves and first is None:
                 first = code
         if first:
-            merged.append(Happening("results", first, None, 0, frozenset(reads), tuple(moves)))
+            merged.append(Event("results", first, None, 0, frozenset(reads), tuple(moves)))
         self.blocks[number] = merged
 
-    def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Happening]:
+    def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
         """Return what an instruction does; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
         if first in _OF_ADDRESS:  # a store's [shared] stands behind its [global], or [map, {x}]
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)
             if access is not None or what not in ("write", "read"):
-                yield Happening(first, code, access)
+                yield Event(first, code, access)
             if what != first:
-                yield Happening(what, code)
+                yield Event(what, code)
         elif what == "mma":
             access = self._open.get((what,))
             if access is None:
                 access = Access(what, block, self.flow.conditions(code, block), None)
                 self._open[what,] = access
                 self.accesses.append(access)
-                yield Happening(what, code, access)
+                yield Event(what, code, access)
             access.code.append(code)
             access.results.update(_NAMES.findall(code.operands[: code.operands.find("}")]))
             yield from self._operands(code, block)
         elif what == "operand":
             yield from self._operands(code, block)
         elif what in ("wait", "mma_wait"):
-            yield Happening(what, code, number=number_of(code.operands.strip()) or 0)
+            yield Event(what, code, number=number_of(code.operands.strip()) or 0)
         elif what == "call":
             for happened in self._callees.get(callee_of(code), ()):
                 access = Access(happened, block, self.flow.conditions(code, block), None)
                 access.code.append(code)
                 self.accesses.append(access)
-                yield Happening(happened, code, access)
+                yield Event(happened, code, access)
         elif what == "global_write":
-            yield Happening(what, code, self._access(what, code, block, code.address()))
+            yield Event(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
-            yield Happening(what, code)
+            yield Event(what, code)
         if code.opcode == "fence.proxy.async":
-            yield Happening("global_fence", code)
+            yield Event("global_fence", code)
         if _is_plain_load(code):
             source = self._access("global_load", code, block, code.address(1))
-            yield Happening("global_load", code, source)
+            yield Event("global_load", code, source)
         if what in ("load", "send") and (barrier := code.address(_BARRIER_OF_COPY)):
-            yield Happening("async_use", code, self._access("async_use", code, block, barrier))
+            yield Event("async_use", code, self._access("async_use", code, block, barrier))
         copies = what in ("load", "store") and ".tensor" in code.opcode
         if copies and (found := _MAP_OPERAND.search(code.operands)):
-            yield Happening("map_use", code, self._access("map_use", code, block, found[1]))
+            yield Event("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("mma_commit", "mma_wait"):
             self._open.pop(("mma",), None)
         elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
@@ -272,7 +272,7 @@ class Events:
         elif what not in _CLOSE_NOTHING:
             self._open.clear()
 
-    def _operands(self, code: Instruction, block: int) -> Iterator[Happening]:
+    def _operands(self, code: Instruction, block: int) -> Iterator[Event]:
         """Return the reads of a matrix product through descriptors, as far as these are numbers.
 
         Bits 0 to 13 of a descriptor are the address over 16; arrays begin at multiples of `APART`.
@@ -297,7 +297,7 @@ class Events:
                 access = Access("operand", block, conditions, terms, points)
                 access.bases = self.values.bases
                 self._open["operand", name] = access
-                yield Happening("operand", code, access)
+                yield Event("operand", code, access)
             access.spans.append(((number & _ADDRESS_BITS) * 16, LEAST_BYTES))
             access.code.append(code)
 

@@ -65,12 +65,12 @@ _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::clus
 _WORDS: Final = {
     name: words
     for name, *words in rows("""
-twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without having
-    waited for it: the behavior is undefined | barrier.cluster.wait behind each
+twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without
+    waiting for it, so the behavior is undefined | barrier.cluster.wait behind each
     barrier.cluster.arrive (cluster.sync() has both)
-unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster and has not
-    arrived at it: the behavior is undefined, and the kernel mostly hangs | barrier.cluster.arrive
-    before each barrier.cluster.wait (cluster.sync() has both)
+unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster without
+    arriving at it first, so the behavior is undefined, and the kernel mostly hangs |
+    barrier.cluster.arrive before each barrier.cluster.wait (cluster.sync() has both)
 remote | CLUSTER_ORDER | warning | another block's shared memory is reached before a barrier of the
     cluster: that block may not have started, or not initialised its mbarriers (__syncthreads() is
     of one block) | fence.mbarrier_init.release.cluster, barrier.cluster.arrive and

@@ -15,7 +15,7 @@ from functools import cached_property
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Events, callee_of
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.ptx.values import APART, Condition, Term, Value, at_thread, holds_at, registers
+from tma_dlpack.ptx.values import APART, Condition, Term, Value, at_thread, holds_of, registers
 
 _EXPECT = re.compile(r"mbarrier\.arrive\.expect_tx|mbarrier\.arrive_drop\.expect_tx")
 _ARRIVE = re.compile(r"mbarrier\.arrive|cp\.async\.mbarrier\.arrive|tcgen05\.commit")
@@ -57,7 +57,7 @@ class Protocol:
         self.values = events.flow.values
         self.sizes = sizes
         self.sites: list[Site] = []
-        self._threads: dict[Condition, frozenset[int]] = {}
+        self._values: dict[tuple[Term, ...], list[Value]] = {}
         for number, block in enumerate(self.flow.blocks):
             for code in block.code:
                 self._read(code, number)
@@ -162,8 +162,8 @@ class Protocol:
 
     def has_barrier(self, blocks: Iterable[int]) -> bool:
         """Whether the block's threads meet somewhere in these blocks of code."""
-        happenings = (h.what for n in blocks for h in self.events.blocks[n])
-        return "barrier" in happenings
+        events = (h.what for n in blocks for h in self.events.blocks[n])
+        return "barrier" in events
 
     def reached(self, target: Site, barred: Iterable[Site] = (), start: Site | None = None) -> bool:
         """Whether a path leads to a site, from the entry or `start`, and passes no barred site."""
@@ -208,10 +208,12 @@ class Protocol:
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
         """Return the threads of the largest block in which a condition can hold."""
-        if condition not in self._threads:
-            holding = (t for t in range(_MOST_THREADS) if holds_at(condition, t))
-            self._threads[condition] = frozenset(holding)
-        return self._threads[condition]
+        terms = condition[0]  # both sides of a branch have the same terms
+        if terms not in self._values:
+            threads = range(_MOST_THREADS)
+            self._values[terms] = [at_thread((terms, 0), thread, {}) for thread in threads]
+        values = enumerate(self._values[terms])
+        return frozenset(thread for thread, value in values if holds_of(condition, value))
 
     @cached_property
     def _has_more_dimensions(self) -> bool:

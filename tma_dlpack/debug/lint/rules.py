@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug.lint.events import Access, Events, Happening
+from tma_dlpack.debug.lint.events import Access, Event, Events
 from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.ptx.parse import Instruction
 from tma_dlpack.ptx.values import holds_at
@@ -38,7 +38,7 @@ GLOBAL_PROXY | ordinary stores to global memory and bulk loads of it need fence.
     them | PTX ISA 9.0, Proxies and fence.proxy.async
 MAP_FENCE | a tensor map that the device changed needs a release and an acquire before a copy uses
     it | PTX ISA 9.0, fence.proxy.tensormap
-MAP_SPACE | a tensor map stands in parameter, constant or global memory | PTX ISA 9.0,
+MAP_SPACE | a tensor map is in parameter, constant or global memory | PTX ISA 9.0,
     cp.async.bulk.tensor; measured: error 700
 BARRIER_INIT | an mbarrier is initialised, fenced and published before anyone uses it | PTX ISA 9.0,
     mbarrier.init and fence.mbarrier_init
@@ -136,10 +136,10 @@ for _fact, _event in _NEXT:
 _KEPT = ("write", "read", "store", "init", "replace", "publish", "mma", "global_write")
 
 
-def _next(what: str, state: str, happening: Happening) -> str:
-    if happening.what == _WAITS.get(what) and state.startswith("committed"):
-        return "waited" if int(state[10:]) >= happening.number else state
-    return _NEXT.get((what, happening.what), {}).get(state, state)
+def _next(what: str, state: str, event: Event) -> str:
+    if event.what == _WAITS.get(what) and state.startswith("committed"):
+        return "waited" if int(state[10:]) >= event.number else state
+    return _NEXT.get((what, event.what), {}).get(state, state)
 
 
 class _Pair(NamedTuple):
@@ -152,8 +152,8 @@ class _Pair(NamedTuple):
     fix: str
 
 
-#: A fact > what meets it | the rule | the states in which that is wrong | what it is at most | what
-#: is wrong | what mends it. Writes before a load were not seen to win; a block that ends with a
+#: A fact > what meets it | the rule | the states in which that is wrong | its highest severity |
+#: what is wrong | the fix. Writes before a load were not seen to win; a block that ends with a
 #: store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py). A copy
 #: right after the init, by the same thread, is common in kernels that work (nine of ThunderKittens
 #: and FlashAttention-3); other threads without a barrier remain an error.
@@ -242,18 +242,18 @@ _Where = dict[tuple[Access, Access | str], Instruction]
 def paths(events: Events) -> Iterator[Mistake]:
     """Run the analysis of a function and return what breaks a rule on some path."""
     flow = events.flow
-    there = {happening.what for block in events.blocks for happening in block}
+    there = {event.what for block in events.blocks for event in block}
     kept = {fact for fact, use in _PAIRS if use in there}
     uses: _Uses = defaultdict(dict)
     where: _Where = {}
 
     def transfer(block: int, facts: Facts, report: bool = False) -> Facts:
-        for happening in events.blocks[block]:
+        for event in events.blocks[block]:
             flow.step(1 + len(facts))
             if report:
-                _look(events, block, happening, facts, uses, where)
-            if happening.what not in _KEPT or happening.what in kept:
-                facts = _after(flow, block, happening, facts)
+                _look(events, block, event, facts, uses, where)
+            if event.what not in _KEPT or event.what in kept:
+                facts = _after(flow, block, event, facts)
         return facts
 
     for block, facts in enumerate(flow.run(transfer, {})):
@@ -265,29 +265,29 @@ def paths(events: Events) -> Iterator[Mistake]:
             yield found
 
 
-def _after(flow: Flow, block: int, happening: Happening, facts: Facts) -> Facts:
+def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
     """Return the facts behind an event."""
-    what, access = happening.what, happening.access
+    what, access = event.what, event.access
     if what == "write_register":
-        return _rewritten(happening.registers, facts)
+        return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
-        conditions = flow.conditions(happening.code, block)
-        if not happening.code.guard:
+        conditions = flow.conditions(event.code, block)
+        if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
             if fact.what == "mma" and state != "waited":  # a copy that begins here is in flight too
-                for source, target in happening.moves:
+                for source, target in event.moves:
                     if source in fact.results:
                         fact.results.add(target)
         return facts
     if not any(key[0].what in _CHANGED_BY.get(what, ()) for key in facts):
         return facts
     changed: Facts = {}
-    skipped, here = flow.skipped(happening.code), flow.conditions(happening.code, block)
+    skipped, here = flow.skipped(event.code), flow.conditions(event.code, block)
     for (fact, state, exact), conditions in facts.items():
-        after = _next(fact.what, state, happening)
+        after = _next(fact.what, state, event)
         if what == "fence" and state in _FENCED_BY_SOME and _is_of_some(here, fact.conditions):
             after = _FENCED_BY_SOME[state]
         if after == state:
@@ -331,17 +331,17 @@ def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
 
 
 def _look(
-    events: Events, block: int, happening: Happening, facts: Facts, uses: _Uses, where: _Where
+    events: Events, block: int, event: Event, facts: Facts, uses: _Uses, where: _Where
 ) -> None:
     """Note in which states the facts reach a use of them."""
-    what, access = happening.what, happening.access
+    what, access = event.what, event.access
     if what not in _USES:
         return
-    here = events.flow.conditions(happening.code, block)
+    here = events.flow.conditions(event.code, block)
     for (fact, state, exact), conditions in facts.items():
         if (fact.what, what) not in _PAIRS or excluded(conditions, here):
             continue
-        if what == "results" and fact.results.isdisjoint(happening.registers):
+        if what == "results" and fact.results.isdisjoint(event.registers):
             continue
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
@@ -356,7 +356,7 @@ def _look(
             state = "own" if state == "open" else state
         pair = fact, access or what
         uses[pair][state] = uses[pair].get(state, False) or relation == "must"
-        where.setdefault(pair, happening.code)
+        where.setdefault(pair, event.code)
 
 
 def _judged(

@@ -36,12 +36,12 @@ _WORDS: Final = {
 local | MAP_SPACE | error | the tensor map is copied from local memory, where TMA cannot read it: a
     parameter by value that is not __grid_constant__, or a local variable; the copy ends in error
     700 | declare the parameter const __grid_constant__ CUtensorMap and pass its address
-shared | MAP_SPACE | error | the tensor map stands in shared memory, where TMA cannot read it; the
+shared | MAP_SPACE | error | the tensor map is in shared memory, where TMA cannot read it; the
     copy ends in error 700 | publish it in global memory (tensormap.cp_fenceproxy), or pass it as a
     __grid_constant__ parameter
-size | BULK_SIZE | error | a bulk copy has {count} bytes, which is no multiple of 16: its behavior
+size | BULK_SIZE | error | a bulk copy has {count} bytes, not a multiple of 16, so its behavior
     is undefined | copy a multiple of 16 bytes from 16-byte-aligned addresses
-misaligned | ALIGNMENT | error | {what} is {offset} bytes behind a multiple of {least}, because of
+misaligned | ALIGNMENT | error | {what} is {offset} bytes after a multiple of {least}, because of
     its declaration and the number added to it, and needs a multiple of {needed}: the copy ends in
     error 716 | declare alignas({needed}), and add multiples of {needed} bytes
 underaligned | ALIGNMENT | warning | {what} needs a multiple of {needed} bytes, and is in {array},
@@ -189,7 +189,7 @@ def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str,
 def _unacquired(events: Events) -> Iterator[Mistake]:
     """Return a copy whose map is in global memory, in a kernel that acquires and changes none."""
     accesses = events.accesses
-    there = {happening.what for block in events.blocks for happening in block}
+    there = {event.what for block in events.blocks for event in block}
     if there & {"acquire", "replace", "publish", "call"}:
         return
     for access in (a for a in accesses if a.what == "map_use" and a.terms):
@@ -356,7 +356,7 @@ def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
 
 def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterator[Mistake]:
     """Compare the alignment of a tile's array with the pattern of its map's swizzle."""
-    needed = tensor_map.smem_alignment  # after so many bytes the pattern repeats
+    needed = tensor_map.smem_alignment  # bytes after which the pattern repeats
     for what, text, least in _shared_operands(code):
         terms, _ = values.address(text) if text else ((), 0)
         name, declared = _declared(values, terms)

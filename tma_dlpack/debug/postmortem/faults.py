@@ -199,7 +199,7 @@ def _notes(use: Use) -> Iterator[str]:
         yield f"by which map it copied is not known: {lost}"
     elif op.has_map and use.map_bytes is None and use.map_space == "global":
         how = "tma-dlpack postmortem --global -- PROGRAM keeps it"
-        yield f"the map at {use.map_address:#x} is in global memory, which this file has not: {how}"
+        yield f"the map at {use.map_address:#x} is in global memory, which this file lacks: {how}"
     elif op.has_map and use.map_bytes is None and use.map_space == "local":
         yield "the bytes of local memory are not in the file"
     if use.coordinates is None and "coordinates" in op.coding.first:

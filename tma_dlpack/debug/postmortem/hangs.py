@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, Standing
+from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, WarpPlace
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
 from tma_dlpack.report.stuck import ROWS
 
@@ -66,5 +66,5 @@ def kernels_of(survey: Survey) -> Iterator[DeadKernel]:
             cluster=cluster,
             blocks=len(blocks),
             warps=survey.warps[kernel],
-            standing=tuple(Standing(what, lines, n) for (what, lines), n in standing),
+            standing=tuple(WarpPlace(what, lines, n) for (what, lines), n in standing),
         )

@@ -90,7 +90,7 @@ def run(
         Whether the dump holds global memory, and the maps in it.
     """
     programs.refuse_another_tool(
-        "the driver makes no dump beside another developer tool (trace, nsys, ncu, "
+        "the driver makes no dump while another developer tool runs (trace, nsys, ncu, "
         "compute-sanitizer)"
     )
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_core_", ignore_cleanup_errors=True) as name:

@@ -33,7 +33,7 @@ class Cause(NamedTuple):
     is_likely: bool = False  # a candidate: an operand that would prove it is not in the file
 
 
-class Standing(NamedTuple):
+class WarpPlace(NamedTuple):
     """Where warps of a kernel stood."""
 
     what: str
@@ -56,7 +56,7 @@ class DeadKernel:
         Of the launch, x first; the cluster is (0, 0, 0) without one.
     blocks, warps : int
         How many were on the GPU.
-    standing : tuple of Standing
+    standing : tuple of WarpPlace
         Where the warps stood: ``(what, lines, warps)``, the most first.
     """
 
@@ -67,7 +67,7 @@ class DeadKernel:
     cluster: Triple
     blocks: int
     warps: int
-    standing: tuple[Standing, ...]
+    standing: tuple[WarpPlace, ...]
 
 
 @public_in("tma_dlpack.debug")
@@ -302,7 +302,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, TensorMap):
         shown = {name: getattr(value, name) for name in _MAP_FIELDS}
         return {**shown, "data_type": value.data_type.name}
-    if isinstance(value, Cause | Standing):
+    if isinstance(value, Cause | WarpPlace):
         return value._asdict()
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}

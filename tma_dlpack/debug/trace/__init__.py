@@ -153,7 +153,7 @@ def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
         words = {INJECTION: str(library()), FOLDER: name, CUPTI: cupti_paths(program[0])}
         if talks:
             print(
-                f"tma_dlpack trace: beside it, no other tool can subscribe to CUPTI ({ALONE})",
+                f"tma_dlpack trace: no other tool can use CUPTI at the same time ({ALONE})",
                 file=sys.stderr,
                 flush=True,
             )

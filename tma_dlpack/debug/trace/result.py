@@ -184,7 +184,8 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
         where = f"process {process.get('pid', '?')}: " if len(processes) > 1 else ""
         yield from (where + problem_text(problem) for problem in process["problems"])
         if process["overflow"]:
-            yield f"{where}{process['overflow']} calls made more different maps than are told apart"
+            calls = f"{where}{process['overflow']} calls"
+            yield f"{calls} made more different maps than the trace can distinguish"
         if process.get("kernels") == 0:
             yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
     if any(process["pauses"] for process in processes):

@@ -1,9 +1,9 @@
-// Fixes of a call, as checks/ways.py, checks/views.py and the `ways` of the rows have them: the same
+// Fixes of a call, as checks/candidates.py, checks/views.py and the `candidates` of the rows have them: the same
 // alternatives, each a list of the same tries in the same order. tests/explorer holds both equal.
 //
 // A way is {change: other arguments, view: another tensor {shape, strides, dtype, address} or null, isGuess}.
 
-const tmaWays = (() => {
+const tmaCandidates = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { reversed, product } = R;
   const COPY_AT = 2 ** 20; // where a copy is supposed to be, aligned as its framework allocates
@@ -29,7 +29,7 @@ const tmaWays = (() => {
     return found;
   }
 
-  /** The tensor of a request, as ways have others. */
+  /** The tensor of a request, in the form of a candidate's other tensor. */
   function viewOf(request) {
     const { shape, strides, dtype, address = 0 } = request;
     const numbers = shape.map(Number); // rounded beyond 2^53: the judge has the request itself

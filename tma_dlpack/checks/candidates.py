@@ -1,8 +1,9 @@
 """Candidate fixes of a call: their type, and the ones that pass other arguments.
 
-The `ways` of a rule are its alternatives, best first; each is an iterable of candidates, nearest
-first. `repairs.py` runs the judge on each candidate and proposes the accepted ones, so the
-text of a fix and `Report.fixed` always agree. No candidate depends on the rule that it fixes.
+The `candidates` of a rule are its alternatives, the best first. Each alternative is an iterable of
+candidates, the nearest first. `repairs.py` runs the judge on each candidate and proposes the
+accepted ones, so the text of a fix and `Report.fixed` always agree. No candidate depends on the
+rule that it fixes.
 Candidates with another tensor are in `views.py`.
 """
 
@@ -14,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.layout import Seen
+from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.checks.options import PLACES
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import Change
@@ -31,7 +32,7 @@ from tma_dlpack.tables.limits import (
 )
 
 
-class Way(NamedTuple):
+class Candidate(NamedTuple):
     """One thing to do: the words, the arguments to pass instead, and the tensor if another one.
 
     `Report.fixed` takes no other memory and no guess: words that ask what was meant, or that mean
@@ -40,7 +41,7 @@ class Way(NamedTuple):
 
     text: str
     change: Change
-    view: Seen | None = None
+    view: OtherTensor | None = None
     is_guess: bool = False
 
     @property
@@ -49,41 +50,43 @@ class Way(NamedTuple):
         return self.view is not None or not PLACES.isdisjoint(self.change)
 
 
-Tries = Iterable[Way]
+Candidates = Iterable[Candidate]
 
 
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def members(r: Request, name: str, first: Sequence[int] = ()) -> Iterator[Way]:
+def members(r: Request, name: str, first: Sequence[int] = ()) -> Iterator[Candidate]:
     """Yield the other members of an option: `first`, then wider ones, then narrower ones."""
     old = getattr(r.arguments, OPTION_NAMES[name])
     enum: type[IntEnum] = type(old)
     order = (*first, *range(old + 1, len(enum)), *range(old - 1, -1, -1))
     for member in map(enum, dict.fromkeys(n for n in order if n != old)):
-        yield Way(f"use {words.argument(r, name)}={member.name!r}", {name: member})
+        yield Candidate(f"use {words.argument(r, name)}={member.name!r}", {name: member})
 
 
-def wider_swizzles(r: Request) -> Iterator[Way]:
+def wider_swizzles(r: Request) -> Iterator[Candidate]:
     """Yield the swizzles of 64 and 128 bytes that are wider than the current one."""
     span_bytes = r.span_bytes
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         if SWIZZLE_SPAN_BYTES[swizzle] > span_bytes:
-            yield Way(f"use swizzle={swizzle.name!r}", {"swizzle": swizzle})
+            yield Candidate(f"use swizzle={swizzle.name!r}", {"swizzle": swizzle})
 
 
-def split(r: Request) -> Iterator[Way]:
+def split(r: Request) -> Iterator[Candidate]:
     """Yield the split of the innermost dimension, which copies a wide tile at once."""
     if not r.is_driver_call and r.kind == "tiled" and r.facts.has_swizzle and not r.facts.is_split:
         columns = "" if r.facts.swizzle else " as columns of 16 bytes"
-        yield Way(f"pass split_inner=True, to copy it at once{columns}", {"split_inner": True})
+        yield Candidate(
+            f"pass split_inner=True, to copy it at once{columns}", {"split_inner": True}
+        )
 
 
-def allow(r: Request, rule_id: str) -> Iterator[Way]:
+def allow(r: Request, rule_id: str) -> Iterator[Candidate]:
     """Yield the call without a rule that only libcu++ has."""
     if rule_id not in r.allowed and not r.is_driver_call:
         allowed = (*sorted(r.allowed), rule_id)
-        yield Way(f"pass allow={allowed}", {"allow": allowed})
+        yield Candidate(f"pass allow={allowed}", {"allow": allowed})
 
 
 def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
@@ -91,7 +94,7 @@ def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
     return sorted({n for n in values if n != old}, key=lambda n: (abs(n - old), -n))
 
 
-def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Way]:
+def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Candidate]:
     """Yield other values of entry i of the box, or of the channels: the nearest first.
 
     The candidates lie at the limits, and at the multiples of 16 bytes around the value.
@@ -110,7 +113,7 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Way]:
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
-            yield Way(text.format(n), with_box_entry(r, i, n))
+            yield Candidate(text.format(n), with_box_entry(r, i, n))
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
@@ -125,7 +128,7 @@ def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
     return (*values[:i], int(value), *values[i + 1 :])[::-1]
 
 
-def shrunk_boxes(r: Request) -> Iterator[Way]:
+def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     """Yield boxes of fewer bytes: the largest outer entry is shrunk, or if that is not enough is 1.
 
     libcu++ limits the bytes of the box, and the driver those of the box divided by the element
@@ -149,11 +152,11 @@ def shrunk_boxes(r: Request) -> Iterator[Way]:
             what = f"shrink {words.entry(r, 'box_sizes', i)} from {box[i]} to {n}"
             if tuple(box) != r.arguments.box_dim:
                 what = f"use {words.argument(r, 'box_sizes')}={change['box_sizes']}"
-            yield Way(f"{what}, and copy in several steps", change)
+            yield Candidate(f"{what}, and copy in several steps", change)
         box[i] = 1
 
 
-def per_dimension(r: Request, name: str) -> Iterator[Way]:
+def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
     """Yield a list that is as long as the rank: with outer entries of 1, or without outer ones.
 
     It is a guess where an entry other than 1 is dropped.
@@ -164,20 +167,20 @@ def per_dimension(r: Request, name: str) -> Iterator[Way]:
     dropped, kept = values[:excess], values[excess:]
     value = (1,) * (r.rank - len(kept)) + kept
     text = f"pass {counted(len(value), 'entry')}, row-major, such as {name}={value}"
-    yield Way(text, {name: value}, is_guess=any(n != 1 for n in dropped))
+    yield Candidate(text, {name: value}, is_guess=any(n != 1 for n in dropped))
 
 
-def elem_strides(r: Request, i: int) -> Iterator[Way]:
+def elem_strides(r: Request, i: int) -> Iterator[Candidate]:
     """Yield other values of entry i of elem_strides: the nearest first."""
     steps = r.arguments.element_strides
     extent = int(r.arguments.global_dim[i])
     for n in _nearest_first(steps[i], (1, MAX_ELEM_STRIDE, min(extent, MAX_ELEM_STRIDE))):
         if n >= 1:
             what = {1: " to take every element", MAX_ELEM_STRIDE: ", the largest step"}.get(n, "")
-            yield Way(f"use {n}{what}", {"elem_strides": with_entry(steps, i, n)})
+            yield Candidate(f"use {n}{what}", {"elem_strides": with_entry(steps, i, n)})
 
 
-def data_types(r: Request) -> Iterator[Way]:
+def data_types(r: Request) -> Iterator[Candidate]:
     """Yield the types that the same bits may have.
 
     Of padded values the unpadded type first, then the tensor's own type, then the others.
@@ -198,7 +201,7 @@ def data_types(r: Request) -> Iterator[Way]:
             if r.tensor.dtype.code == DLDataTypeCode.kDLInt:
                 why = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
             text = f"pass data_type={t.name!r}{with_options(change)}: {why}"
-        yield Way(text, {"data_type": t} | change)
+        yield Candidate(text, {"data_type": t} | change)
 
 
 def with_options(change: Change) -> str:
@@ -224,7 +227,7 @@ def _is_like(row: DataTypeRow, other: DataTypeRow) -> bool:
     return row.element_bits == other.element_bits and not other.is_padded
 
 
-def carriers(r: Request) -> Iterator[Way]:
+def carriers(r: Request) -> Iterator[Candidate]:
     """Yield the types of whole bytes that carry the tensor's bits."""
     return (w for w in data_types(r) if not _is_packed(w.change["data_type"]))
 
@@ -233,12 +236,12 @@ def _is_packed(data_type: TensorMapDataType | None) -> bool:
     return data_type is not None and DATA_TYPES[data_type].is_packed
 
 
-def targets(name: str, text: str, is_guess: bool = False) -> Iterator[Way]:
+def targets(name: str, text: str, is_guess: bool = False) -> Iterator[Candidate]:
     """Yield another target."""
-    yield Way(text, {"target": name}, is_guess=is_guess)
+    yield Candidate(text, {"target": name}, is_guess=is_guess)
 
 
-def counts(r: Request, name: str) -> Iterator[Way]:
+def counts(r: Request, name: str) -> Iterator[Candidate]:
     """Yield other channels per pixel, or pixels per column: the nearest first."""
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
@@ -247,15 +250,17 @@ def counts(r: Request, name: str) -> Iterator[Way]:
     if r.facts.box_bits > 0 < old:
         fits = max(1, 8 * MAX_BOX_BYTES * old // r.facts.box_bits)
     for n in _nearest_first(old, (1, MAX_PIXELS, min(MAX_PIXELS, fits))):
-        yield Way(f"use {n}", {name: n})
+        yield Candidate(f"use {n}", {name: n})
 
 
-def moved(r: Request, offset: int) -> Iterator[Way]:
+def moved(r: Request, offset: int) -> Iterator[Candidate]:
     """Yield the same description of the memory from another offset=."""
     text = f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes"
-    yield Way(f"{text}; the nearest before is offset={offset}", {"offset": offset})
+    yield Candidate(f"{text}; the nearest before is offset={offset}", {"offset": offset})
 
 
-def described(strides: tuple[int, ...], text: str) -> Iterator[Way]:
+def described(strides: tuple[int, ...], text: str) -> Iterator[Candidate]:
     """Yield the same description of the memory with other strides=."""
-    yield Way(text.format(f"strides={strides}"), {"strides": strides}, is_guess=text.endswith("?"))
+    yield Candidate(
+        text.format(f"strides={strides}"), {"strides": strides}, is_guess=text.endswith("?")
+    )
