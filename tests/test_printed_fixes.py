@@ -281,7 +281,7 @@ def problems(case: Case, counts: Counter[str]) -> list[str]:
         return []
     found = []
     announced = {v.rule for v in refused.violations} | mended_by_another(case)
-    announced |= {row.id for row in OPERAND_ROWS if not announced.isdisjoint(row.after)}
+    announced |= {row.id for row in OPERAND_ROWS if not announced.isdisjoint(row.prerequisites)}
     unread = announced & {"ARGUMENT", "TENSOR_TYPE"}
     for violation in refused.violations:
         found_here = violation.found.removeprefix("tensors[0]: ")
