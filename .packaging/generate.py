@@ -63,10 +63,10 @@ def mask(ids: Iterable[str]) -> str:
 
 
 def c_rows() -> list[str]:
-    """Return which rows are asked, by kind of map and set of rules."""
+    """Return the C function for the rules that apply, by kind of map and set of rules."""
     lines = [
-        "/* The rows that are asked of a map of a kind, by set of rules; `is_driver_call` for bare",
-        " * arguments, without a tensor. */",
+        "/* Return the mask of the rules that apply to a kind of map, by set of rules.",
+        " * `is_driver_call`: bare arguments without a tensor. */",
         "static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {",
         f"  static const uint64_t rows[{len(KINDS)}][{len(SET_NAMES)}] = {{",
     ]
@@ -114,7 +114,7 @@ def c_types() -> list[str]:
         "",
         f"enum {{ TMA_DLPACK_DATA_TYPES = {len(DATA_TYPES)} }};",
         "",
-        "/* NULL for a number that is no data type. */",
+        "/* Return the row of a data type, or NULL for an unknown number. */",
         "static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {",
         "  static const TmaDlpackTypeRow rows[TMA_DLPACK_DATA_TYPES] = {",
         *rows,
@@ -185,11 +185,11 @@ def fields_of(is_array: bool) -> str:
 
 
 def header_version() -> list[str]:
-    """Return what says in C and C++ of which release a header is."""
+    """Return the constants for the release of a header, for C and C++."""
     major, minor, patch = re.match(r"(\d+)\.(\d+)\.(\d+)", __version__).groups()
     version = int(major) * 10000 + int(minor) * 100 + int(patch)
     return [
-        "/* Of this release: major * 10000 + minor * 100 + patch. */",
+        "/* The number of this release: major * 10000 + minor * 100 + patch. */",
         "#ifndef TMA_DLPACK_VERSION",
         f"#define TMA_DLPACK_VERSION {version}",
         f"#elif TMA_DLPACK_VERSION != {version}",
@@ -307,7 +307,7 @@ def python_abi() -> str:
             "",
             "",
             "class RareOptions(NamedTuple):",
-            '    """What a call gives of `arguments.RARE_OPTIONS`, in the order of the call."""',
+            '    """The values of `arguments.RARE_OPTIONS` in a call, in the order of the call."""',
             "",
             *(
                 f"    {o.name}: {FORMS[form_of(o)].python} = {o.default}"

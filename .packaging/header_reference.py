@@ -74,11 +74,11 @@ MACROS = {
     ),
     "TMA_DLPACK_REPLACE_CONSTANT": "template <{1} value> void replace_{0}(Map* map)",
 }
-#: How a line begins that declares.
+#: The beginning of a line that declares something.
 DECLARES = re.compile(
     r"template|__device__|TMA_DLPACK_(?:EITHER|REPLACES)|inline CUtensorMap|struct \w+$"
 )
-#: What a declaration has beside what a caller reads.
+#: The parts of a declaration that a caller need not read.
 NOISE = re.compile(
     r"__device__|__host__|__forceinline__|TMA_DLPACK_EITHER|TMA_DLPACK_REPLACES|\binline\b"
     r"|\bconstexpr\b|\bstatic\b"
@@ -169,7 +169,7 @@ def verbs(text: str) -> list[Verb]:
 
 
 def plain(text: str) -> str:
-    """Return Markdown that shows a comment as it is; what stands in backticks is code there too."""
+    """Return Markdown that shows a comment unchanged; text in backticks stays code."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\\*_<>\[\]#])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)

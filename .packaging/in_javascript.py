@@ -63,7 +63,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return the rows: of what they are asked, what they read, and their words."""
+    """Return the rules: the calls that they apply to, the values that they read, the messages."""
     rows = []
     for rule in RULES:
         columns = {

@@ -1,8 +1,8 @@
 """Compile the core of the explorer's page: python .packaging/page_core.py [FILE].
 
-Writes ``tma_dlpack/native/page.wasm``, and beside it ``page.json``: the hash of the sources and the
-version of the compiler (ziglang from PyPI). Both are checked in, so that no build needs a compiler
-for WebAssembly; tests/explorer/test_page_core.py holds them against the sources.
+Writes ``tma_dlpack/native/page.wasm`` and ``page.json``, which has the hash of the sources and the
+version of the compiler (ziglang from PyPI). Both are checked in, so no build needs a compiler for
+WebAssembly; tests/explorer/test_page_core.py compares them with the sources.
 """
 
 from __future__ import annotations

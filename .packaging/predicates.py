@@ -1,4 +1,4 @@
-"""What rows hold, translated: expressions as C and JavaScript, the judges in Python and C.
+"""Translation of the rules: expressions to C and JavaScript, the judges to Python and C.
 
 A predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
 subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
@@ -168,7 +168,7 @@ NUMBER = {rule.id: number for number, rule in enumerate(RULES)}
 
 
 class Syntax(NamedTuple):
-    """How a language writes the judge: what begins a block, its end if any, and one predicate."""
+    """The syntax of the judge in a language: a block's begin and end (or none), and a predicate."""
 
     indent: str
     condition: Callable[[str], str]

@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobF
 
 
 class Form(NamedTuple):
-    """How an option of one form is declared and recognised."""
+    """The declaration of an option of one form, and the test whether a call has the option."""
 
     python: str
     cpp: str
@@ -50,7 +50,7 @@ def _printed(option: Option, template: str) -> str:
 
 
 def c_options() -> list[str]:
-    """Return the struct of the options of a call, which has all that a row says of one."""
+    """Return the C struct of a call's options, and the C that reads its rows."""
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)
@@ -92,7 +92,7 @@ def c_options() -> list[str]:
         *start,
         "}",
         "",
-        "/* Those that few calls give, by form; and whether a call gives one. */",
+        "/* The options that few calls have, by form; and whether a call has such an option. */",
         "#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \\",
         f"  {' '.join(listed)}",
         "static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {",

@@ -126,7 +126,7 @@ def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict
     """Return the cell of each verb; raise where the compiler says anything else."""
     source = folder / "verbs.cu"
     status, kept = 1, verbs
-    while status:  # what a template lacks is said once for all that use it
+    while status:  # nvcc reports a deleted template once for all its users
         source.write_text("\n".join([NAMES, *map(kernel, kept)]) + "\n")
         status, said, code = nvcc(source, target, checked)
         assert said.count(": error: ") == said.count("-- it is a deleted function"), said

@@ -1,4 +1,4 @@
-"""tma_dlpack_make.h, compiled as it is and called through ctypes."""
+"""The functions of tma_dlpack_make.h, compiled from the header itself, called through ctypes."""
 
 import ctypes
 import functools
@@ -62,7 +62,7 @@ Described = _struct(
 
 @functools.lru_cache(maxsize=1)
 def library():
-    """Compile the header, with every warning an error; skip where there is no C compiler."""
+    """Compile the header, with every warning an error; skip without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         pytest.skip("needs a C compiler")

@@ -14,7 +14,7 @@ struct DLTensor  // as dlpack.h has it
 
 #include <cstdio>
 
-// The methods of an at::Tensor that are asked.
+// The methods of an at::Tensor that the header calls.
 struct Tensor
 {
   struct Sizes

@@ -67,7 +67,7 @@ def said(folder: Path, *linked) -> list[str]:
 
 
 def is_right(lines: list[str]) -> bool:
-    """Return whether the box is the one that was asked for, in both lines."""
+    """Return whether both lines have the requested box."""
     return len(lines) == 2 and all(
         "boxDim={100, 64}" in line and "BOX_INNER_16B" in line for line in lines
     )

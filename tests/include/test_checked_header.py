@@ -36,7 +36,7 @@ fast_for_one_and_slow_for_the_others = pytest.mark.parametrize(
 
 def cubin(kernel: str, include: str, out: Path, *options: str, arch: str = "90a") -> bytes:
     target = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    own = "tma_dlpack/"  # of the package that is installed, which may not stand beside the tests
+    own = "tma_dlpack/"  # a file of the package, which may be installed elsewhere
     source = PACKAGE / kernel.removeprefix(own) if kernel.startswith(own) else ROOT / kernel
     command = ["nvcc", "-std=c++17", target, "-cubin", f"-I{include}", *options]
     built = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the generator prints: checked in as it prints it today, and equal in Python and C."""
+"""The generator's output: equal to the files that are checked in, and equal in Python and C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tma_dlpack.tables.targets import Target
 GENERATOR = Path(__file__).parents[2] / ".packaging" / "generate.py"
 INSTALLED = Path(tma_dlpack.__file__).parents[1]
 CUT = 1 << 60  # C cuts numbers there
-#: A million calls take a quarter of an hour: where all examples are asked for.
+#: A million calls take a quarter of an hour, so only a run with all examples makes them.
 MANY = 10**6 if SHARE == 1 else 10**5
 #: Options that few calls give.
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0}
@@ -54,7 +54,7 @@ def generator():
 
 @pytest.fixture(scope="module")
 def predicates(generator):
-    return sys.modules["predicates"]  # beside the generator, which imports it
+    return sys.modules["predicates"]  # loaded already, because the generator imports it
 
 
 def test_what_is_checked_in_is_what_the_generator_prints(generator):

@@ -66,7 +66,7 @@ def test_what_the_arguments_cannot_show_is_said(lines):
     options = options.replace("BOX_IN_SHAPE", "BOX_RANGE, BOX_RAGE")
     assert lines[8].endswith(
         f"rules=libcu++; options: {options}, split_inner=True, ragged=0; {TENSOR}; allow names "
-        f"BOX_RANGE, BOX_RAGE, which is no rule of libcu++ alone; {NO_GPU}; {ASK}"
+        f"BOX_RANGE, BOX_RAGE, which is not a rule of libcu++ alone; {NO_GPU}; {ASK}"
     )
 
 

@@ -122,7 +122,7 @@ def test_a_view_of_tvm_ffi_is_the_tensor_that_it_views(tmp_path):
     assert lines[1] == lines[0]
 
 
-#: What torch says of a type: its number. The lines are those of stand-ins with torch's methods.
+#: The program reads torch's number of a type from stand-ins with torch's methods.
 OF_TORCH = """
 #include <tma_dlpack_make.hpp>
 #include <cstdio>
@@ -171,7 +171,7 @@ def test_an_element_of_torchs_fp4_is_two_values_as_in_python(of_torch):
     line = of_torch(45)
     assert "tensorDataType=13, tensorRank=2, " in line  # 16U4_ALIGN8B
     assert "globalDim={128, 64}, globalStrides={64}, boxDim={64, 16}" in line
-    assert "broken: PACKED_TYPE; " in line  # of sm_90, which is asked where there is no GPU
+    assert "broken: PACKED_TYPE; " in line  # a rule of sm_90, the target without a GPU
     torch = pytest.importorskip("torch")
     x = torch.zeros(64, 64, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
     rules = [v.rule for v in tma.check_tma_descriptor(x, (16, 64), target="sm_90").violations]

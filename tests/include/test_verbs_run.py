@@ -1,4 +1,4 @@
-"""What the new verbs do, by kernels that run on the simulator."""
+"""The effects of the new verbs, in kernels that run on the simulator."""
 
 import shutil
 from pathlib import Path

@@ -82,7 +82,7 @@ class StandIn:
 
     @property
     def encodes(self) -> list[str]:
-        """Those of the calls that encode a map."""
+        """The calls that encode a map."""
         return [call for call in self.calls if "Encode" in call]
 
 
@@ -100,7 +100,7 @@ def moved_capsule(capsule: Any, device_type: int, device_id: int) -> Any:
 
 
 class CupyArray:
-    """A NumPy array that says it lies on a GPU, of a type that is taken for CuPy's."""
+    """A NumPy array that reports a GPU as its device, of a type that is taken for CuPy's."""
 
     __module__ = "cupy"
 
@@ -118,7 +118,7 @@ class CupyArray:
 
 
 class JaxArray(CupyArray):
-    """The same of a type that is taken for JAX's."""
+    """The same array, of a type that is taken for JAX's."""
 
     __module__ = "jaxlib._jax"
     __dlpack__ = CupyArray.__dlpack__
@@ -131,7 +131,7 @@ class JaxArray(CupyArray):
 
 
 class TvmArray(CupyArray):
-    """The same of a type that is taken for TVM FFI's, which may lie anywhere."""
+    """The same array, of a type that is taken for TVM FFI's, which may be on any device."""
 
     __module__ = "tvm_ffi.core"
     __dlpack__ = CupyArray.__dlpack__
@@ -141,7 +141,7 @@ ARRAYS = [CupyArray, JaxArray, TvmArray]
 
 
 def zeros(shape: tuple[int, ...], gpu: int = 0, dtype: Any = np.float16) -> CupyArray:
-    """Make an array that says it lies on a GPU, at a multiple of 128 bytes."""
+    """Make an array that reports a GPU as its device, at a multiple of 128 bytes."""
     size_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     room = np.zeros(size_bytes + 128, np.uint8)
     start = -room.ctypes.data % 128
@@ -149,7 +149,7 @@ def zeros(shape: tuple[int, ...], gpu: int = 0, dtype: Any = np.float16) -> Cupy
 
 
 def put_torch_tensors_on_gpus(stand_in: StandIn) -> None:
-    """Let every torch tensor of this process say that it lies on the GPU `torch.Tensor.gpu`."""
+    """Let every torch tensor of this process report the GPU `torch.Tensor.gpu` as its device."""
     import torch
 
     api = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
@@ -169,7 +169,7 @@ def put_torch_tensors_on_gpus(stand_in: StandIn) -> None:
 
 
 def put_torch_tensors_on_gpu(stand_in: StandIn, gpu: int) -> None:
-    """Choose the GPU on which all torch tensors say they lie."""
+    """Choose the GPU that all torch tensors report as their device."""
     import torch
 
     torch.Tensor.gpu = gpu

@@ -1,4 +1,4 @@
-/* A stand-in for libcuda.so.1, so that the roads of CUDA tensors are tested where there is no GPU.
+/* A stand-in for libcuda.so.1, so that tests can make maps of CUDA tensors without a GPU.
  *
  * It has the functions that native/core.c and driver/library.py call to encode a map. They keep a
  * stack of current contexts per thread, as the driver does, and write down each call. The encoders
@@ -25,7 +25,7 @@ typedef struct {
 } Context;
 
 static Context primary[GPUS] = {{0}, {1}, {2}};
-static Context own[GPUS] = {{0}, {1}, {2}}; /* made by the user, beside the primary ones */
+static Context own[GPUS] = {{0}, {1}, {2}}; /* made by the user, in addition to the primary contexts */
 static _Thread_local Context *stack[DEPTH];
 static _Thread_local int depth;
 static _Thread_local char calls[LOG_BYTES];
@@ -75,7 +75,7 @@ void stand_in_forget(void) { calls[call_bytes = 0] = '\0'; }
 
 /* ---- the functions of libcuda -------------------------------------------------------------------- */
 
-/* Write a call down. Gives what it shall return: 0, unless it was told to fail. */
+/* Record a call. Returns the call's result: 0, or the error that the test has set. */
 static int called(const char *function, int gpu) {
   char place[16] = "";
   if (gpu >= 0) snprintf(place, sizeof place, "@%d", gpu);
@@ -100,7 +100,7 @@ static int number_in_environment(const char *name, int usual) {
 
 static int gpu_count(void) { return number_in_environment("STAND_IN_GPUS", GPUS); }
 
-/* As the driver, it cannot be initialised again in a forked child. */
+/* Like the driver, it cannot be initialised again in a forked child. */
 int cuInit(unsigned flags) {
   int result = called(__func__, -1);
   if (result == 0) result = flags != 0 ? INVALID_VALUE : number_in_environment("STAND_IN_INIT", 0);
@@ -211,7 +211,7 @@ static int is_map_memory(const unsigned char *map) {
   return (uintptr_t)map % TMA_DLPACK_ALIGNMENT_BYTES == 0 && memcmp(map, zeros, sizeof zeros) == 0;
 }
 
-/* What all encoders are told of the tensor. Entries past the rank are not read. */
+/* The arguments about the tensor, which all encoders take. Entries past the rank are not read. */
 static TmaDlpackDescribed tensor_arguments(int kind, int data_type, uint32_t rank, void *address,
                                            const uint64_t *dims, const uint64_t *strides,
                                            const uint32_t *elem_strides) {

@@ -239,7 +239,7 @@ def test_nothing_is_compiled_inside_of_a_verb_and_everything_after_it(refused):
     assert [len(graph.graph.nodes) for graph in graphs] == [3]  # x, x + 1, output
 
 
-#: Of draw: what gives HTML of our own objects.
+#: The functions of draw that return HTML for our own objects.
 HELPERS = {"page", "render_traceback", *(n for n in tma.draw.__all__ if n.endswith("_html"))}
 
 
@@ -289,7 +289,7 @@ TRACED = {
 
 
 class SymbolicTensor:
-    """What tf.function passes, as far as we ask: TensorFlow is not among the test's packages."""
+    """A stand-in for the tensors that tf.function passes; the tests do not install TensorFlow."""
 
     __module__ = "tensorflow.python.framework.ops"
 

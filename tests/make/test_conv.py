@@ -178,7 +178,7 @@ def convolutions(draw):
 
 
 def columns(tensor_map, words, backend=None):
-    """What the map copies for each filter tap: (taps, output pixels, channels)."""
+    """Return the values that the map copies for each filter tap: (taps, out pixels, channels)."""
     starts = tma.tile_coords(tensor_map)
     taps = itertools.product(*map(range, words["kernel_size"]))
     return np.stack([
@@ -331,7 +331,7 @@ def test_the_fix_of_a_large_stride_gives_the_same_pixels():
 def test_other_arguments_are_repaired_in_the_words_of_the_convolution():
     violations, changes = refused(channels_per_pixel=20, swizzle="bytes23")
     assert [v.argument for v in violations] == ["swizzle", "channels_per_pixel"]
-    assert changes is None  # what swizzle means is not clear
+    assert changes is None  # the swizzle's name is unknown, so no fix is certain
     _, changes = refused(channels_per_pixel=20)
     assert changes == {"channels_per_pixel": 24}
     report = tma.check_conv_descriptor(IMAGES, 3, padding=1, **COLUMN | {"pixels_per_column": 2000})

@@ -1,4 +1,6 @@
-"""What ends a process or loses an exception elsewhere: odd tensors, re-entry, interrupts.
+"""Inputs that crash other packages or make them lose an exception.
+
+They are odd tensors, re-entry and interrupts.
 
 tests/sanitizers.sh runs this file with AddressSanitizer.
 """

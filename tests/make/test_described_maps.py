@@ -1,4 +1,4 @@
-"""Maps of memory that is described otherwise, and of rules that are switched off."""
+"""Maps with another description of the tensor's memory, and maps with rules switched off."""
 
 from __future__ import annotations
 

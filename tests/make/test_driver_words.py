@@ -26,7 +26,7 @@ ENCODERS = {
 
 
 def encode(row, encoder="model"):
-    """Ask the mirror what the driver was asked; entries past the rank come along, as in C."""
+    """Make the driver's call with the mirror; it gets the entries past the rank too, as in C."""
     return ENCODERS[kind_of(row)](**keywords(row), encoder=encoder)
 
 
@@ -84,7 +84,7 @@ def test_decoding_is_the_inverse_of_encoding_on_every_accepted_call():
         if row["rc"]:
             continue
         arguments = arguments_of(row)
-        if row["kind"] == 2:  # its bits are those of an im2col map with one corner
+        if row["kind"] == 2:  # the bits equal an im2col map's with one corner
             assert bits.encode(arguments, row["addr"]) == row["bytes"]
             continue
         assert bits.decode(row["bytes"]) == (arguments, row["addr"]), row

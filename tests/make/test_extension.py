@@ -59,7 +59,7 @@ def signature(function):
 
 
 def accepted(x: object, box: object = BOX, **given: object):
-    """Make a map in C alone, of a swizzle unless told otherwise."""
+    """Make a map in C alone, with swizzle="bytes128" by default."""
     return IN_C["tiled"](x, box, **{"swizzle": "bytes128", **given})
 
 
@@ -145,7 +145,7 @@ def hold_refusal_against_python(kind, x, given) -> bool:
 
 
 def is_odd(x, given) -> bool:
-    """Whether C leaves a call to Python which Python accepts: types below a byte, odd steps."""
+    """Return whether C leaves the call to Python, which accepts types below a byte and odd steps."""
     steps = given["elem_strides"]
     return (
         str(x.dtype) in ("torch.uint4", "torch.float4_e2m1fn_x2", "complex64", "complex128")
@@ -165,7 +165,7 @@ def test_random_calls_of_every_option_agree_with_python():
 @compiled
 @pytest.mark.slow
 def test_many_random_calls_agree_with_python():
-    # A million calls take a quarter of an hour: where all examples are asked for.
+    # A million calls take a quarter of an hour, so only a run with all examples makes them.
     for seed in range(200 if SHARE == 1 else 20):
         hold_against_python(seed, count=5000)
 

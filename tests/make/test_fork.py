@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 SCRIPT = """
 import os, signal, sys, threading, warnings
-warnings.simplefilter("ignore")  # Python 3.12 and later warn of forks beside threads
+warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork with threads
 import numpy as np
 import tma_dlpack as tma
 

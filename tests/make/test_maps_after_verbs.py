@@ -1,4 +1,4 @@
-"""A map after every verb that makes another of it: C and Python answer everything alike."""
+"""A map after every verb that makes another of it: C and Python give the same answers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
 
-// Of this release: major * 10000 + minor * 100 + patch.
+// The number of this release: major * 10000 + minor * 100 + patch.
 #ifndef TMA_DLPACK_VERSION
 #define TMA_DLPACK_VERSION 400
 #elif TMA_DLPACK_VERSION != 400
@@ -230,7 +230,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
          static_cast<unsigned long long>(stride_byte_offset >> 4) << 32;
 }
 
-// Of a tile of so many rows, laid out as [columns of one span][rows][span].
+// Return the offsets of a tile with `rows` rows, laid out as [columns of one span][rows][span].
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_offsets()
 {
@@ -267,8 +267,8 @@ constexpr unsigned long long TCGEN05 = 1ull << 46;
 
 }  // namespace detail
 
-// The 64 bits by which wgmma finds a tile in shared memory, but for its address: PTX ISA, "Matrix
-// Descriptor Format". The base offset is 0 also for tiles that are aligned to 128 only (measured).
+// The 64 bits by which wgmma finds a tile in shared memory, without the tile's address (PTX ISA, "Matrix
+// Descriptor Format"). The base offset is 0 even if the tile is aligned to only 128 bytes (measured).
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. matrix_descriptor<16, 1024, Swizzle::bytes128>()
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
@@ -279,8 +279,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
          detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of a K-major tile of so many rows, laid out as [columns of one span][rows][span]:
-// boxes of (rows, one span) next to each other, or the one box of split_inner.
+// matrix_descriptor() of a K-major tile with `rows` rows, laid out as [columns of one span][rows][span].
+// Boxes of (rows, one span) next to each other have this layout, and so has the single box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -308,8 +308,8 @@ template <unsigned, Swizzle>
 TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_descriptor() = delete;
 #endif
 
-// The 64 bits by which tcgen05.mma finds a K-major tile, but for its address: laid out as for
-// k_major_descriptor(), and aligned to 8 spans. Documented, not run.
+// The 64 bits by which tcgen05.mma finds a K-major tile, without the tile's address. The tile is laid out as
+// for k_major_descriptor() and aligned to 8 spans. Documented, not run.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -331,8 +331,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
   return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle, true>() | detail::TCGEN05;
 }
 
-// What the tensor core multiplies; sums are float. fp16 is __half, tf32 float whose lower 13 bits are not
-// read.
+// The type of the elements that the tensor core multiplies; sums are float. fp16 is __half. tf32 is float,
+// and the tensor core ignores its lower 13 bits.
 enum class MmaType
 {
   bf16,
@@ -476,7 +476,7 @@ struct OffsetsWHD
   unsigned short w, h, d;
 };
 
-// Of an im2col-wide load: PTX's wHalo and wOffset.
+// The offsets of an im2col-wide load: PTX's wHalo and wOffset.
 struct HaloW
 {
   unsigned short halo, w;
@@ -540,7 +540,7 @@ struct Nowhere;  // a null pointer to it is what the literal 0 converts to befor
 #define TMA_DLPACK_NOWHERE \
   [[deprecated("the block mask 0 names no block: set bit i for the block of rank i")]] __device__ inline
 
-// What a reduction does with the tile and what is there.
+// The operation by which a reduction combines the tile with the values in global memory.
 enum class Reduction
 {
   add,
@@ -553,7 +553,7 @@ enum class Reduction
   bit_xor
 };
 
-// How the L2 cache treats the bytes of one copy; from evict_first(), evict_last(), evict_normal().
+// The treatment of one copy's bytes in the L2 cache; from evict_first(), evict_last(), evict_normal().
 struct CachePolicy
 {
   unsigned long long bits;
@@ -567,8 +567,8 @@ __device__ inline unsigned shared_address(const void* smem)
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
 
-// With TMA_DLPACK_CHECK the verbs from here on to the registers' are those of tma_dlpack_check.h, which
-// call these.
+// With TMA_DLPACK_CHECK, tma_dlpack_check.h defines the verbs from here up to the verbs for registers, and
+// its verbs call the verbs below.
 #if TMA_DLPACK_CHECK
 namespace unchecked
 {
@@ -576,8 +576,8 @@ namespace unchecked
 
 // ---- mbarriers and fences ----
 
-// Make a barrier whose phase ends with so many arrivals. One thread; then __syncthreads(), or
-// cluster_sync() where other blocks of the cluster use it.
+// Make a barrier whose phase ends after `arrivals` arrivals. One thread calls it; then call __syncthreads(),
+// or cluster_sync() if other blocks of the cluster use the barrier.
 //   mbarrier.init, fence.mbarrier_init | one thread | sm_90 | 0.2 | SYNCS.EXCH
 //   e.g. init(&full); __syncthreads();
 __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
@@ -587,7 +587,7 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrive, and expect so many bytes in this phase: TensorMap.tx_bytes for each load. One thread.
+// Arrive, and expect `tx_bytes` bytes in this phase: TensorMap.tx_bytes for each load. One thread.
 //   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
@@ -598,7 +598,7 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// Expect so many bytes, without arriving: the phase then also waits for an arrive().
+// Expect `tx_bytes` bytes without arriving, so the phase also waits for an arrive().
 //   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
@@ -609,7 +609,7 @@ __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// What arrive_expect_tx() was called before 0.4.
+// The name of arrive_expect_tx() before 0.4.
 [[deprecated("call arrive_expect_tx(); PTX's expect_tx, which does not arrive, is expect_tx_only()")]]
 __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
 {
@@ -743,7 +743,7 @@ __device__ inline void prefetch_map(const Map& map)
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// What prefetch_map() was called before 0.4.
+// The name of prefetch_map() before 0.4.
 [[deprecated("call prefetch_map(); prefetch_tile() is for a tile")]]
 __device__ inline void prefetch(const Map& map)
 {
@@ -925,7 +925,7 @@ struct Copy
   __device__ void take(HaloW tap) { offset[0] = tap.halo, offset[1] = tap.w; }
 };
 
-// What a verb is given after its map and barrier: a policy for L2, coordinates, offsets.
+// The arguments of a verb after its map and barrier: a policy for L2, coordinates, offsets.
 template <class T>
 inline constexpr unsigned taps = 0;
 template <> inline constexpr unsigned taps<OffsetsW> = 1;
@@ -1669,7 +1669,7 @@ __device__ inline void store_wait()
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// What store_commit(), store_wait_read() and store_wait() were called before 0.4.
+// The names of store_commit(), store_wait_read() and store_wait() before 0.4.
 [[deprecated("call store_commit(); wgmma_commit() is for wgmma")]] __device__ inline void commit()
 {
   store_commit();
@@ -1806,7 +1806,7 @@ TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
 //   e.g. replace_interleave_layout<0>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
 
-// What fills elements out of bounds: 0 zeros, 1 NaN.
+// The value of elements out of bounds: 0 for zeros, 1 for NaN.
 //   tensormap.replace.tile.fill_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_fill_mode<1>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
@@ -1836,7 +1836,7 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // To the next stage; or, where others take those between, so many stages on.
+  // Go to the next stage. With an argument, go that many stages on, if others take the stages between.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;

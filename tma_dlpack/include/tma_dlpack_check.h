@@ -15,17 +15,17 @@
 #include <cstdio>  // printf
 #endif
 
-// How long wait() waits before it says what is missing.
+// The time that wait() waits before it reports what is missing.
 #ifndef TMA_DLPACK_CHECK_SECONDS
 #define TMA_DLPACK_CHECK_SECONDS 2.0
 #endif
 
-// How many barriers of a block are counted; later ones are not checked.
+// The number of barriers of a block that are counted; later barriers are not checked.
 #ifndef TMA_DLPACK_CHECK_BARRIERS
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
 
-// Where a verb was called: the compiler's file and line, at the default argument of a parameter. NVRTC before
+// The place of a verb's call: the compiler's file and line, at the default argument of a parameter. NVRTC before
 // 12.9 has no such functions: the line then says "file ?".
 #if defined(__CUDACC_RTC__) && TMA_DLPACK_CUDA < 1209
 #define TMA_DLPACK_FILE "file ?"
@@ -48,7 +48,7 @@ using Word = unsigned long long;
 // One copy of each check: inlined everywhere, a kernel takes a minute to compile.
 #define TMA_DLPACK_CALLED __device__ __noinline__ inline
 
-// Where a generic address points: is_local(), is_shared(), ... (NVRTC miscompiles __isLocal() and the like
+// The memory that a generic address points to: is_local(), is_shared(), ... (NVRTC miscompiles __isLocal() and the like
 // for pointers to maps.)
 #define TMA_DLPACK_IS(NAME, SPACE)                                                                  \
   __device__ inline bool is_##NAME(const void* address)                                             \
@@ -110,7 +110,7 @@ struct BulkAt
   }
 };
 
-// The same of a number: a place in tensor memory, a matrix descriptor, a number of bytes.
+// The same for a number: a place in tensor memory, a matrix descriptor, a number of bytes.
 template <class Number>
 struct ValueAt
 {
@@ -152,8 +152,8 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// Where the fields of the 128 bytes are, in bits: the package's table FIELDS, of which these numbers can
-// be taken. Dimension i: add i times the step.
+// The positions of the fields in the 128 bytes, in bits, as in the package's table FIELDS. For dimension i,
+// add i times the step.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
@@ -164,14 +164,15 @@ constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNE
 // have 0: their boxes are not counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
-// What a map's bytes say, as far as a copy can go wrong by it.
+// The fields of a map that can make a copy go wrong, decoded from the map's bytes.
 struct Decoded
 {
   const unsigned* words;
   bool is_parameter, im2col;
   unsigned rank, type, element_bytes, interleave, swizzle;
 
-  // As it is now; but a parameter does not change, and has no such loads.
+  // Read the word at this moment, because a map in memory can change. A parameter cannot change, and
+  // parameters have no volatile loads.
   __device__ Word word(unsigned i) const
   {
     return is_parameter ? words[i] : *const_cast<const volatile unsigned*>(words + i);
@@ -235,7 +236,7 @@ struct Decoded
     return (row * rows() + span - 1) / span * span;
   }
 
-  // Of im2col: the corner along spatial dimension i.
+  // Return an im2col map's corner along spatial dimension i.
   __device__ int corner(unsigned bit, unsigned i) const
   {
     const unsigned width = rank == 3 ? 16 : rank == 4 ? 8 : 5;
@@ -243,7 +244,7 @@ struct Decoded
   }
 };
 
-// What follows a verb's map: a policy, coordinates, offsets.
+// The arguments after a verb's map: a policy, coordinates, offsets.
 using unchecked::detail::Copy;
 
 template <class... Given>
@@ -300,7 +301,7 @@ struct Counts
   unsigned expected[2], issued[2];    // bytes
   unsigned settled[2];                // bytes of the phases that some thread has waited for
   unsigned waited;                    // a phase, and the first thread that has waited for it, plus 1
-  unsigned unknown;                   // bytes came of which this block cannot say for which phase
+  unsigned unknown;                   // 1 if bytes may have arrived whose phase this block cannot know
 };
 
 struct Table
@@ -474,7 +475,7 @@ TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, boo
   check_innermost(at, verb, map, c[0]);
 }
 
-// A tile's place in shared memory, of so many bytes.
+// Check the place of a tile of `bytes` bytes in shared memory.
 TMA_DLPACK_CALLED void check_smem(MapAt at, const char* verb, const void* smem, unsigned bytes)
 {
   TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
@@ -996,8 +997,9 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
   unchecked::store_scatter4(*map.it, smem, column.value, rows...);
 }
 
-// A map of mode w walks otherwise, and brings a halo: its place, rank and barrier are looked at, and its
-// bytes are not counted. Nor are those of a pair, which count on another block's barrier.
+// A map of mode w traverses the pixels differently and adds a halo. So these verbs check the place, the rank
+// and the barrier, but do not count the bytes. The bytes of a pair are not counted either, because they
+// arrive at another block's barrier.
 #define TMA_DLPACK_CHECKED_PLACES(VERB)                                                              \
   template <class... Given>                                                                          \
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
@@ -1061,7 +1063,7 @@ template <class... Policy>
 TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, detail::BulkAt, unsigned, detail::BarrierAt, Nowhere*,
                                             Policy...) = delete;
 
-// The element's type is a template's, so that the caller's line is that of the number of bytes.
+// The type of `global` is deduced, so `global` cannot carry the caller's line. The number of bytes carries it.
 template <Reduction op, class Element, class... Policy>
 __device__ inline void reduce_bulk(Element* global, const void* smem, detail::NumberAt bytes,
                                    Policy... policy)
@@ -1176,7 +1178,7 @@ using unchecked::tcgen05_mma;
 using unchecked::tcgen05_store;
 #endif
 
-// A state that remembers whether its stage was looked at since it advanced.
+// A state that remembers whether the kernel has read its stage or phase since the last advance().
 template <unsigned stages>
 class PipelineState
 {

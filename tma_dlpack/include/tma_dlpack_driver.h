@@ -109,7 +109,7 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
 }
 #endif
 
-/* Give the driver, or NULL where there is none with a GPU; looked for once. */
+/* Return the driver, or NULL without a driver that has a GPU. Only the first call looks for it. */
 static inline TmaDlpackDriver *tma_dlpack_driver(void) {
   TmaDlpackDriver *driver = tma_dlpack_driver_state();
   if (driver->state == 0) driver->state = tma_dlpack_driver_load(driver) ? 1 : -1;
@@ -135,8 +135,8 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
 }
 
 /* The ordinal of the current context's GPU; -1 without a context.
- * Each question costs a tenth of a call, and one to two microseconds where there is none. So one is
- * taken for granted until it was missed, after which the first question is whether there is one. */
+ * Each query costs a tenth of a call, and one to two microseconds without a context. So the function assumes
+ * a context until a query fails; from then on it first checks whether the thread has a context. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
@@ -159,7 +159,7 @@ static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   return result == 0 && ordinal >= 0 ? ordinal : tensor->device.device_id;
 }
 
-/* Call the encoder of the map's kind in the current context. Gives the CUresult. */
+/* Call the encoder of the map's kind in the current context. Returns the CUresult. */
 static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const TmaDlpackDescribed *a,
                                          unsigned char *map) {
   const uint64_t *dims = (const uint64_t *)a->global_dim;
@@ -205,7 +205,7 @@ static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpac
 }
 
 /* Let the driver encode judged arguments for a GPU, whose context need not be current. `map` must be
- * aligned to 128 bytes. Gives the CUresult: 0 for success. */
+ * aligned to 128 bytes. Returns the CUresult: 0 for success. */
 static inline int tma_dlpack_driver_encode(const TmaDlpackDescribed *a, int ordinal,
                                            unsigned char *map) {
   TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);

@@ -1,13 +1,13 @@
 /* tma_dlpack_make.h: from a DLPack tensor to the 128 bytes of a CUDA tensor map. Plain C11, also C++17.
  *
  *   describe   a tensor and options, row-major  ->  TmaDlpackDescribed: the driver's arguments, innermost
- *              first, and what the rules read beside them
+ *              first, and everything else that the rules read
  *   judge      the mask of the rules that do not hold (generated: tma_dlpack_tables.h)
  *   extend     the dimensions that split_inner and ragged add, once everything holds
  *   encode     the driver's arguments  ->  128 bytes, by the measured layout of sm_90
  *
- * No Python, no allocation, no libcuda: tma_dlpack_driver.h asks the driver, tma_dlpack_make.hpp is the
- * C++ surface of both. tma_dlpack's Python extension and C++ extensions compile this same file. The
+ * No Python, no allocation, no libcuda. tma_dlpack_driver.h calls the driver, and tma_dlpack_make.hpp is the
+ * C++ interface of both. tma_dlpack's Python extension and C++ extensions compile this same file. The
  * words for a refusal are Python's: `tma-dlpack explain`.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
@@ -110,7 +110,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTe
                          "dlpack.h");
 #endif
 
-/* ---- what is asked: tma_dlpack_tables.h has the options ------------------------------------------- */
+/* ---- the request (tma_dlpack_tables.h has its options) -------------------------------------------- */
 
 /* The GPU that a map is for. */
 typedef struct {
@@ -198,7 +198,7 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
   return 1;
 }
 
-/* The tensor's own layout. Returns NULL, or what stands against it. */
+/* Read the tensor's own layout. Returns NULL, or the reason why the layout cannot be used. */
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
@@ -248,7 +248,7 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the same memory otherwise, by `shape` and `strides`. Omitted strides are the tensor's own, or
+/* Describe the same memory by another `shape` and `strides`. Omitted strides are the tensor's own, or
  * row-major ones; where both are possible they must be the same. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
@@ -466,7 +466,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* The rows that are asked of a described call. */
+/* Return the mask of the rules that apply to a described call. */
 static inline uint64_t tma_dlpack_asked(const TmaDlpackOptions *o, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(o->kind, o->driver_rules, target);
   return tma_dlpack_rows(o->kind, rules, 0) & ~(o->allowed & TMA_DLPACK_ALLOWABLE);
@@ -549,7 +549,7 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescri
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
-/* Zero the 128 bytes, by halves, each of which is four instructions. */
+/* Zero the 128 bytes by halves, because the compiler turns each half into four instructions. */
 static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2);
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
@@ -583,7 +583,7 @@ static inline int64_t tma_dlpack_get(const unsigned char *map, int bit, int widt
   return word >> bit % 32 & (~UINT32_C(0) >> (32 - width));
 }
 
-/* The same of a two's complement number. */
+/* The same for a two's complement number. */
 static inline int64_t tma_dlpack_get_signed(const unsigned char *map, int bit, int width) {
   const int64_t value = tma_dlpack_get(map, bit, width), sign = INT64_C(1) << (width - 1);
   return (value ^ sign) - sign;

@@ -8,9 +8,9 @@
 // memory. Everything is row-major. The driver encodes; nothing links
 // against libcuda.
 //
-// What is not accepted throws tma_dlpack::refused, whose one line holds every argument under its driver
-// name, the options beside them and the broken rules; try_make_... returns that line. `python -m
-// tma_dlpack explain` reads it and says what to do.
+// A refused call throws tma_dlpack::refused. Its message is one line with every argument under its driver
+// name, the other options and the broken rules; try_make_... returns that line. `python -m tma_dlpack
+// explain` reads the line and prints what to do.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
@@ -52,7 +52,7 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 };
 #endif
 
-// A map, or the line that says why there is none.
+// A map, or the line with the reasons for refusing it.
 struct TriedMap
 {
   MadeMap map;
@@ -191,7 +191,7 @@ inline TriedMap attempt(const TmaDlpackTensor& tensor, const Asked& asked)
   std::string why = broken_rules(tma_dlpack_judge(&c, tma_dlpack_asked(&options, &target)));
   if (!asked.not_allowable.empty())
     why += (why.empty() ? "allow names " : "; allow names ") + asked.not_allowable +
-           ", which is no rule of libcu++ alone";
+           ", which is not a rule of libcu++ alone";
   const bool on_gpu = tensor.device.device_type == TMA_DLPACK_CUDA ||
                       tensor.device.device_type == TMA_DLPACK_CUDA_MANAGED;
   const char* place = !on_gpu ? "the tensor is not on a GPU, so no kernel can have its map"
@@ -279,9 +279,9 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
   return asked;
 }
 
-// c10::ScalarType, by its number, which torch keeps as it is in files (torch/headeronly/core/ScalarType.h).
-// Integers below a byte and quantized types have no row: no tensor map has them. Each element of
-// Float4_e2m1fn_x2 is two values, as DLPack's lanes say.
+// c10::ScalarType by its number. The numbers never change, because torch writes them to files
+// (torch/headeronly/core/ScalarType.h). Integers below a byte and quantized types have no row, because no
+// tensor map has them. Each element of Float4_e2m1fn_x2 holds two values, so DLPack has two lanes for it.
 inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 {
   switch (scalar_type)
@@ -458,7 +458,7 @@ inline Asked im2col(const std::vector<std::int64_t>& lower_corner,
   return asked;
 }
 
-// What `make` returns; of what cannot be read, the line that says so.
+// Return the result of `make`, or the exception's line if an argument cannot be read.
 template <class Make>
 TriedMap tried(Make make)
 {
@@ -484,7 +484,7 @@ MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t
   return detail::make(view_of(tensor).tensor, detail::tiled(box_sizes, swizzle, more));
 }
 
-// The same without an exception for a refused call: a map, or the line that says why there is none.
+// The same without an exception for a refused call: returns a map, or the line with the reasons.
 template <class Tensor>
 TriedMap try_make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                                  Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Of this release: major * 10000 + minor * 100 + patch. */
+/* The number of this release: major * 10000 + minor * 100 + patch. */
 #ifndef TMA_DLPACK_VERSION
 #define TMA_DLPACK_VERSION 400
 #elif TMA_DLPACK_VERSION != 400
@@ -158,7 +158,7 @@ static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind)
   options->stride_count = TMA_DLPACK_NOT_GIVEN;
 }
 
-/* Those that few calls give, by form; and whether a call gives one. */
+/* The options that few calls have, by form; and whether a call has such an option. */
 #define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \
   INTEGERS(shape, shape_count) INTEGERS(strides, stride_count) INTEGER(offset) FLAG(split_inner) OPTIONAL_INTEGER(ragged)
 static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {
@@ -284,8 +284,8 @@ static inline const char *tma_dlpack_rule_id(int rule) {
   return rule >= 0 && rule < TMA_DLPACK_RULE_COUNT ? ids[rule] : "";
 }
 
-/* The rows that are asked of a map of a kind, by set of rules; `is_driver_call` for bare
- * arguments, without a tensor. */
+/* Return the mask of the rules that apply to a kind of map, by set of rules.
+ * `is_driver_call`: bare arguments without a tensor. */
 static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {
   static const uint64_t rows[3][4] = {
       {UINT64_C(0x2b7ff007fffff7), UINT64_C(0xbb7b007ffbff7), UINT64_C(0x135a00701fff7), UINT64_C(0xb34a00001b7f6)}, /* tiled */
@@ -307,7 +307,7 @@ typedef struct {
 
 enum { TMA_DLPACK_DATA_TYPES = 16 };
 
-/* NULL for a number that is no data type. */
+/* Return the row of a data type, or NULL for an unknown number. */
 static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {
   static const TmaDlpackTypeRow rows[TMA_DLPACK_DATA_TYPES] = {
       {8, 0, 0, 0, 1, 1, 127, 0, 0}, /* UINT8 */

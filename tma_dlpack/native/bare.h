@@ -107,8 +107,8 @@ static int bare_ordinal(PyObject *encoder) {
   return current < 0 ? 0 : current;
 }
 
-/* Make the map of a driver_encode_* call: `count` arguments by position, the last two of which are target
- * and encoder. NULL for "fall back to Python", or with an exception. */
+/* Make the map of a driver_encode_* call with `count` arguments by position; the last two are target and
+ * encoder. NULL for "fall back to Python", or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;

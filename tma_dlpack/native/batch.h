@@ -1,7 +1,7 @@
 /* batch.h: the maps of many tensors, encoded in one call.
  *
- * A kernel needs only their bytes, which lie one after the other in the caller's memory. The TensorMap
- * objects are made together, when the first of them is asked for.
+ * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. The TensorMap objects
+ * are all made when the caller first reads one.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -24,7 +24,7 @@ typedef struct {
   PyObject_HEAD
   PyTypeObject *map_type;
   PyObject *tensors;   /* a tuple */
-  PyObject *maps;      /* a tuple; NULL until the maps are asked for */
+  PyObject *maps;      /* a tuple; NULL until a map is first read */
   BatchEntry *entries; /* one per tensor */
   RareOptions *rare;   /* of all maps; or NULL */
   int launchable;      /* whether all maps are */
@@ -105,7 +105,7 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
     }
     if (maps == NULL) return NULL;
     if (batch->maps == NULL) batch->maps = maps;
-    else Py_DECREF(maps); /* a finalizer that ran meanwhile asked for them too */
+    else Py_DECREF(maps); /* a finalizer that ran in this loop has read them first */
   }
   Py_INCREF(batch->maps);
   return batch->maps;

@@ -30,7 +30,7 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
   return device->device_type == TMA_DLPACK_CUDA || device->device_type == TMA_DLPACK_CUDA_MANAGED;
 }
 
-/* What encodes for a target, where a GPU may be at hand. */
+/* Choose the encoder for a target; `gpu` may be NULL. */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
@@ -59,7 +59,7 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* Whether a tensor has no element: its strides mean nothing then. */
+/* Whether a tensor has no element; then its strides mean nothing. */
 static int is_empty(const TmaDlpackTensor *tensor) {
   for (int i = 0; i < tensor->ndim; ++i)
     if (tensor->shape[i] == 0) return 1;
@@ -92,7 +92,7 @@ static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
 }
 
-/* Keep the options that few calls have, where there are any. 0 with an exception if out of memory. */
+/* Keep the rare options of a call that has some. 0 with an exception if out of memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
   const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);

@@ -141,11 +141,11 @@ static const Encoder ENCODERS[] = {
 };
 enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 
-/* Where a call that launches, or puts a launch into a graph, has its kernel and the parameters. */
+/* The offsets of the kernel and its parameters in a call that launches, or that adds a launch to a graph. */
 typedef struct {
   uint32_t callback;
   int node;                        /* offset of a pointer to what has the three, or -1 */
-  int function, parameters, extra; /* offsets; extra -1 where there is none */
+  int function, parameters, extra; /* offsets; extra is -1 for a call without it */
   int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
 } LaunchShape;
 

@@ -23,8 +23,9 @@ enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
 /* Ids of counts that belong to no line. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* A launch that we hear of takes 0.1 to 0.3 us more, nearly all in CUPTI [H200]. So we stop listening
- * after so many launches with nothing new, and begin again with a new map, and for a few now and then. */
+/* A launch that we hear of takes 0.1 to 0.3 us more, nearly all in CUPTI [H200]. So we stop
+ * listening after LAUNCHES_WITHOUT_NEWS launches with nothing new. We listen again when a map is made, and
+ * now and then for LAUNCHES_NOW_AND_THEN launches. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- what was seen ------------------------------------------------------------------------------- */
@@ -167,7 +168,7 @@ static uint64_t modes_of(const void *map) {
   return word & ~((uint64_t)1 << 21);
 }
 
-/* A bit for each hash of that word: most bytes that are no map are told by it alone. */
+/* The bit for the hash of that word. It alone rejects most bytes that are not a map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
@@ -180,7 +181,7 @@ static void copy_body(uint64_t *body, const void *map) {
   body[0] = modes_of(map);
 }
 
-/* Of the words that have modes, extents and box: enough to tell maps apart. */
+/* The hash of the words with modes, extents and box, which differ between most maps. */
 static uint64_t hash_of_body(const uint64_t *body) {
   return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
 }
@@ -225,8 +226,8 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen to so many launches; for 0, stop. Without waiting: another thread may be doing the same, while
- * CUPTI waits for this one. */
+/* Listen to `launches` launches; 0 stops listening. Never waits for the mutex, because the thread that holds
+ * it may be in CUPTI, which may wait for this thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -399,7 +400,7 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* Where a kernel's parameters have room for a map: at 128 bytes of them that are aligned to 64. */
+/* The places in a kernel's parameters that have room for a map: 128 bytes, aligned to 64. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;

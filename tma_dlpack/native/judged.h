@@ -62,7 +62,7 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
   return (PyObject *)judged;
 }
 
-/* ---- the same call, but for some arguments --------------------------------------------------------- */
+/* ---- the same call with some arguments changed ---------------------------------------------------- */
 
 /* Read the fields of checks.request.Seen: another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {

@@ -1,4 +1,4 @@
-/* Lines of JSON, and what stands in them: memory that may not be there, who called, which GPU.
+/* Lines of JSON and their contents: memory that may be unmapped, the caller, the GPU.
  *
  * Needs no Python: its functions are looked up where the program has them.
  */
@@ -25,7 +25,7 @@ static pid_t process;
 
 /* ---- lines of JSON ------------------------------------------------------------------------------- */
 
-/* On the heap, since a thread of the program may have a small stack; NULL where there is no memory. */
+/* On the heap, because a thread of the program may have a small stack; NULL if out of memory. */
 typedef struct {
   size_t used;
   char text[LINE_BYTES];
@@ -170,7 +170,7 @@ static void put_objects(Line *line) {
   put(line, "]");
 }
 
-/* The functions of Python that are asked, in one place so that all are there or none is. */
+/* The functions of Python that we call, in one struct so that all are found or none. */
 static struct {
   int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
   void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);

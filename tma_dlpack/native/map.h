@@ -67,8 +67,8 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* The tensor as it was exported, but for its address: with_address(n) of a map that has an offset may leave
- * none, and nothing below reads it. It points into `map`. */
+/* The tensor as its producer exported it, but without its address: with_address(n) of a map with an offset
+ * may leave no valid address, and nothing below reads it. The result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,

@@ -14,7 +14,7 @@ enum { MOST_RANK = 8, ROOM = 64 }; /* dimensions of the page's tensors; numbers 
 static int64_t asked[ROOM];
 static TmaDlpackDescribed answered;
 static uint8_t entries[TMA_DLPACK_RULE_COUNT], map[TMA_DLPACK_MAP_BYTES];
-static uint64_t rows; /* that the request is asked */
+static uint64_t rows; /* mask of the rules that apply to the request */
 
 TMA_DLPACK_STATIC_ASSERT(sizeof(TmaDlpackDescribed) % sizeof(int64_t) == 0, "flat");
 
@@ -30,7 +30,7 @@ EXPORT(capabilities) int capabilities(int major, int minor) {
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;
 }
 
-/* Read a count and as many numbers, of which the innermost `room` are kept. Returns the count. */
+/* Read a count and as many numbers, and keep the innermost `room` numbers. Returns the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -40,8 +40,8 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request in `asked`; returns whether the struct can show it. A rank above 5 is shown as it is, with
- * the 5 innermost dimensions. */
+/* Describe the request in `asked`; returns whether the struct can show it. A rank above 5 is shown
+ * unchanged, with the 5 innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
@@ -90,7 +90,7 @@ EXPORT(describe) int describe(void) {
   return 1;
 }
 
-/* The mask of the rows that fail, of `answered` as it is there; `entries` has their entries. */
+/* Return the mask of the rules that fail for the current `answered`, and put their entries into `entries`. */
 EXPORT(judge) uint64_t judge(void) {
   memset(entries, 0, sizeof entries);
   return tma_dlpack_judge_entries(&answered, rows, entries);

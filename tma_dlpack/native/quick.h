@@ -46,15 +46,16 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* Of calls with other arguments than the kept ones, one in so many is kept: keeping costs a tenth of a call. */
+/* If a call's arguments differ from the kept arguments, keep every eighth such call, because keeping costs a
+ * tenth of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
 /* The arguments of an earlier accepted call but the tensor, and what was read from them: the next call
- * mostly has the same objects, of types that never change. */
+ * usually has the same objects, of types that never change. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* of `keywords`, and after the tensor by position */
   Py_ssize_t given, count;                     /* 0: none is kept */
-  int in_use;                                  /* by a call that runs other code meanwhile */
+  int in_use;                                  /* by a call that may run other Python code */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -67,14 +68,14 @@ typedef struct {
   PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
   const Verb *verb;
-  Options options; /* of a call that gives nothing but what must be given */
+  Options options; /* of a call with required arguments only */
   int required;    /* parameters up to the last one that must be given */
   int positional, count; /* those that may be given by position, and all */
   KeptCall kept;
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
 } Quick;
 
-/* The parameter that a keyword names, after the `given` first ones; -1 if there is none. */
+/* The parameter that a keyword names, after the first `given` parameters; -1 for an unknown keyword. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
@@ -95,16 +96,16 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
   return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
-/* Both ways to read the arguments give 0 for what is not an ordinary call (an unknown keyword, one given
- * twice, one that is missing), which the Python function shall see. */
+/* Both readers return 0 for a malformed call (an unknown, repeated or missing argument), so that the Python
+ * function raises the TypeError. */
 
-/* Read a call for a tensor: only what is given, for the rest stands in `quick->options`. */
+/* Read the arguments of a call for a tensor; `quick->options` has the defaults of the others. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* all but the arrays */
+  memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* everything before the arrays */
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
@@ -466,7 +467,7 @@ static int keep_options_of_defaults(Quick *quick) {
   return 1;
 }
 
-/* Whether the parameters are those of the verb. 0 with an exception. */
+/* Return whether the parameters match the verb's parameters; 0 with an exception. */
 static int fits_verb(Quick *quick) {
   int count = quick->verb->argument_count;
   if (count == 0) return keep_options_of_defaults(quick);

@@ -23,7 +23,7 @@ typedef struct {
   PyObject *interned[MAX_MEMBERS];
 } Words;
 
-/* A Target that was read; an object of them never changes. */
+/* A Target that was read; a Target object never changes. */
 typedef struct {
   PyObject *object;
   TmaDlpackTarget target;
@@ -33,7 +33,7 @@ typedef struct {
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
 typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 
-/* How tensors of one Python type are read; chosen when the first one is seen. */
+/* The way to read tensors of one Python type; chosen for the first tensor of the type. */
 typedef struct {
   PyTypeObject *type;
   PyCFunction is_neg;         /* torch: the C function of the method; else NULL */
@@ -44,7 +44,7 @@ typedef struct {
   PyObject *on_cuda;          /* and of a CUDA tensor */
   PyObject *platform;         /* JAX: its method that names the device; else NULL */
   PyObject *is_deleted;       /* and the one to call before, because platform() reads freed memory then */
-  int only_host, only_cuda;   /* NumPy, CuPy: the device need not be asked */
+  int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
   int is_jax;                 /* its arrays never change */
 } Producer;
 
@@ -74,7 +74,7 @@ typedef struct {
   Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
 } State;
 
-/* Its objects, but for those in arrays. */
+/* The objects of the state, without the objects in arrays. */
 #define STATE_OBJECTS(OBJECT) \
   OBJECT(quick_type) OBJECT(batch_type) OBJECT(judged_type) OBJECT(map_type) OBJECT(numpy_integer) \
   OBJECT(numpy_array) OBJECT(target_type) OBJECT(torch_size) OBJECT(presets) OBJECT(default_target) \

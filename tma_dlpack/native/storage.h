@@ -152,8 +152,8 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* The bytes that one load adds, of a call that holds; None for interleaved layouts, of which
- * geometry.tx_bytes knows. */
+/* The bytes that one load of an accepted call adds to its barrier; None for interleaved layouts, which
+ * geometry.tx_bytes handles. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();

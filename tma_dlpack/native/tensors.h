@@ -38,14 +38,14 @@ static int keep_view(View *view, uint64_t flags) {
 /* These functions run Python code, which may be interrupted: what swallowed() keeps stays set, the functions
  * after it do nothing, and learn() returns with it. */
 
-/* An attribute of any object; a new reference, NULL if there is none. */
+/* Return a new reference to an attribute of any object, or NULL if the object lacks the attribute. */
 static PyObject *attribute_of(PyObject *object, const char *attribute) {
   PyObject *found = PyErr_Occurred() ? NULL : PyObject_GetAttrString(object, attribute);
   swallowed();
   return found;
 }
 
-/* The same of an imported module. */
+/* The same for an imported module. */
 static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
   PyObject *name = PyErr_Occurred() ? NULL : PyUnicode_FromString(module_name);
   PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
@@ -56,7 +56,7 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
-/* The same of a module of this package, which is imported. */
+/* The same for a module of this package, which is already imported. */
 static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
   PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
   PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
@@ -93,8 +93,8 @@ static PyObject *torch_dtypes(void) {
   return types;
 }
 
-/* The C function of a built-in method without arguments, or NULL. It lives as long as the type; calling
- * it costs a third less than calling the method, and a tensor is asked at every call. */
+/* The C function of a built-in method without arguments, or NULL. It lives as long as the type.
+ * Calling it costs a third less than calling the method, and every call of ours calls it on a tensor. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
@@ -346,8 +346,8 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
-/* Whether this thread is in a producer's method, which may be written in Python and want a map itself:
- * then Python is asked, which detects endless recursion. */
+/* Whether this thread is in a producer's method. The method may be written in Python and make a map itself;
+ * such a call goes to the Python function, because Python detects endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {

@@ -11,7 +11,7 @@ ALLOWABLE_ROWS = {"STRIDE_UNIQUE": 14, "BOX_IN_SHAPE": 38, "BOX_SMEM": 43, "ELEM
 
 
 class RareOptions(NamedTuple):
-    """What a call gives of `arguments.RARE_OPTIONS`, in the order of the call."""
+    """The values of `arguments.RARE_OPTIONS` in a call, in the order of the call."""
 
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
