@@ -145,7 +145,7 @@ def hold_refusal_against_python(kind, x, given) -> bool:
 
 
 def is_odd(x, given) -> bool:
-    """Return whether C leaves the call to Python, which accepts types below a byte and odd steps."""
+    """Return whether only Python accepts the call, as for types below a byte and odd steps."""
     steps = given["elem_strides"]
     return (
         str(x.dtype) in ("torch.uint4", "torch.float4_e2m1fn_x2", "complex64", "complex128")

@@ -56,7 +56,7 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
-/* The same for a module of this package, which is already imported. */
+/* The same for a module of this package; imports the module if necessary. */
 static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
   PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
   PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
