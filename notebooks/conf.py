@@ -46,7 +46,7 @@ nb_execution_mode = "off"  # stored outputs; tests/test_notebooks.py runs the no
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
-    "mystnb.unknown_mime_type",  # of live widgets, of which the picture is shown
+    "mystnb.unknown_mime_type",  # of live widgets: the site shows their pictures
     "ref.python",  # `.ok` in a docstring is the attribute of several classes
 ]
 
@@ -104,7 +104,7 @@ RESULT_CLASSES = {
     "tma_dlpack.verification": "VerifyReport BandwidthReport",
 }
 
-#: The functions of `draw` whose picture of one map stands in the reference.
+#: The functions of `draw` whose picture of one map the reference shows.
 PICTURED = (
     "tensor",
     "shared",
@@ -216,7 +216,7 @@ def error_reference() -> str:
 
 
 def plain(text: str) -> str:
-    """Return Markdown that shows a text of a rule as it is."""
+    """Return Markdown that shows the text of a rule unchanged."""
     for character in "\\`*_<>[]#":
         text = text.replace(character, "\\" + character)
     return text
@@ -279,14 +279,14 @@ FRAME = """\
   const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
   const show = () => {
     let state = "";  // of the page that was shown, which a file:// page may not read
-    try { state = frame.contentWindow.location.hash; } catch { /* it opens anew */ }
+    try { state = frame.contentWindow.location.hash; } catch { /* without a state, then */ }
     frame.src = `explore.html?${root.dataset.theme || "light"}${state}`;
   };
   new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   show();
 }
 </script>"""
-#: Stands in the frame's page before anything is painted.
+#: A script in the frame's page, which runs before anything is painted.
 FRAME_THEME = """<script>
 const themes = { "?dark": "dark", "?light": "light" };
 document.documentElement.style.colorScheme = themes[location.search] || "";

@@ -40,7 +40,7 @@ README_FIGURES = {
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
-    """Run a notebook in a kernel of its own and give it with its outputs."""
+    """Run a notebook in a kernel of its own, and return it with its outputs."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         cell.pop("outputs", None)
@@ -54,7 +54,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 
 def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Give the notebook as it is stored."""
+    """Return the notebook as stored: no live widgets, no addresses, no times of execution."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

@@ -8,8 +8,8 @@
 //   6 multicast    two blocks share each tile of B
 //   7 persistent   a block per multiprocessor; stores overlap with the next tile, in an order for L2
 //
-// A kernel differs from the one before in at most 20 lines; 06_hopper_gemm.ipynb shows them. What does not
-// change (the sizes of a tile, store_c, the order of tiles) is that of hopper_gemm.cu.
+// A kernel differs from the one before in at most 20 lines; 06_hopper_gemm.ipynb shows them. The kernels
+// share the sizes of a tile, store_c and the order of tiles with hopper_gemm.cu.
 // python tests/bench ladder measures them.
 
 #include "hopper_gemm.cu"

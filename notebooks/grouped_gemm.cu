@@ -26,7 +26,7 @@ constexpr int ROWS = TILE_M / 2;  // of a tile: those of one warpgroup
 // ---- which tile ----
 
 // One tile of 128 x 256 for this block. The other block of the cluster has the one below it, with the
-// same columns of B; or, where one row of tiles is left over, the one beside it, with the same rows of A.
+// same columns of B; or, where one row of tiles is left over, the tile next to it, with the same rows of A.
 struct Tile
 {
   int group, end;   // the row after the group
@@ -39,7 +39,7 @@ struct Groups
 {
   const int* ends;
   int groups, n;
-  int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // the group at hand
+  int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // the current group
 
   // Tile number i of all; false after the last. i never decreases.
   __device__ bool find(int i, Tile& tile)

@@ -1,7 +1,7 @@
 // hopper_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, for compute capability 9.0.
 //
 // A is (m, k), B is (n, k), C is (m, n), all row-major; B^T is the column-major matrix of a GEMM. m, n
-// and k are any multiples of 8: TMA fills what lies outside A and B with zeros and clips stores to C.
+// and k are any multiples of 8: TMA fills elements outside A and B with zeros, and clips stores to C.
 // Other sizes have rows that TMA cannot address; make_tma_descriptor refuses them.
 //
 // One block per multiprocessor takes tile after tile of C, 128 x 256. A producer thread keeps a ring of
@@ -24,7 +24,7 @@ constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64;
 constexpr int CONSUMERS = 2, THREADS = 128 * (1 + CONSUMERS);
 constexpr int ELEMENT_BYTES = 2;
 
-// What a kernel may choose. Its maps of A and B have boxes of (box_rows, one span of the swizzle); its
+// The choices of a kernel. Its maps of A and B have boxes of (box_rows, one span of the swizzle); its
 // map of C has boxes of (64, 64) with the swizzle bytes128.
 template <Swizzle swizzle_, int box_rows_, int stages_, int cluster_, int c_boxes_, int group_>
 struct Choice
@@ -229,7 +229,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
 
 extern __shared__ unsigned char shared_memory[];
 
-// Where things lie in shared memory: the stages, room for C, the barriers. They are ready to be used.
+// Place the stages, room for C and the barriers in shared memory. The barriers are ready to be used.
 template <class Choose>
 __device__ Ring<Choose> start_ring(unsigned char*& c_boxes)
 {

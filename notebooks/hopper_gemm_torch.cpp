@@ -22,8 +22,8 @@ namespace
 {
 
 // c = a x b^T by maps that Python made for this call: TensorMap.as_torch() of
-// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), of b alike, and of c with
-// boxes (64, 64). The driver's rules let a box be larger than the matrix. k: columns of a.
+// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), of b likewise, and of c
+// with boxes (64, 64). The driver's rules let a box be larger than the matrix. k: columns of a.
 void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_map,
               const at::Tensor& c_map, int64_t k)
 {

@@ -1,4 +1,4 @@
-"""What the notebooks of the course draw beside the package's own figures.
+"""The pictures and exercises of the course's notebooks, in addition to the package's figures.
 
 `ask` asks the reader to click a cell of a figure, and `answer` folds what answers the question;
 `contrast` shows one load as threads and as TMA do it, `sixteen_bytes` the rules of 16 bytes, `bars`

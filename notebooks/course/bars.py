@@ -10,7 +10,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 
 BAR_PX, ROW_PX, BAR_ROWS = 420, 28, 0.75
-NAMES = 24  # characters of the names beside the bars
+NAMES = 24  # characters: the room for names next to the bars
 
 
 #: Three runs of `python tests/bench ladder`: the step, its TFLOP/s, least and most, its idea.

@@ -1,4 +1,4 @@
-"""One tile loaded twice: by the threads of a block, and by one instruction; code beside picture."""
+"""One tile loaded twice, by the threads of a block and by one instruction; code next to picture."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one thread copies.
+    """The bytes that one thread copies.
 
     Attributes
     ----------

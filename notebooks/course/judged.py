@@ -1,4 +1,4 @@
-"""What the judges of the exercises share: no traceback, and which copies an answer made."""
+"""Helpers of the exercises' judges: hide tracebacks, and count the copies of an answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tma_dlpack.copies import verbs
 
 
 def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
-    """Return a judge that answers an exception of what it judges in one line.
+    """Return a judge that reports an exception of the judged code in one line.
 
     >>> @without_traceback
     ... def judged(function):

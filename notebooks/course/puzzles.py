@@ -1,4 +1,4 @@
-"""Twelve kernels to write: what each must do, and a judge that runs whatever was written.
+"""Twelve kernels to write: the task of each, and a judge that runs any answer.
 
 A puzzle asks for a kernel by its name and parameters and for nothing else: any style passes. The
 judge compiles the source, runs it by `tma_dlpack.run_kernel` in several schedules, and compares
@@ -61,7 +61,7 @@ class Puzzle:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge found; ``print`` it, or show it in a notebook with the run's timeline."""
+    """The result of a judge; ``print`` it, or show it in a notebook with the run's timeline."""
 
     solved: bool
     text: str
@@ -229,7 +229,7 @@ PUZZLES = {
         Puzzle(
             "dead", f"{_TO_POINTER}, int tiles",
             "The sum of all tiles, by one warp that loads and three warps that add. The kernel "
-            "below hangs: find out why, and mend it.", dead, {"load": 7}),
+            "below hangs: find out why, and repair it.", dead, {"load": 7}),
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""A kernel's file, of which a chapter shows one function or section at a time."""
+"""The file of a kernel; a chapter shows one function or section of it at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Source:
     ----------
     text : str
     lines : int
-        How many it has.
+        The number of lines.
     """
 
     def __init__(self, text: str) -> None:

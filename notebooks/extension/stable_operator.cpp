@@ -11,7 +11,7 @@
 
 #include <stdexcept>
 
-// Of libtorch_cuda.so. Weak, so that the library also loads beside a torch without CUDA, where nothing calls it.
+// Defined in libtorch_cuda.so. Weak, so that the library also loads with a torch without CUDA, which never calls it.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(std::int32_t device, void** stream);
 
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,

@@ -47,7 +47,7 @@ def test_it_is_one_graph_in_torch_compile():
 
 def test_a_captured_graph_replays_it():
     x, graph = matrix(64, 64), torch.cuda.CUDAGraph()
-    doubled(x)  # what is loaded at the first launch is loaded before the capture
+    doubled(x)  # the first launch loads the module, which must happen before the capture
     with torch.cuda.graph(graph):
         y = doubled(x)
     x.add_(1)

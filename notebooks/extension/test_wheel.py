@@ -1,4 +1,4 @@
-"""python -m pytest test_wheel.py, beside the installed wheel; GPU tests skip without a GPU."""
+"""python -m pytest test_wheel.py, with the wheel installed; GPU tests skip without a GPU."""
 
 from pathlib import Path
 
