@@ -1,4 +1,4 @@
-"""What all tests share: every core, hypothesis' examples, one browser, absent frameworks."""
+"""Shared by all tests: every core, hypothesis' examples, one browser, absent frameworks."""
 
 import functools
 import gc

@@ -23,7 +23,7 @@ class HostMemory:
     def __init__(self, contents: np.ndarray = GLOBAL_BYTES, align: int = 4096) -> None:
         room = np.zeros(len(contents) + align, np.uint8)
         start = -room.__array_interface__["data"][0] % align
-        self.array = room[start : start + len(contents)]  # what memory= takes
+        self.array = room[start : start + len(contents)]  # for memory=
         self.address = self.array.__array_interface__["data"][0]
         self._contents = contents
         self.write_all()

@@ -93,7 +93,7 @@ def batch_in_c(tensors, address, **given):
 
 
 def answer(verb, tensor_map):
-    """What a verb gives, or the words of its refusal."""
+    """Return the result of a verb, or the words of its refusal."""
     try:
         return verb(tensor_map)
     except tma.TmaError as error:

@@ -17,7 +17,7 @@ def slow_if(condition: bool, *values):
 
 
 def examples(count: int, *, rare: bool = False) -> settings:
-    """Draw this many examples where all are asked for, in any time, for machines are shared.
+    """Draw this many examples when all are requested, in any time, because machines are shared.
 
     `rare` is for laws of requests that few draws are.
     """

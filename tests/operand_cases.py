@@ -78,7 +78,7 @@ class OperandCase:
 
 @st.composite
 def operand_cases(draw: st.DrawFn, instruction: str = "wgmma") -> OperandCase:
-    """Any tile of any matrix that an instruction can read, wherever it lies."""
+    """Any tile of any matrix that an instruction can read, at any place."""
     data_type = draw(st.sampled_from(sorted(STORAGE)))
     size = np.dtype(STORAGE[data_type]).itemsize
     majors = ("K", "MN") if size == 2 or (instruction == "tcgen05" and size == 1) else ("K",)

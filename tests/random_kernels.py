@@ -109,7 +109,7 @@ def case(seed: int) -> Case:
     reduces = not shares and r.random() < 0.3
     expected = y.copy()
     for first in (0, height) if shares else (0,):
-        # what lies outside of x is loaded as zeros, changed, and clipped by the store, except in y
+        # elements outside x are loaded as zeros, changed, and clipped by the store, except in y
         part = expected[first : first + (height if shares else high)]
         padded = np.zeros((len(part), wide), np.float32)
         padded[:high] = x

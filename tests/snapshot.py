@@ -1,4 +1,4 @@
-"""What random calls return, written to a file and compared after a change.
+"""The results of random calls, written to a file and compared after a change.
 
     python tests/snapshot.py write FILE [CALLS]    record: CALLS is 4,000 if omitted
     python tests/snapshot.py compare FILE          run the calls of FILE again, print differences

@@ -268,7 +268,7 @@ MAPPED_DTYPES = tuple(t for t in NAMED_DTYPES.values() if data_type_of(t) is not
 _EXTENTS = (-1, 0, 1, 9, 64, 100, 256, 257, 4096, 1 << 32, 1 << 40, 1 << 70)
 _ODD_LISTS = tuple(_EXTENTS[first : first + count] for first in range(9) for count in (0, 2, 3, 7))
 _ODD_CORNERS = ((), (0,), (-17, 15), (0, 200, -200), (40_000, -40_000, 0))
-#: Argument -> what is no argument, or seldom one; enums have words of their own.
+#: Argument -> values that are invalid, or seldom valid; enums have words of their own.
 _ODD = {
     **dict.fromkeys(("box_sizes", "elem_strides"), _ODD_LISTS),
     **dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), _ODD_CORNERS),
@@ -315,5 +315,5 @@ LIFTED = "; or pass rules='driver': the driver itself accepts this"
 
 
 def rules_of(report: Report) -> list[str]:
-    """Give the rules that a report says are broken, in its order."""
+    """Return the rules that a report names as broken, in its order."""
     return [violation.rule for violation in report.violations]

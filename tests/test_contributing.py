@@ -1,4 +1,4 @@
-"""What contributors read is true: rooms, links, commands, forms."""
+"""The text for contributors is true: rooms, links, commands, forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is imported when first asked for, asked for by several threads at once."""
+"""Public names are imported on first use, also when several threads use them at once."""
 
 from __future__ import annotations
 

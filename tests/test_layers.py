@@ -30,7 +30,7 @@ ROOMS = (
     "draw", "report", "suggestions", "explorer",  # 6
     "__init__",
     "cli", "torch_ops", "__main__",  # 7
-    "ptx", "kernel",  # what reads and runs PTX
+    "ptx", "kernel",  # they read and run PTX
     "verification", "debug",  # the wing
 )  # fmt: skip
 
@@ -205,7 +205,7 @@ def test_the_core_works_without_the_folders_of_the_wing(tmp_path):
 CALLS_UP = {
     ("public/__init__.py", "*"),  # decorators, lazy attributes, and `PICTURES`
     ("tables/errors.py", "checks"),  # the words of a row, which are functions
-    ("checks/report.py", "make"),  # what `Report` was made with: its words and its search of a fix
+    ("checks/report.py", "make"),  # the call of a `Report`: its words and its search of a fix
 }
 
 
@@ -252,7 +252,7 @@ def twenty_calls(tmp_path: Path) -> dict[str, Callable[[], object]]:
 
 def test_twenty_calls_go_up_only_where_the_architecture_page_says_so(tmp_path):
     calls = twenty_calls(tmp_path)
-    for call in calls.values():  # what is imported when first needed is imported now
+    for call in calls.values():  # imports on first use happen here
         call()
     up: set[tuple[str, str]] = set()
 

@@ -15,7 +15,7 @@ HTMLExporter = pytest.importorskip("nbconvert", reason="nbconvert is not install
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
-import execute  # noqa: E402  (it lies beside the notebooks)
+import execute  # noqa: E402  (in the notebooks' folder)
 
 MOST_FIGURE_BYTES = 400_000
 
@@ -133,7 +133,7 @@ def said(notebook):
     """Give everything that a notebook printed or showed as text."""
     text, printed = "", False
     for output in outputs(notebook):
-        if output.get("name") == "stderr":  # what torch warns of depends on the machine
+        if output.get("name") == "stderr":  # torch's warnings depend on the machine
             continue
         parts = [*output.get("traceback", []), output.get("data", {}).get("text/plain", "")]
         if output.output_type == "stream":  # a line that a warning cut in two is one line

@@ -141,7 +141,7 @@ def test_figures_are_dark_where_the_page_is_dark_whatever_the_system_is(chromium
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """Serve copies of the notebooks, of which JupyterLab knows no signature: untrusted."""
+    """Serve copies of the notebooks without a known signature, so they are not trusted."""
     if harness.NO_LAB:
         pytest.skip(harness.NO_LAB)
     home = tmp_path_factory.mktemp("lab")

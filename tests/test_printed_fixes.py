@@ -265,7 +265,7 @@ def remade(tensor_map: Any, change: Given) -> Any:
 
 
 def mended_by_another(case: Case) -> set[str]:
-    """Return the rules that a call breaks and that the fix of a reported violation mends too."""
+    """Return the rules that a call breaks and that the fix of a reported violation fixes too."""
     if case.call not in (make, check, batch):
         return set()
     report = tma.check_tma_descriptor(case.subject, **case.given)

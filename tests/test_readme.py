@@ -1,4 +1,4 @@
-"""The README: its code runs, its commands are those of .ci/run, what it shows is printed."""
+"""The README: its code runs, .ci/run uses its commands, and its output is printed."""
 
 import re
 import shlex

@@ -23,7 +23,7 @@ from tma_dlpack.cli.table import commands
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
-import conf  # noqa: E402  (it is beside the notebooks)
+import conf  # noqa: E402  (in the notebooks' folder)
 
 PAGES = sorted(path for path in NOTEBOOKS.rglob("*.md") if ".ipynb_checkpoints" not in path.parts)
 

@@ -50,6 +50,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).parent.parent)  # `bench` is the package beside this file
+    sys.path[0] = str(Path(__file__).parent.parent)  # `bench` is the package in this folder
     sys.path.insert(1, str(Path(__file__).parent.parent.parent))  # the checkout
     sys.exit(main(sys.argv[1:]))

@@ -44,7 +44,7 @@ BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class CallBench:
-    """What was measured.
+    """The results of a measurement.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""``python tests/bench conv``: the convolution of notebooks/hopper_conv.cu beside torch's.
+"""``python tests/bench conv``: the convolution of notebooks/hopper_conv.cu against torch's.
 
 3 x 3, stride 1, padding 1, bfloat16, channels last.
 """

@@ -1,4 +1,4 @@
-"""``python tests/bench gemm``: the GEMM of notebooks/hopper_gemm.cu beside torch.matmul.
+"""``python tests/bench gemm``: the GEMM of notebooks/hopper_gemm.cu against torch.matmul.
 
 Two more kernels of the same file show what choices cost: tiles without a swizzle, and small boxes.
 """

@@ -1,4 +1,4 @@
-"""``python tests/bench grouped``: the GEMM of notebooks/grouped_gemm.cu beside torch._grouped_mm.
+"""``python tests/bench grouped``: the GEMM of notebooks/grouped_gemm.cu against torch._grouped_mm.
 
 The rows of A are dealt to the groups at random: the sizes stand in GPU memory alone.
 """

@@ -76,7 +76,7 @@ def require_torch() -> Any:
 
 
 def compile_file(path: Path) -> nvrtc.Library:
-    """Compile a .cu file, and the .cu files beside it that it includes, for the current GPU.
+    """Compile a .cu file, and the .cu files of its folder that it includes, for the current GPU.
 
     Raises `TmaUnsupportedError` if the file is missing: wheels do not include it.
     """

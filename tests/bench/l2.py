@@ -1,6 +1,6 @@
 """``python tests/bench l2``: what a policy for L2 and a prefetch gain, by notebooks/l2_cache.cu.
 
-Streamed: 1 GiB is read once, beside a small matrix that is read again and again. Waiting: each
+Streamed: 1 GiB is read once, while a small matrix is read again and again. Waiting: each
 block loads a tile, works for some cycles, and loads the next.
 """
 

@@ -49,7 +49,7 @@ class Subject:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it lies on a GPU."""
+        """Whether it is on a GPU."""
         return self.name.endswith("cuda")
 
 
@@ -230,7 +230,7 @@ def _cuda_core() -> Callable[[Any], Any]:
 
 
 def _cuda_bindings() -> Callable[[Any], Any]:
-    """Ask the driver's encoder through cuda.bindings, as a user writes it."""
+    """Call the driver's encoder through cuda.bindings, as a user writes it."""
     cuda = _need("cuda.bindings.driver")
     _need_gpu()
 

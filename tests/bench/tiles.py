@@ -37,7 +37,7 @@ ROUNDS, REPEATS = 5, 9
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked: a tensor of about 256 MiB, a tile of it, and who reads the tile."""
+    """A request: a tensor of about 256 MiB, a tile of it, and the reader of the tile."""
 
     shape: tuple[int, ...]
     padding: int
@@ -152,7 +152,7 @@ L2_FETCH_SIZES = ("none", "bytes128", "bytes256")
 
 
 def boxes(row_bytes: int) -> Iterator[dict[str, Any]]:
-    """Yield what to measure of a tensor: arguments of `make_tma_descriptor`, but for the L2's."""
+    """Yield what to measure of a tensor: arguments of `make_tma_descriptor` without the L2's."""
     plain = ((n, {"swizzle": "none"}) for n in LINE_BYTES)
     split = (
         (count * span, {"swizzle": swizzle, "split_inner": True})

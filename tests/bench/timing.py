@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one row takes: median over the rounds, 10th and 90th percentile, microseconds."""
+    """The times of one row: median over the rounds, 10th and 90th percentile, microseconds."""
 
     row: Row
     median_us: float
@@ -60,7 +60,7 @@ def time_rows(
 ) -> list[Timing]:
     """Time all rows in each round, so that what disturbs one disturbs its neighbours too.
 
-    The garbage collector stays on, as it is in the programs of users. `clock` is ``"wall"``, or
+    The garbage collector stays on, because it is on in users' programs. `clock` is ``"wall"``, or
     ``"thread"`` for the CPU time of this thread, which other programs on the machine hardly change.
     """
     timers = [

@@ -25,7 +25,7 @@ PROSE = (
     "use a Hopper or newer GPU",
     "use a Blackwell or newer GPU",
 )
-#: Steps that say no more than how the kernel then goes on, or why.
+#: Steps that only explain how the kernel continues, or why.
 REMARKS = (
     "several copies for",
     "copy in several steps",
@@ -46,7 +46,7 @@ _ENTRY = re.compile(r"^(\w+)(?:\[(\d+)\])? ")
 
 
 def alternatives(fix: str) -> list[str]:
-    """Split a fix into the things to do, each of which should be enough."""
+    """Split a fix into its alternatives; each alone should be enough."""
     parts = re.split(r"; or |(?<=\?) If not, ", fix)
     found: list[str] = []
     for part in parts:

@@ -41,7 +41,7 @@ def together(given: dict[str, Any], base: dict[str, Any], other: dict[str, Any])
 def all_followed(kind: str, t: Any, report: tma.Report) -> tuple[Any, dict[str, Any], set[str]]:
     """Follow the first alternative of every fix; return also the rules that they announce.
 
-    A second fix of the tensor is that of the report on the tensor that the first one made.
+    A second fix of the tensor is taken from the report on the tensor that the first fix made.
     """
     base = given_of(kind, t, dict(report._given))
     given, tensor, announced = dict(base), t, set()

@@ -1,4 +1,4 @@
-"""What a refusal proposes: sentences, and arguments that are accepted."""
+"""The fixes of a refusal: sentences, and arguments that are accepted."""
 
 from __future__ import annotations
 
@@ -411,7 +411,7 @@ def test_the_ways_of_a_row_change_the_arguments_that_it_names(drawn):
         assert changed <= named(kind, fault.rule), fault.rule.id
 
 
-#: A repair may break these, and then mend them by another argument.
+#: A repair may break these, and then repair them by another argument.
 ALSO_BROKEN = {rule: {"interleave_layout"} for rule in ("WIDE_SWIZZLE", "PACKED_SWIZZLE")}
 
 

@@ -106,7 +106,7 @@ def test_a_verb_refuses_numbers_of_any_length_in_words(call, number):
 
 
 def run(code):
-    """What a program prints."""
+    """The output of a program."""
     code = textwrap.dedent(code)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -135,7 +135,7 @@ class Unreadable(list):
 
 
 class Closed:
-    """An object of which every attribute but its class raises."""
+    """An object whose attributes all raise, except its class."""
 
     def __getattribute__(self, name):
         if name == "__class__":

@@ -195,7 +195,7 @@ def followed(kind: str, weights: Any, given: dict[str, Any]) -> list[tuple[str, 
     """Follow every alternative of every fix; return (rule, what it led to) of each."""
     report = CHECKS[kind](weights, **given)
     named = {v.rule for v in report.violations}
-    named |= {f.rule.id for f in faults_of(report._request_of(report._given))}  # mended by another
+    named |= {f.rule.id for f in faults_of(report._request_of(report._given))}  # fixed by another
     given = given_of(kind, weights, given)
     results = []
     for violation in report.violations:
@@ -245,7 +245,7 @@ def view_copies(framework: str, view: Any) -> bool:
 
 #: Rules that no tensor in memory breaks: strides of 2^34 elements and more, images of 2^31 rows.
 OF_NO_TENSOR = {"ADDRESS_RANGE", "STRIDE_RANGE", "WIDE_DIMS", "RAGGED_STRIDE"}
-#: What a framework has not: float8, views that are not row-major, empty tensors at address 0.
+#: What a framework lacks: float8, views that are not row-major, empty tensors at address 0.
 LACKING = {
     "torch": set(),
     "numpy": {"OOB_NAN_FLOAT8", "ADDRESS_NULL"},

@@ -1,4 +1,4 @@
-"""What people write for an enum is understood where it is unambiguous, and refused elsewhere."""
+"""Words for an enum are understood where they are unambiguous, and refused elsewhere."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_every_call_takes_the_words(swizzle):
     assert tma.make_tma_descriptor(X, (64, 64), swizzle=swizzle) == expected
     report = tma.check_tma_descriptor(X, (64, 64), swizzle=swizzle)
     assert report.ok
-    assert report.fixed()["swizzle"] == swizzle  # what was fine stays
+    assert report.fixed()["swizzle"] == swizzle  # a valid option stays
     bare = tma.driver_encode_tiled(
         "fp16", 2, X.ctypes.data, (64, 64), (128,), (64, 64), (1, 1), 0, swizzle, encoder="model"
     )

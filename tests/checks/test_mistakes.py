@@ -43,7 +43,7 @@ def torch_values():
     }
 
 
-#: What is no box, how a message shows it, and what it says of it.
+#: Values that are not a box, how a message shows them, and its words about them.
 NO_BOXES = {
     "None": (None, "None", ""),
     "an int": (64, "64", ""),

@@ -1,4 +1,4 @@
-"""What a user wrote becomes a request: orders, words, and what cannot be read."""
+"""The arguments of a user become a request: orders, words, unreadable values."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tma_dlpack.cli.table import commands
 
 
 def completed(*words: str) -> list[str]:
-    """What bash completes for the last word."""
+    """Return the words that bash proposes for the last word."""
     listed = " ".join(f"'{word}'" for word in ("tma-dlpack", *words))
     lines = [
         script("bash"),

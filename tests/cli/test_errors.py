@@ -1,4 +1,4 @@
-"""What the command line says of a mistake, where it says it, and what it costs to ask."""
+"""The command line's messages for a mistake: their text, their stream, and their cost."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_an_error_in_words():
 
 
 def on_terminal(words, **environment):
-    """What a command writes to a terminal."""
+    """Return the output of a command on a terminal."""
     ours, theirs = pty.openpty()
     known = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     child = subprocess.Popen(

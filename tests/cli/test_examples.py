@@ -59,7 +59,7 @@ def test_every_command_is_in_the_readme_or_the_guide_and_has_a_line_about_it():
 
 
 def test_no_module_of_commands_imports_more_than_it_needs_to_register():
-    """What a command needs is imported when it runs: --help is as quick as the import."""
+    """A command imports its modules when it runs, so --help is as quick as the import."""
     package = Path(tma_dlpack.__file__).parent
     late = ("checks", "draw", "make", "debug", "explorer", "suggestions", "verification", "copies")
     modules = [*(package / "cli").glob("*.py"), *package.glob("*/commands.py")]

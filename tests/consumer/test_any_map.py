@@ -38,7 +38,7 @@ def maps(kind, count, arena):
 
 
 def said(verb, *arguments, **options):
-    """What a verb gives, or the violations with which it refuses."""
+    """Return the result of a verb, or the violations of its refusal."""
     try:
         return verb(*arguments, **options)
     except tma.TmaPreconditionError as error:

@@ -1,4 +1,4 @@
-"""What the CUDA backend says where something is missing."""
+"""The messages of the CUDA backend where something is missing."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_an_array_that_became_read_only_is_loaded_and_not_written():
 
 def test_a_capsule_that_the_map_keeps_holds_the_memory_of_a_temporary():
     class Exporter:
-        """What exports another copy each time."""
+        """A producer that exports another copy each time."""
 
         def __dlpack__(self, **keywords):
             return numpy_matrix().__dlpack__(**keywords)

@@ -1,4 +1,4 @@
-"""What a tensor's storage holds beyond the tensor: copies may touch it, and nothing outside."""
+"""Copies may touch the whole storage of a tensor, and nothing outside it."""
 
 from __future__ import annotations
 

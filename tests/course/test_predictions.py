@@ -114,7 +114,7 @@ def test_an_answer_follows_a_question_and_shows_no_code_where_it_is_folded(name)
     for cell in answers:
         assert is_folded(cell)
         assert cell.metadata["tags"] == ["hide-input"]
-        assert cell.source.startswith(f"{LABEL}\n")  # what JupyterLab shows of folded source
+        assert cell.source.startswith(f"{LABEL}\n")  # JupyterLab shows this line of folded source
         assert any(map(is_question, cells[: cells.index(cell)]))
         (output,) = cell.outputs
         assert output.data["text/html"].endswith("</details>")

@@ -13,7 +13,7 @@ from printed_forms import SHOWN, SIZES, Encode, deepgemm
 
 
 class Dice(random.Random):
-    """A generator of random numbers that knows which type the printout at hand is of."""
+    """A generator of random numbers that knows the type of the current printout."""
 
     data_type = 0
 

@@ -1,4 +1,4 @@
-"""Valid encodes of which one number is masked, in all ways that people and tools mask numbers."""
+"""Valid encodes with one masked number, in all forms in which people and tools mask numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from damage import Dice, printed
 
-#: What stands in place of a number's last digits, stuck to the rest or after a blank.
+#: Replacements of a number's last digits, directly after the rest or after a blank.
 MASKS = (
     "...", "..", "....", "…", "***", "*", "xxx", "XXX", "x", "???", "?", "###", "#", "---", "--",
     "-", "~", "~~", "___", "_", "%%", "$$$", "@@", "^", "+", "=", "!!", "\\", "/", "/...", "//",

@@ -1,4 +1,4 @@
-"""The line that the C++ header throws, explained: text as it is printed, and a compiled program."""
+"""The line that the C++ header throws, explained: the printed text, and a compiled program."""
 
 import re
 import shutil

@@ -522,7 +522,7 @@ def test_an_encode_in_a_line_of_a_megabyte_is_found():
 
 
 def accused(seeds: range) -> list[str]:
-    """Return the damaged printouts of which an encode is refused."""
+    """Return the damaged printouts that have a refused encode."""
     texts = (damaged(seed) for seed in seeds)
     return [
         f"{done}:\n{text}"

@@ -1,4 +1,4 @@
-"""What other programs wrote: pipes, archives, bombs, dumps of every tool, hidden characters."""
+"""Files of other programs: pipes, archives, bombs, dumps of every tool, hidden characters."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Exporting:
         return self.tensor.__dlpack__(**keywords)
 
 
-# What good tensors give
+# Valid tensors
 
 
 def test_numpy_array_is_seen_as_it_is():

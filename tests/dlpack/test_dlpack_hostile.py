@@ -30,7 +30,7 @@ VERSIONED = "=IIQQQ"  # major, minor, manager_ctx, deleter, flags
 
 
 class Forger:
-    """A producer whose capsules hold what it is told; it keeps the memory they point to.
+    """A producer whose capsules hold what the test passes; it keeps the memory they point to.
 
     `fields` override those of a good float32 tensor of shape (4, 8) in host memory.
     """
@@ -356,7 +356,7 @@ def test_extent_that_wraps_around_onto_real_memory_is_refused():
         host_bytes(as_tensor_view(wrapping))
 
 
-# How producers are asked
+# How producers are called
 
 
 class Asked(Forger):

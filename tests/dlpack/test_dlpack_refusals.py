@@ -1,4 +1,4 @@
-"""What the intake refuses: odd tensors, what is no tensor, odd layouts and array interfaces."""
+"""Refusals of the intake: odd tensors, other objects, odd layouts and array interfaces."""
 
 import pathlib
 import sys
@@ -36,7 +36,7 @@ def refusal_of(tensor):
     return violation, caught.value
 
 
-# What is refused: torch
+# Refused: torch
 
 
 class Wrapper(torch.Tensor):
@@ -140,7 +140,7 @@ def test_torch_dtype_table_needs_an_imported_torch(monkeypatch):
         torch_dtype_table()
 
 
-# What is refused: NumPy, JAX, no tensors at all
+# Refused: NumPy, JAX, other objects
 
 
 @pytest.mark.parametrize(

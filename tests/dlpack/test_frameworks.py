@@ -155,7 +155,7 @@ def test_cupys_memory_and_stream_are_found(cupy):
 def test_a_tensor_without_a_stream_of_its_own_is_copied_on_the_legacy_stream():
     x = imitation("tvm_ffi")()
     assert launch.ordered_stream(x, 0, None) == 0
-    assert x.asked[-1] == {"stream": 1}  # what the array API standard calls it
+    assert x.asked[-1] == {"stream": 1}  # as the array API standard asks
     assert launch.ordered_stream(None, 0, None) == 0
 
 

@@ -1,4 +1,4 @@
-"""Producers whose tensors never change are read-only; those that we know are asked again."""
+"""Producers whose tensors never change are read-only; known producers are called again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of what is no map, tile or report, and of what is no argument: refused, not crashed."""
+"""Pictures of other objects than maps, tiles and reports are refused, and do not crash."""
 
 from __future__ import annotations
 

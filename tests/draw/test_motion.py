@@ -1,4 +1,4 @@
-"""Copies and accesses that move, and two maps compared: their facts, and what stands still."""
+"""Moving copies and accesses, and two maps compared: their facts, and their fixed parts."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class StandInLibrary:
 
 @pytest.fixture
 def fresh():
-    """Forget what the driver said, before and after."""
+    """Forget the driver's answers, before and after."""
     library._survey.cache_clear()
     library._primary_context.cache_clear()
     yield
@@ -480,7 +480,7 @@ def test_importing_the_package_loads_no_driver():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_asks_the_driver_again(stand_in):
     assert driver.is_available()
-    stand_in.functions.cuInit = lambda flags: 3  # what a driver answers in a child
+    stand_in.functions.cuInit = lambda flags: 3  # the answer of a driver in a child
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX, once imported, warns of every fork
         child = os.fork()

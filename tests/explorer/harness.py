@@ -72,7 +72,7 @@ WATCH_BLANK = """() => {
   look();
 }"""
 
-#: Whether two frames pass in which nothing is asked: what the pointer did has then been heard.
+#: Whether two frames pass without a request; then the page has handled the pointer's events.
 QUIET = """async () => {
   const busy = () => window.pauses?.size || window.asking;
   for (let frame = 0; frame < 2; ++frame) {
@@ -150,7 +150,7 @@ class Seen:
         self.settle()
 
     def settle(self):
-        """Wait until nothing is asked any more."""
+        """Wait until the page makes no request any more."""
         if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab
             self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer
         deadline = time.monotonic() + 30

@@ -25,7 +25,7 @@ TENSORS = {
     "int8": numbered((64, 64), np.int8),
     "float64": np.zeros((40, 40)),
 }
-#: What no map describes as it is: the rule that refuses it.
+#: A tensor that no map describes unchanged: the rule that refuses it.
 REFUSED = {
     "one column": (numbered((8, 1)), "STRIDE_ALIGNED"),
     "rows of 12 bytes": (numbered((5, 7, 12), np.uint8), "STRIDE_ALIGNED"),
@@ -65,7 +65,7 @@ def test_a_tensor_that_no_map_describes_is_shown_with_padded_rows_and_told_why(t
     assert explorer.look.ok
     assert rule in explorer.note
     assert explorer.look.tensor_map.shape == tensor.shape
-    assert explorer.tensor_map is None  # what is shown is not the user's tensor
+    assert explorer.tensor_map is None  # the page does not show the user's tensor
     assert rule in explorer.still()
     assert "✓ accepted" in explorer.still()  # of what is shown
 

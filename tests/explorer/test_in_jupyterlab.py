@@ -44,7 +44,7 @@ def lab(home):
 
 @pytest.fixture(scope="module")
 def live(chromium, home, lab):
-    """Open a notebook of three cells, of which the first has been run: the explorer is live."""
+    """Open a notebook of three cells after the first has run: the explorer is live."""
     codes = (EXPLORE, "print(e.choice.box_sizes)", "1 + 1")
     with running(chromium, home, lab, "live.ipynb", codes) as seen:
         yield seen

@@ -1008,7 +1008,7 @@ def test_a_finger_scrolls_past_the_tensor_and_drags_the_box_alone(chromium, tmp_
 
     context.close()
 
-    context, opened = touch_page(chromium, tmp_path)  # a fling goes on
+    context, opened = touch_page(chromium, tmp_path)  # a fling continues
     inside = opened.evaluate(PLACE, [4, 96])
     opened.touchscreen.tap(*inside)
     assert opened.evaluate(COORDS) == [0, 64]

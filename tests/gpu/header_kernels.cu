@@ -1,4 +1,4 @@
-// What copies.cu and hopper_gemm.cu do not use of tma_dlpack.h, run with two blocks in a cluster.
+// The verbs of tma_dlpack.h that copies.cu and hopper_gemm.cu do not use, run with two blocks in a cluster.
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
@@ -251,7 +251,7 @@ extern "C" __global__ void elections(unsigned* out)
     }
 }
 
-// Bytes are expected without an arrival: the phase goes on until there is one. flags: test_wait before and
+// Bytes are expected without an arrival: the phase does not end before one. flags: test_wait before and
 // after; what try_wait says at the end.
 extern "C" __global__ void expected_without_an_arrival(const __grid_constant__ Map map, const Coords at,
                                                        unsigned bytes, unsigned char* out,

@@ -39,7 +39,7 @@ __device__ void give(Half* out, const unsigned char* tile)
   wait(full, PARITY);  \
   give(out, smem);
 
-// What is right but for one statement.
+// Right kernels with one wrong statement each.
 #define WITH(NAME, STATEMENTS) \
   KERNEL(NAME)                 \
   {                            \

@@ -1,6 +1,6 @@
 """Maps in global memory that change between copies, in one kernel and between replays of a graph.
 
-A copy goes by the new map if the thread that issues it has called fence_acquire() since the change;
+A copy uses the new map if the thread that issues it has called fence_acquire() since the change;
 beside each test stands its neighbour without.
 """
 
@@ -29,7 +29,7 @@ def library():
 
 @pytest.fixture
 def run(torch, library):
-    """Launch a warp on torch's current stream: tensors by address, integers as they are."""
+    """Launch a warp on torch's current stream: tensors by address, integers by value."""
 
     def run(name, *arguments):
         given = [

@@ -1,4 +1,4 @@
-"""The code that maps write, compiled by nvcc and run: its 128 bytes are those of the map."""
+"""The code that maps write, compiled by nvcc and run: its 128 bytes equal the map's."""
 
 import shutil
 import subprocess

@@ -71,7 +71,7 @@ def test_the_wheel_by_the_stable_abi_passes_its_tests(torch, folder):
     python(folder, "-m", "pip", "-q", "wheel", "--no-build-isolation", "--no-deps", ".")
     (wheel,) = folder.glob("tma_example-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)  # the library beside tma_example_wheel/__init__.py
+        archive.extractall(folder)  # the library next to tma_example_wheel/__init__.py
     assert "skipped" not in own_tests(folder, "test_wheel.py")
 
 

@@ -1,6 +1,6 @@
 """Maps that no driver makes kill the kernel, as the refusals say: each in a process of its own.
 
-Beside each stands one that runs, a step away.
+Each has a neighbour, one step away, that runs.
 """
 
 from __future__ import annotations

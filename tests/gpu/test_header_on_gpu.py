@@ -35,7 +35,7 @@ def library():
 
 @pytest.fixture
 def run(torch, library):
-    """Launch one cluster of a kernel: maps by value, tensors by address, integers as they are."""
+    """Launch one cluster of a kernel: maps by value, tensors by address, integers by value."""
 
     def argument(given):
         if isinstance(given, tma.TensorMap):

@@ -1,4 +1,4 @@
-"""What a map keeps alive, and what a launch needs of it."""
+"""A map keeps its tensor alive, and a launch needs the map."""
 
 from __future__ import annotations
 

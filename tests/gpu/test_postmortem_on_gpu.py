@@ -37,7 +37,7 @@ CASES = {
     "fault_load_on_no_barrier": "BARRIER_INIT",
     "right_pipeline": "",
 }
-#: One of each kind; the others, of which the dumps are golden files, are slow.
+#: One of each kind; the others are slow, and their dumps are golden files.
 QUICK = ("fault_coordinate", "hang_ring_bytes", "right_pipeline")
 
 

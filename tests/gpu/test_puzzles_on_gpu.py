@@ -9,7 +9,7 @@ import pytest
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
 
-from course.puzzles import PUZZLES, judge  # noqa: E402  (beside the notebooks)
+from course.puzzles import PUZZLES, judge  # noqa: E402  (in the notebooks' folder)
 
 pytestmark = pytest.mark.gpu
 SOURCE = (NOTEBOOKS / "puzzle_solutions.cu").read_text(encoding="utf-8")

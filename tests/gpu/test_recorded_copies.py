@@ -1,4 +1,4 @@
-"""What this GPU does now is what was recorded."""
+"""This GPU still does what was recorded."""
 
 from __future__ import annotations
 

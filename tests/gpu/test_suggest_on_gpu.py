@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # `bench` is a package beside this folder
+sys.path.insert(0, str(Path(__file__).parent.parent))  # `bench` is a package of the parent folder
 
 from bench.tiles import ROUNDS, TYPES, Case, cases, tensor_of, timed, variants
 

@@ -1,4 +1,4 @@
-"""`trace` beside the real driver and CUPTI: our maps, Triton's, refused ones, ended programs."""
+"""`trace` with the real driver and CUPTI: our maps, Triton's, refused ones, ended programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several GPUs: a copy runs where the tensor lies, whatever is current."""
+"""Several GPUs: a copy runs on the tensor's GPU, whichever is current."""
 
 from __future__ import annotations
 

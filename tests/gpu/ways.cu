@@ -55,7 +55,7 @@ extern "C" __global__ void by_global_memory(const Map* map, int x, int y, unsign
   load_modify_store(map, x, y, status);
 }
 
-// A load that expects more bytes than the copy brings.
+// A load that expects more bytes than the copy transfers.
 extern "C" __global__ void expects_too_much(const __grid_constant__ Map map, unsigned* status)
 {
   alignas(128) __shared__ int tile[8][16];

@@ -194,7 +194,7 @@ def test_printf_prints_the_values_of_each_thread():
     assert run.printed == "0  0.00 text 1099511627776 A%\n1  1.50 text 1099511627776 A%\n"
 
 
-#: What ends a run: the code, the rule, and what the message says.
+#: What ends a run: the code, the rule, and words of the message.
 ENDINGS = {
     "a trap": ("if (t == 5) __trap();", "TRAP", "executes a trap"),
     "an assertion": ("assert(t < 100);", "ASSERT", "`t < 100` fails"),

@@ -121,7 +121,7 @@ template <bool same> __device__ void fence_behind_a_flag(int* out, int flag, int
 KERNEL proxy_fence_flag_wrong(int* out, int flag, int other) { fence_behind_a_flag<false>(out, flag, other); }
 KERNEL proxy_fence_flag_right(int* out, int flag, int other) { fence_behind_a_flag<true>(out, flag, other); }
 
-// What is written without a fence is another buffer, or the part behind the one that is stored.
+// The buffer that is written without a fence is another one, or the part behind the one that is stored.
 KERNEL proxy_fence_elsewhere_right(int* out)
 {
   __shared__ alignas(128) int tile[1024];

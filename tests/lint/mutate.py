@@ -36,7 +36,7 @@ from tma_dlpack.ptx import parse as ptx
 
 
 class Change(NamedTuple):
-    """What is done to instructions whose text matches; `{0}`... are the pattern's groups."""
+    """A change of the instructions whose text matches; `{0}`... are the pattern's groups."""
 
     name: str
     pattern: str
@@ -125,7 +125,7 @@ def found_by_lint(text: str, entry: str, maps: list[tma.TensorMap]) -> set[tuple
 
 
 def cases(names: list[str]) -> Iterator[tuple[str, Callable[[], Case], str, str]]:
-    """Return the kernels of these names (all, if there is none): case, PTX and name in it."""
+    """Return the kernels of these names (all for an empty list): case, PTX and name in it."""
     for name, make in {**CASES, **BLACKWELL}.items():
         if not names or name in names:
             case = make()

@@ -27,7 +27,7 @@ template <bool fenced> __device__ void stress_write(int4* out)
     __syncwarp();
   }
 }
-// The fence after the barrier, by the thread that stores: it stands between all writes and the copy.
+// The fence after the barrier, by the thread that stores, is between all writes and the copy.
 KERNEL write_late(const int4*, int4* out)
 {
   __shared__ alignas(128) int4 tile[64 * 32];

@@ -1,4 +1,4 @@
-"""What `lint` takes, refuses and survives; what it prints; the exit statuses of the command."""
+"""The inputs that `lint` takes, refuses and survives; its output; the command's exit statuses."""
 
 from __future__ import annotations
 

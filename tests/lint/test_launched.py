@@ -1,4 +1,4 @@
-"""MAP_MISMATCH: instructions against the maps of a launch, each beside its right neighbour."""
+"""MAP_MISMATCH: instructions against the maps of a launch, each next to its right neighbour."""
 
 from __future__ import annotations
 

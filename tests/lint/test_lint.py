@@ -1,4 +1,4 @@
-"""Each rule: a kernel that has the mistake, and its neighbour that has not."""
+"""Each rule: a kernel that has the mistake, and its neighbour without it."""
 
 from __future__ import annotations
 

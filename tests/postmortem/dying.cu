@@ -169,7 +169,7 @@ struct Random  // numbers as expected.py makes them
   wait(full, PARITY);  \
   out[threadIdx.x] = reinterpret_cast<const Half*>(smem)[threadIdx.x];
 
-// What is right but for one statement.
+// Right kernels with one wrong statement each.
 #define WITH(NAME, STATEMENTS) \
   KERNEL(NAME)                 \
   {                            \
@@ -187,7 +187,7 @@ WITH(fault_tile_on_im2col, arm(full, TILE_BYTES); load(tile, &map, full, 0, 0, 0
 WITH(fault_map_off_32, arm(full, TILE_BYTES);
      load(tile, reinterpret_cast<const Map*>(reinterpret_cast<const char*>(maps + 1) + 32), full, 0, 0);)
 WITH(fault_zeros, arm(full, TILE_BYTES); load(tile, &map, full, 0, 0);)    // map of zeros
-WITH(fault_nowhere, arm(full, TILE_BYTES); load(tile, &map, full, 0, 64);)  // an address that is no memory
+WITH(fault_nowhere, arm(full, TILE_BYTES); load(tile, &map, full, 0, 64);)  // an address without memory
 WITH(fault_host, arm(full, TILE_BYTES); load(tile, &map, full, 0, 0);)     // an address of the host
 WITH(fault_freed, arm(full, TILE_BYTES); load(tile, &map, full, 0, 0);)
 WITH(fault_global_map_zeros, arm(full, TILE_BYTES); load(tile, maps, full, 0, 0);)

@@ -1,4 +1,4 @@
-"""A dump without what the reader never looks at: for an example that is small as it is."""
+"""A dump without what the reader never looks at: for an example that is small already."""
 
 from __future__ import annotations
 

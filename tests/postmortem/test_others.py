@@ -54,7 +54,7 @@ HANGS = {
         (FULL, 2, 10, 0, "HANG_MISSED", "6 warps of the same warpgroups went on to a wgmma"),
         (0x38838, 2, 2, 0, "HANG_FOLLOWS", "may be those that wait at 0x38800"),
     ],
-    # One block of the cluster is not told that its stages are free: the other lacks its copies.
+    # One block of the cluster never hears that its stages are free, so the other lacks its copies.
     "gemm_no_release": [
         (FULL, 1, 8, 1, "HANG_CYCLE", "(16,384 bytes of another block's copies came)"),
         (EMPTY, 1, 1, 0, "HANG_CYCLE", "either; some barrier has been through a phase"),

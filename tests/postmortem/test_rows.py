@@ -1,4 +1,4 @@
-"""Causes that no dump has: each row holds here, and not one step beside."""
+"""Causes that no dump has: each row holds here, and not one step away."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def warp(dumps):
     return next(dump.warps(dump.blocks[0]))
 
 
-#: Rule -> instruction, the error, what is known where it holds, and one step beside.
+#: Rule -> instruction, the error, what is known where it holds, and one step away.
 NEIGHBOURS = {
     "MAP_BYTES": (LOAD_2D, 4, {"why_no_map": "rank is 9", "map_address": 64}, {"map": PLAIN}),
     "MAP_ALIGNED": (LOAD_2D, 6, {"map_address": 32}, {"map_address": 64}),

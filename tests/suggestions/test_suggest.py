@@ -561,7 +561,7 @@ def places(suggestion, tile, tensor_map):
 
 
 def in_tile(array, tile):
-    """What a copy brought, in the tensor's own dimensions."""
+    """Return the copied elements, in the tensor's own dimensions."""
     if array.ndim == len(tile):
         return array
     moved = np.moveaxis(array, 0, -2)

@@ -39,7 +39,7 @@ def test_a_map_of_cute_is_read_on_every_target(target):
     )  # fmt: skip
     assert (tm.box_dim, tm.swizzle.name, tm.l2_promotion.name) == ((64, 64), "bytes128", "bytes128")
     assert tm.global_address == 0x7F3412347000
-    assert bytes(tm) == CUTE  # what was read is kept as it is
+    assert bytes(tm) == CUTE  # the bytes stay unchanged
 
 
 def test_the_text_says_who_sets_the_bits():
@@ -81,7 +81,7 @@ def test_the_bytes_beside_the_two_bits_are_those_of_the_model():
 
 
 def copies(tm: tma.TensorMap, coords: tuple[int, ...], memory: np.ndarray) -> tuple[bytes, bytes]:
-    """What a load writes to shared memory, and what a store of that tile leaves in memory."""
+    """Return the shared memory after a load, and the memory after a store of that tile."""
     tile = tma.load_tile(tm, coords, memory=memory)
     changed = memory.copy()
     moved = tm.replace(global_address=changed.ctypes.data) if tm.encoder is None else tm

@@ -2,7 +2,7 @@
  *
  * As the real one, cuInit loads the library that CUDA_INJECTION64_PATH names, and each call below runs
  * the subscriber's callback before and after it. Kernels are pointers to a `Kernel`.
- * The layouts of parameters are those of generated_cuda_meta.h of CUDA 13.0.
+ * The layouts of parameters equal generated_cuda_meta.h of CUDA 13.0.
  */
 
 #define cuInit plain_cuInit

@@ -1,4 +1,4 @@
-"""What the tests of trace run with: libcuda, libcupti and a program, compiled from C."""
+"""Stand-ins for the tests of trace: libcuda, libcupti and a program, compiled from C."""
 
 from __future__ import annotations
 

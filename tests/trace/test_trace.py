@@ -1,4 +1,4 @@
-"""`trace` of a program that is no Python, with stand-ins for libcuda and libcupti."""
+"""`trace` of a program that is not Python, with stand-ins for libcuda and libcupti."""
 
 from __future__ import annotations
 
@@ -394,7 +394,7 @@ def test_without_cupti_the_program_runs_and_one_line_says_where_to_get_it(
 ):
     compile_c("stand_in_driver.c", tmp_path / "libcuda.so.1")
     for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
-        (tmp_path / name).touch()  # what the loader finds is no library
+        (tmp_path / name).touch()  # the loader finds a file, not a library
     monkeypatch.setattr(program, "cupti_paths", lambda name: "")
     status, trace = traced("init tiled exit 5", LD_LIBRARY_PATH=str(tmp_path))
     assert status == 5

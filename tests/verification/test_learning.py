@@ -100,7 +100,7 @@ def test_relabelled_they_are_compared_with_the_other_columns_rules_and_layout():
     by_name = rows(found.against())
     tiled = by_name["encode tiled"]
     # On an H200 the driver takes what the documentation of sm_100 refuses, and the other way round;
-    # what both take has the bits that the derived layout reads.
+    # a call that both accept has the bits that the derived layout reads.
     assert 0 < tiled.disagreements < tiled.cases / 2
     count = len(fields_of("tiled", 5))
     assert tiled.note.startswith(
