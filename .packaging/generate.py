@@ -307,7 +307,7 @@ def python_abi() -> str:
             "",
             "",
             "class RareOptions(NamedTuple):",
-            '    """The values of `arguments.RARE_OPTIONS` in a call, in the order of the call."""',
+            '    """Values of `arguments.RARE_OPTIONS` of a call, in the parameters' order."""',
             "",
             *(
                 f"    {o.name}: {FORMS[form_of(o)].python} = {o.default}"

@@ -1,6 +1,6 @@
 """Options that describe a tensor and a request; the tensor need not exist.
 
-They have the names of the arguments that they stand for.
+Each option has the name of the argument that it stands for.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
     )
 
 
-#: Which rules are asked; by default these, of tiled and of im2col maps.
+#: The sets of rules that are the default of tiled and of im2col maps.
 _USUAL_RULES = ("libcu++", "documented")
 RULES = (
     option(

@@ -85,7 +85,7 @@ def _check(options: argparse.Namespace) -> int:
         f"suggest {_TENSOR} --tile 128,64",
         "suggest --shape 1024,512 --dtype fp32 --tile 64,32 --reader threads --access column",
     ),
-    status="0 there is one; 1 there is none, and why; 2 wrong use",
+    status="0 suggestions printed; 1 no suggestion, with reasons; 2 wrong use",
 )
 def _suggest(options: argparse.Namespace) -> int:
     from tma_dlpack.suggestions.tile_suggestions import suggest_view

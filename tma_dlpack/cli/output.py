@@ -1,4 +1,4 @@
-"""What commands print: text, with colour on a terminal, or JSON; to standard output or a file."""
+"""Output of commands: text (coloured on a terminal) or JSON, to standard output or a file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def html(what: str) -> Option:
     return to_file("--html", f"also write the {what} as HTML")
 
 
-#: What `show` obeys.
+#: `show` reads this option.
 JSON = option("--json", "print the result as JSON, not as text", action="store_true")
 
 

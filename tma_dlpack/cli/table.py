@@ -33,7 +33,7 @@ class Option(NamedTuple):
 
     names: tuple[str, ...]  #: such as ("-o", "--out"); one without a minus is a word, not a flag
     settings: dict[str, Any]  #: what `argparse.ArgumentParser.add_argument` takes with it
-    values: tuple[str, ...]  #: that it can have, for completion; () where they are without number
+    values: tuple[str, ...]  #: that it can have, for completion; () if they cannot be listed
 
     @property
     def is_flag(self) -> bool:
@@ -97,7 +97,7 @@ def option(
     """Describe an option, or a word where `name` begins with no minus.
 
     `values` are completed; with `closed` they are listed in the help, and no other is accepted.
-    `settings` are those of `argparse.ArgumentParser.add_argument`.
+    `settings` are passed on to `argparse.ArgumentParser.add_argument`.
     """
     values = tuple(values)
     if closed:

@@ -65,7 +65,7 @@ def ldmatrix_addresses(
 
     Notes
     -----
-    The order of the matrices is that of the operands of ``mma.m16n8k16`` (PTX ISA, fragments), in
+    The matrices have the order of the operands of ``mma.m16n8k16`` (PTX ISA, fragments), in
     units of 8 rows and 16 bytes, as (rows, columns):
 
     ============  ================================  ==========================================

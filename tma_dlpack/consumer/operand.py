@@ -318,7 +318,7 @@ def split_dimension(tensor_map: TensorMap) -> int | None:
     if tensor_map.split_inner:
         return tensor_map.rank - (1 if tensor_map.ragged is None else 3)
     if tensor_map.arguments.global_dim[1:2] != (1,):
-        return None  # the strides decide; only rows and columns of a tile of one row look alike
+        return None  # the strides decide, unless the tile has one row
     view = tensor_map.description.view
     own = None if view is None else view.own
     if view is None or own is None or len(own.shape) < 2 or len(view.shape) != len(own.shape) + 1:
@@ -345,7 +345,7 @@ def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
         if split is not None:
             columns = counts[split]
             axes = [d for d in axes if d != split]
-        # a lone such dimension beside one of extent 1 is the rows of a dense matrix
+        # only one such dimension, next to one of extent 1: the rows of a dense matrix
         elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
             if step_bytes == plan.line_bytes:  # to the bytes right after the row of the box

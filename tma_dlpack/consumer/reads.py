@@ -24,7 +24,7 @@ from tma_dlpack.tables.errors import argument_error, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
-MAX_READS = 1 << 16  # 16-byte reads of a pattern, or threads of a function, that are looked at
+MAX_READS = 1 << 16  # checked at most: 16-byte reads of a pattern, or threads of a function
 MAX_PHASES = 16  # that can be stepped through
 
 PATTERNS = {
@@ -48,7 +48,7 @@ class Reads:
     size : int
         Bytes of one thread's read.
     threads : int
-        After so many threads their numbers begin again: a warp repeats a pattern.
+        After this many threads their numbers begin again: a warp repeats a pattern.
     name, words : str
         The access, briefly and in full.
     """

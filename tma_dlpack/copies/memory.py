@@ -222,8 +222,8 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
     """Return the first address of a range at which a read, or a write, would crash this process.
 
-    None if there is none, or no /proc/self/maps. Not detected: another thread that unmaps the
-    memory meanwhile, and a mapped file that was truncated.
+    None if no address would, or without /proc/self/maps. Not detected: another thread that unmaps
+    the memory during the check or after it, and a mapped file that was truncated.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)

@@ -128,7 +128,7 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
 
 
 def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
-    """Read boxes of which the same part is in bounds: a single box, or boxes wholly in bounds."""
+    """Read boxes whose parts in bounds are equal: a single box, or boxes wholly in bounds."""
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
         return _fill(plan, len(coords))

@@ -137,7 +137,7 @@ class Tile(Drawn):
     ----------
     smem : uint8 array (smem_offset + smem_bytes,)
         Shared memory from address 0 on, swizzled as the hardware writes it. Bytes that the copy
-        does not write are 0. `smem_bytes` is that of the map; for an interleaved tile with a
+        does not write are 0. `smem_bytes` is the map's; for an interleaved tile with a
         swizzle it is rounded up to the span (32, 64 or 128 bytes), because the hardware spreads the
         last lines over the whole span [measured].
     written : bool array like `smem`

@@ -45,7 +45,7 @@ def backend(name: str) -> Backend:
         For any other name.
     TmaUnsupportedError
         If this machine lacks a driver, a GPU of compute capability 9.0 or later, or NVRTC; the
-        message says which, and what to install.
+        message names what is missing and what to install.
 
     Examples
     --------
@@ -308,8 +308,8 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        For a map with ``ragged=``: its tiles are those of slices, which `ragged_coords` counts. The
-        coordinates of a map with ``split_inner=True`` are the map's, as `split_inner_coords` gives.
+        For a map with ``ragged=``: its tiles are the tiles of its slices, which `ragged_coords`
+        counts.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     require_map(tensor_map)
     if tensor_map.ragged is not None:
         raise TmaUnsupportedError(
-            "the tiles of a ragged map are those of its slices: "
-            "tma.ragged_coords(tensor_map, offset, size, coords) gives the coordinates of each"
+            "the tiles of a ragged map belong to its slices: "
+            "tma.ragged_coords(tensor_map, offset, size, coords) returns the coordinates of each"
         )
     return geometry.tile_coords(tensor_map.arguments)

@@ -3,7 +3,7 @@
 Capsules of known producers are read directly. For any other, every pointer, including the name of
 the capsule, is read through the kernel, so that a wrong pointer is an error and not a crash.
 
-Offsets are those of dlpack.h 1.3 on 64-bit machines. DLTensor, 48 bytes: data 0, device type 8,
+Offsets follow dlpack.h 1.3 on 64-bit machines. DLTensor, 48 bytes: data 0, device type 8,
 device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset 40.
 DLManagedTensor begins with it. DLManagedTensorVersioned: version 0, manager_ctx 8, deleter 16,
 flags 24, DLTensor 32.
@@ -140,7 +140,7 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
     try:
         reading_end, writing_end = os.pipe()
     except OSError as error:
-        refuse("TENSOR_FILES", f"cannot be looked at: os.pipe() raised {error_text(error)}", error)
+        refuse("TENSOR_FILES", f"cannot be checked: os.pipe() raised {error_text(error)}", error)
     try:
         if _libc_write(writing_end, address, count) != count:
             refuse("TENSOR_POINTER", found)

@@ -89,8 +89,8 @@ class Framework:
     words : Words
     native : Native or None
     stream : int
-        What `__dlpack__` takes as the stream of a CUDA tensor of which no data is read: -1, which
-        synchronizes nothing.
+        The stream that is passed to `__dlpack__` for a CUDA tensor. It is -1, which synchronizes
+        nothing, because no data is read.
     trusted : bool
         Whether its capsules and memory are valid, so that pointers need no checks.
     immutable : bool

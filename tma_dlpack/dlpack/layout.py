@@ -81,7 +81,7 @@ class Layout(NamedTuple):
 class Export(NamedTuple):
     """The layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive; it is None for known producers.
+    `capsule` keeps the memory of an unknown producer alive (None for known producers).
     """
 
     address: int
@@ -141,7 +141,7 @@ def canonical_strides(
 ) -> tuple[int, ...]:
     """Replace the strides of dimensions of extent 1, which no access uses, by valid ones.
 
-    The new stride is that of a row-major tensor, the span of the next inner dimension (1 if
+    The new stride is the row-major one, the span of the next inner dimension (1 if
     innermost), rounded up to a multiple of `align_bytes`, because maps require that; it is 0 where
     it would reach 2^40 bytes. It never exceeds an outer stride that is aligned and does not
     overlap. Other strides do not change. The result may be passed again, with the same or another

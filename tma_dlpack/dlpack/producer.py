@@ -264,7 +264,7 @@ def host_bytes(
     """
     if not view.device.is_host:
         raise TmaUnsupportedError(
-            f"the tensor lies on {view.device}; only host memory can be read here: copy it to the "
+            f"the tensor is on {view.device}; only host memory can be read here: copy it to the "
             'host, x.cpu(), or use backend="cuda"'
         )
     address, size_bytes = storage[:2] if storage else (view.address, view.extent_bytes)

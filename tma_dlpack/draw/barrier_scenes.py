@@ -71,7 +71,7 @@ RING = (
 
 
 class Row(NamedTuple):
-    """A row of the picture: what it shows, and of which lane, barrier or slot."""
+    """A row of the picture: its kind, and the lane, barrier or slot that it shows."""
 
     kind: str  # "heading", "lane", "phase", "arrivals", "bytes", "slot", "strip"
     of: str

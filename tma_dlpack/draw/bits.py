@@ -19,7 +19,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
 COUNT = CHUNKS * LINES
-PATTERN = COUNT * CHUNK_BYTES  # after so many bytes every swizzle begins anew
+PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
 BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
 FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
 AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)  # column and line where the second order begins

@@ -41,7 +41,7 @@ TEXT_WIDTH, TEXT_HEIGHT = 64, 12
 LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; beyond, a plot is no more to scale
 STACK = 5  # px from one slice to the one behind it
 MINIMAP, MINIMAP_TEXT = (96, 44), "the whole tensor; framed: what is drawn"  # px
-MOST_LETTERS = 16  # of one line beside the plot
+MOST_LETTERS = 16  # of one line next to the plot
 LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
     (Cell(0, 0, "taken"), "copied"),
@@ -486,5 +486,5 @@ def _remarks(request: CopyRequest) -> tuple[str, ...]:
     if unit:
         inner = f"shape[{args.rank - 1}]"
         remarks.append(f"interleave {args.interleave.name}: {inner} counts units of {unit} bytes")
-        remarks.append("shape[1] counts slices, of which the box takes one")
+        remarks.append("shape[1] counts slices; the box takes one slice")
     return tuple(remarks)

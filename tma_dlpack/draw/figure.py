@@ -199,8 +199,8 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
     """Return one panel as an `<img>` whose source is the SVG itself; scripts draw the narrow one.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave it as it is. Panels of one row grow alike, to `ENLARGED` times their width; they
-    wrap before they shrink, so that letters keep their size.
+    host) leave the image unchanged. Panels of one row grow by the same factor, up to `ENLARGED`
+    times their width; they wrap before they shrink, so that letters keep their size.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     other = ""
@@ -220,7 +220,7 @@ def played(
 ) -> str:
     """Return a figure of one panel with the data of `play.js`: pictures and frames to choose from.
 
-    Without scripts it is the `still` (the figure's first panel), and the HTML `beside` it.
+    Without scripts it shows `still` (by default the figure's first panel) and then `beside`, HTML.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])

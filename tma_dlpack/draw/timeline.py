@@ -320,7 +320,7 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
         TimelineRow(lanes_of[0], 0, 6, kind, first, first),
         TimelineRow(lanes_of[1], 4, 10, "fault", second, about, True),
     )
-    note = "their order is that of the program; without the fence the accesses may overlap"
+    note = "they are in program order; without the fence the accesses may overlap"
     return Timeline(title, rows, notes=(note,))
 
 

@@ -50,9 +50,9 @@ _LEAST_ENTRIES = 5
 class Parameter(NamedTuple):
     """One parameter of an encoder.
 
-    `attribute` is that of the arguments; "" for the address. `fewer` is None for a scalar, which is
-    the first entry of an attribute that has several; for an array, the number of entries that it is
-    shorter than the rank. `c_name` is the C type in cuda.h.
+    `attribute` names the attribute of the arguments; "" for the address. `fewer` is None for a
+    scalar, which is the first entry of an attribute that has several. For an array, `fewer` is the
+    rank minus the number of entries. `c_name` is the C type in cuda.h.
     """
 
     name: str

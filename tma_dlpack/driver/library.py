@@ -36,8 +36,8 @@ _INVALID_CONTEXT = 201
 #: After these, such as CUDA_ERROR_ILLEGAL_INSTRUCTION, nothing runs on the GPU in this process.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
-#: First driver (CUDA version, and branch of the Linux driver) that has a function; of those named
-#: here, all but the older ones came with tensor maps.
+#: First driver (CUDA version, and branch of the Linux driver) that has a function. A function that
+#: `_SINCE` does not name came with tensor maps or before them.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
@@ -214,7 +214,7 @@ def in_context(device_id: int | None) -> Iterator[int]:
     Parameters
     ----------
     device_id : int or None
-        The GPU. None keeps the current context; if there is none, it means GPU 0.
+        The GPU. None keeps the current context, and means GPU 0 if no context is current.
 
     Yields
     ------

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TensorMapBatch(Sequence[TensorMap], Drawn):
-    """Maps of many tensors, whose bytes lie one after the other.
+    """Maps of many tensors, in one contiguous array of bytes.
 
     Made by `make_tma_descriptors`. A sequence of `TensorMap`; ``np.asarray(batch)`` is a uint8
     array of shape (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with its own

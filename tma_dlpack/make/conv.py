@@ -119,7 +119,7 @@ data_type, rules, allow, shape, strides, offset, target
 def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_conv_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
+    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
 
     Returns
     -------

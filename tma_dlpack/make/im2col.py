@@ -50,7 +50,7 @@ def make_im2col_descriptor(
     """Make the im2col tensor map of an image tensor N, [D,] [H,] W, C.
 
     One load copies `pixels_per_column` pixels of `channels_per_pixel` channels each. It walks along
-    W, then H, then D, within the bounding box of each image, then goes on in the next image.
+    W, then H, then D, within the bounding box of each image, then continues in the next image.
     `make_conv_descriptor` takes the arguments of a convolution instead of corners.
 
     Parameters
@@ -111,7 +111,7 @@ target
 def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
+    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
 
     Returns
     -------
@@ -205,7 +205,7 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
 def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_wide_descriptor`; return a Report, never raise.
 
-    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
+    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
 
     Returns
     -------

@@ -181,7 +181,7 @@ def _require_split(tensor_map: object) -> None:
 
 
 def _is_split(tensor_map: TensorMap) -> bool:
-    """Whether a map is split, as far as it is known: the outermost stride is one span."""
+    """Whether a map is split: made so, or with the shape and strides of a split map."""
     if tensor_map.split_inner:
         return True
     if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:

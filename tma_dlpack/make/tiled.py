@@ -140,7 +140,7 @@ def make_tma_descriptor(
 def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments, and never raises for a wrong one: the report says what is wrong.
+    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
 
     Returns
     -------

@@ -23,8 +23,8 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-#: Class name -> module and function that give its HTML, imported when the first picture is shown.
-#: Rooms above fill it, so that this one need not know them.
+#: Class name -> module and function that make its HTML, imported when the first picture is shown.
+#: Higher packages fill it, so that this package need not know them.
 PICTURES: dict[str, tuple[str, str]] = {}
 
 
@@ -81,9 +81,9 @@ class Drawn:
 class lazy(Generic[T]):  # noqa: N801 # a decorator
     """As ``functools.cached_property``, but without its lock.
 
-    Up to Python 3.11 that holds a lock while it works; in the child of a process that forks
-    meanwhile nobody releases it. Here two threads may compute the value at the same time; both get
-    the one that is kept.
+    Up to Python 3.11, `cached_property` holds a lock while it computes. If the process forks at
+    that time, nobody releases the lock in the child. Without a lock, two threads may compute the
+    value at the same time; both get the value that is kept.
 
     >>> class Tile:
     ...     @lazy

@@ -1,4 +1,4 @@
-"""Why a box is suggested, or nothing is, in sentences; and which tiles near by would work.
+"""Sentences on why a box is suggested, or no box is, and on which tiles near by would work.
 
 `Suggestion.reasons` and `Suggestions.reasons` call these functions when they are read.
 """
@@ -19,7 +19,7 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.limits import INNER_BYTES
 
-FEW_BYTES = WARP * 16  # what a warp loads in one instruction: less is no work for TMA
+FEW_BYTES = WARP * 16  # that a warp loads in one instruction; TMA is no help below
 SLOW = 0.7  # of a memcpy's speed
 PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
 Reasons = tuple[str, ...]
@@ -92,7 +92,7 @@ def _for_tile(text: str, wanted: SuggestRequest) -> str:
     shape, strides = wanted.view.shape, wanted.view.strides
     contiguous = [d for d, n in enumerate(shape) if n > 1 and strides[d] == 1]
     if wanted.reader in (None, "threads") or contiguous[-1:] != [len(shape) - 2]:
-        return text  # K and M or N do not change places
+        return text  # a permutation would not exchange K with M or N
     other = "MN" if wanted.major == "K" else "K"
 
     def flipped(found: re.Match[str]) -> str:
@@ -103,7 +103,7 @@ def _for_tile(text: str, wanted: SuggestRequest) -> str:
 
 
 def if_needless(wanted: SuggestRequest) -> Callable[[], Reasons] | None:
-    """Return what says why TMA should not copy such a tile, or None."""
+    """Return a function that explains why TMA should not copy such a tile, or None."""
     tile, bits = wanted.tile, wanted.bits
     row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
     if row_bits % (INNER_BYTES * 8):
@@ -155,7 +155,7 @@ def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
 
 
 def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
-    """Name the tiles nearest to one that no box fits, or else what was refused of the first box."""
+    """Name the nearest tiles that work; without any, say why the first box was refused."""
     reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
     tile = wanted.tile
@@ -198,7 +198,7 @@ def _nearest(
     """Return the nearest tiles that work with another extent of one dimension: below and above."""
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
-        return None, None  # a function of a thread reads this tile, and no other
+        return None, None  # the access function is for this tile only
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
     upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)

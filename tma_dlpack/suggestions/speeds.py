@@ -1,13 +1,13 @@
-"""How fast copies are on a card, by box: the tables that `suggest` ranks by, one per card.
+"""Measured speeds of copies by box, one table per card; `suggest` ranks its choices by them.
 
-Printed by ``python tests/bench tiles``: boxes copy whole tensors of 256 MiB, each with its fastest
-pipeline, and the median over tensors counts: rows of 4 to 16 KiB (the H200's, two runs), or of 2, 6
-and 16 (the H100's). A new card is a file in cards/ with what is printed there, and its name in
-`CARDS`.
+``python tests/bench tiles`` prints a table. Its boxes copy whole tensors of 256 MiB, each box with
+its fastest pipeline. A speed is the median over several tensors: with rows of 4 to 16 KiB for the
+H200 (two runs), and of 2, 6 and 16 KiB for the H100. To add a card, save what is printed as a file
+in cards/, and add the file's name to `CARDS`.
 
-Whether a table chooses well is asked by tests/gpu/test_suggest_on_gpu.py, of other tensors: the
-H200's passed five times of five with none of 30 beyond 3 %; the H100's five of five on one card,
-and on another missed one box of 30 each time, by 3 to 7 % (2026-11-23).
+tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. The H200's table passed five
+runs of five: none of 30 choices was more than 3 % slower than the best. The H100's table passed five
+of five on one card; on another card one choice of 30 was 3 to 7 % slower in each run (2026-11-23).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TypeVar
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 
-#: Where lines begin -> bytes of a line -> spans -> lines -> shares with each L2 fetch size.
+#: Alignment of lines -> bytes of a line -> spans -> lines -> shares with each L2 fetch size.
 Shares = dict[int, dict[int, dict[int, dict[int, tuple[float, ...]]]]]
 T = TypeVar("T")
 
@@ -33,16 +33,18 @@ class Card:
     Attributes
     ----------
     name : str
-        The name that the driver gives the GPU.
+        The GPU's name in the driver.
     measured : str
         On which card, by which driver, and when.
     issue_bytes : int
-        A copy of fewer bytes is as slow as one of so many: a thread issues no more per second.
+        Size of the smallest copy that is not limited by the rate at which a thread issues copies: a
+        smaller copy takes as long.
     table : str
-        A line has where lines of the tensor begin (at multiples of 32 bytes, which memory moves at
-        a time, or of 16 only), the spans that stand side by side in one copy (split_inner; 1 of a
-        plain box), and the bytes of a line of the box. A column has the lines of the box; a cell
-        the share of a memcpy's speed, thousandths, without L2 promotion, with 128 and with 256.
+        Each row begins with the alignment of the tensor's lines (32 bytes, the unit that memory
+        moves, or only 16), the number of spans side by side in one copy (split_inner; 1 for a plain
+        box), and the bytes of a line of the box. Each column is a number of lines of the box. Each
+        cell has the share of a memcpy's speed, in thousandths: without L2 promotion, with 128 and
+        with 256 bytes.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Card:
     table: str
 
     def shares(self, begin: int, spans: int, line_bytes: int, lines: int) -> tuple[float, ...]:
-        """Return what was measured for such a box, or else the next one with less of each.
+        """Return the shares measured for this box, or else for the next smaller one.
 
         >>> none, bytes128, bytes256 = CARDS[0].shares(32, 1, 128, 64)
         >>> none > 0.85
@@ -62,7 +64,7 @@ class Card:
 
 
 def _at_most(of: Mapping[int, T], most: int) -> T:
-    """Return the value of the largest key that is at most so much, or else of the smallest."""
+    """Return the value of the largest key up to `most`, or of the smallest key if none is."""
     below = [key for key in of if key <= most]
     return of[max(below) if below else min(of)]
 
@@ -81,9 +83,9 @@ def _parsed(table: str) -> Shares:
 
 
 def card_of(device: Device) -> tuple[Card, str | None]:
-    """Return the card whose speeds count for a tensor, and the GPU's name if it is another one.
+    """Return the card to rank a tensor's boxes by, and the GPU's name if it is not that card.
 
-    For memory of the host, the first card of the table.
+    Host memory is ranked by the first card.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
@@ -91,20 +93,20 @@ def card_of(device: Device) -> tuple[Card, str | None]:
 
 
 def is_measured(device: Device) -> bool:
-    """Whether the table is of the tensor's own GPU, which is here."""
+    """Whether `CARDS` has the tensor's GPU; False for a GPU that is not in this machine."""
     name = _gpu_of(device)
     return any(card.name == name for card in CARDS)
 
 
 def _gpu_of(device: Device) -> str | None:
-    """Return a GPU's name; None for the host, and for a GPU that is not here."""
+    """Return a GPU's name; None for the host, and for a GPU that is not in this machine."""
     devices = driver.status().devices
     is_here = not device.is_host and device.device_id < len(devices)
     return devices[device.device_id].name if is_here else None
 
 
 def _read(name: str) -> Card:
-    """Read a card: a line about each thing, an empty line, and the table."""
+    """Read a card's file: one `name: value` line per field, an empty line, and the table."""
     text = (Path(__file__).parent / "cards" / f"{name}.txt").read_text(encoding="utf-8")
     head, table = text.split("\n\n")
     about = dict(line.split(": ") for line in head.splitlines())

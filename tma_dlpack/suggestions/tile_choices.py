@@ -1,8 +1,8 @@
 """Boxes and swizzles that fill a tile and that its reader can read, with what each costs.
 
-Whether a box is accepted decides `make_tma_descriptor`, in C where that is built; whether it can be
-read, the rows of `matrix_descriptor`, `ldmatrix_addresses` and `bank_conflicts`. Nothing is judged
-here, and no sentence is made of what is not suggested.
+`make_tma_descriptor` decides whether a box is accepted, in C where that is built. The rules of
+`matrix_descriptor`, `ldmatrix_addresses` and `bank_conflicts` decide whether the reader can read
+the box. This module has no rules of its own, and makes no text for a box that is not suggested.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: What is nearly as fast as the fastest counts as fast: within the noise of a measurement, and of
-#: another card's within what cards differ by.
+#: A choice counts as fast from this share of the fastest choice's speed on. The first number allows
+#: for the noise of a measurement; the second, for a GPU that was not measured, for the difference
+#: between cards.
 AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
-#: A choice is left out if another has fewer bank conflicts and at least so much of its speed.
+#: A choice is left out if another has fewer bank conflicts and at least this share of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
@@ -68,7 +69,7 @@ class SuggestRequest:
     access : str or tuple of Place
         A pattern, or the place of each thread.
     card : Card
-        Whose speeds count.
+        The card whose speeds rank the choices.
     options : dict
         data_type, rules, allow and target, where given; and rules of libcu++ that the tensor breaks
         and the driver does not have, in `allow`.
@@ -77,11 +78,11 @@ class SuggestRequest:
     bits : int
         Of an element.
     begin : int
-        What lines of the tensor begin at a multiple of, bytes: 32, which memory moves, or 16 only.
+        Alignment of the tensor's lines, bytes: 32, the unit that memory moves, or only 16.
     stages : int
         Tiles in shared memory at a time.
     room : int
-        Shared memory that they may take, bytes.
+        Shared memory that all stages may take, bytes.
     target : Target
     """
 
@@ -107,11 +108,11 @@ class SuggestRequest:
         return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
 
     def without_tensor(self) -> SuggestRequest:
-        """Return the same about a tensor that need not be kept alive."""
+        """Return a copy that does not keep the tensor alive."""
         return replace(self, view=self.view.at(self.view.address))
 
     def fits(self, tile_bytes: int) -> bool:
-        """Whether shared memory has room for tiles of so many bytes."""
+        """Whether shared memory has room for every stage of a tile of `tile_bytes` bytes."""
         return self.stages * tile_bytes <= self.room
 
     @property
@@ -134,7 +135,7 @@ class BoxChoice:
     arguments : dict
         Of `make_tma_descriptor`.
     box : tuple of int
-        Of the map: of one that is split, with one dimension more.
+        Of the map; a split map has one dimension more than the tensor.
     swizzle : TmaSwizzle
     line_bytes : int
     tx_bytes, smem_bytes, smem_alignment : int
@@ -160,21 +161,22 @@ class BoxChoice:
 
     @property
     def all_bytes(self) -> int:
-        """Shared memory of all copies: each starts where the pattern does."""
+        """Bytes of shared memory of all copies; each starts at a multiple of `smem_alignment`."""
         return self.copies * -(-self.smem_bytes // self.smem_alignment) * self.smem_alignment
 
     @property
     def cost(self) -> tuple[float, ...]:
-        """What counts among choices of one speed: copies, shared memory, conflicts, simplicity."""
-        # plain rows are the simplest, then the widest swizzle is what others use
+        """Sort key among choices of equal speed: copies, shared memory, conflicts, simplicity."""
+        # plain rows are the simplest; among swizzles the widest is the most usual
         swizzle = (self.swizzle != TmaSwizzle.none, -self.swizzle)
         return self.copies, self.all_bytes, self.conflicts or 0, len(self.box), *swizzle
 
 
 class Refused(NamedTuple):
-    """Why a box is not accepted or cannot be read; `alike` are the boxes of which it is true too.
+    """Reason why a box is refused or cannot be read, and the boxes that the reason holds for.
 
-    Every box of its kind (swizzle, and whether it is split), every one of its width, or this one.
+    "kind": every box with the same swizzle, split or not as this one; "width": every box of this
+    kind and width; "box": this box only.
     """
 
     violations: Callable[[], tuple[Violation, ...] | list[Violation]]
@@ -182,14 +184,14 @@ class Refused(NamedTuple):
 
 
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
-    """Return the first cut of each kind that can be read, and why those before it cannot."""
+    """Return the first readable box of each kind, and why the boxes before it were refused."""
     found: list[BoxChoice] = []
     refused: list[Refused] = []
     instruction = INSTRUCTIONS.get(wanted.reader or "")
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
         if instruction is not None and swizzle not in instruction.layout_types:
             continue
-        unread: set[int] = set()  # widths that are not read, however many lines there are
+        unread: set[int] = set()  # widths that cannot be read with any number of lines
         for box in _cuts(wanted, swizzle, split):
             if box[-1] in unread:
                 continue
@@ -206,7 +208,7 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
 
 
 def best_first(wanted: SuggestRequest, found: list[BoxChoice]) -> list[BoxChoice]:
-    """Sort by speed, and those as fast as the fastest by what else they cost."""
+    """Sort by speed; choices that count as fast are sorted by their other costs."""
     fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
 
@@ -273,9 +275,9 @@ def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap,
 
 
 def begin_of(view: TensorView) -> int:
-    """Return what lines of a tensor begin at a multiple of, bytes: 32 or 16."""
+    """Return the alignment of a tensor's lines in bytes: 32 or 16."""
     steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
-    address = 0 if view.device.is_host else view.address  # a copy on the GPU begins elsewhere
+    address = 0 if view.device.is_host else view.address  # its copy on the GPU has another address
     return 16 if math.gcd(32, address, *steps) % 32 else 32
 
 
@@ -298,7 +300,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
-            continue  # each matrix of a tile of several is a copy
+            continue  # a tile of several matrices needs one copy for each
         yield box
 
 
@@ -312,7 +314,7 @@ def _divisors(number: int, most: int) -> list[int]:
 #: Bank conflicts of the reader, and its matrix descriptor.
 Reading = tuple[int | None, MatrixDescriptor | None]
 
-#: Rows of `matrix_descriptor` that read nothing of a box, and those that read its width alone.
+#: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend on its width.
 _OF_KIND = frozenset(
     f"MATRIX_{name}" for name in ("TARGET", "TYPE", "MAJOR", "INTERLEAVE", "FILL", "SWIZZLE")
 )
@@ -335,7 +337,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 def column_degree(tensor_map: TensorMap) -> int:
     """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
 
-    Other rows are 8 pitches away, which moves or exchanges the banks of all 8 alike.
+    Other groups of 8 rows are 8 pitches apart, so the banks of all 8 rows move or change places together.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))

@@ -44,7 +44,7 @@ from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-PACKED_UNIT = 128  # values: what a box of some packed types takes a multiple of
+PACKED_UNIT = 128  # values; boxes of some packed types need a multiple of them
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
@@ -52,7 +52,7 @@ HEADS = (
 
 
 class NoSuggestionError(TmaUnsupportedError, IndexError):
-    """An item was asked of an empty `Suggestions`; the message has its reasons."""
+    """Error of indexing an empty `Suggestions`; the message has its reasons."""
 
 
 class _Reasoned:
@@ -283,9 +283,9 @@ def suggest_view(
     stages: object,
     smem_bytes: object,
 ) -> Suggestions:
-    """Do the same for a `TensorView`, with or without a tensor behind it.
+    """Suggest for a `TensorView`, with or without a tensor behind it.
 
-    `options` are those of `make_tma_descriptor` that were given: data_type, rules, allow, target.
+    `options` has the given options of `make_tma_descriptor`: data_type, rules, allow, target.
     """
     extents = read_tile(tile, view)
     named, of_major = check_reader(reader), read_major(major, "a tile of (M or N, K)")
@@ -327,7 +327,7 @@ def suggest_view(
 
 
 def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
-    later = wanted.without_tensor()  # of which reasons are made
+    later = wanted.without_tensor()  # the reasons, made when they are read, keep no tensor alive
     needless = reasons.if_needless(later)
     if needless is not None:
         return Suggestions(title, (), needless)

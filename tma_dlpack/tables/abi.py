@@ -11,7 +11,7 @@ ALLOWABLE_ROWS = {"STRIDE_UNIQUE": 14, "BOX_IN_SHAPE": 38, "BOX_SMEM": 43, "ELEM
 
 
 class RareOptions(NamedTuple):
-    """The values of `arguments.RARE_OPTIONS` in a call, in the order of the call."""
+    """Values of `arguments.RARE_OPTIONS` of a call, in the parameters' order."""
 
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None

@@ -163,7 +163,7 @@ class EncodeArguments(NamedTuple):
 
     @property
     def alignment_bytes(self) -> int:
-        """What the address and every stride must be a multiple of, bytes."""
+        """Alignment in bytes of the address and of every stride."""
         return alignment_bytes_of(self.interleave, self.data_type)
 
     @property

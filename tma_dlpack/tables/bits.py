@@ -23,8 +23,9 @@ ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
 _SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
 
 _T: type[TensorMapDataType] = TensorMapDataType
-#: What `element_type` and `tf32` hold: PTX's number of the type, but for these; packed types are
-#: only in the layout of sm_100 and later.
+#: Type -> the values of the fields `element_type` and `tf32`. `element_type` is PTX's number of the
+#: type, except for the five types named below. Only the layout of sm_100 and later has the packed
+#: types.
 _BITS_OF_TYPE: dict[TensorMapDataType, tuple[int, bool]] = {
     **{row.data_type: (row.ptx_elemtype, False) for row in DATA_TYPES},
     _T.TFLOAT32: (7, True),
@@ -34,7 +35,7 @@ _BITS_OF_TYPE: dict[TensorMapDataType, tuple[int, bool]] = {
     _T["16U6_ALIGN16B"]: (13, False),
 }
 _TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
-#: What bytes 72..75 hold for swizzle none, 32B, 64B, 128B.
+#: The values of bytes 72..75 for swizzle none, 32B, 64B, 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
 #: Fields of one number, by name; the others are entries of arrays.
 _BY_NAME = {field.name: field for field in FIELDS if field.index is None}
@@ -163,7 +164,7 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
 
 @cache
 def known_bits(kind: MapKind, *, derived: bool = False) -> int:
-    """Give a word with every bit set that a map of this kind, of some rank, may use."""
+    """Return a word with a bit set where some rank of this kind of map uses the bit."""
     word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):

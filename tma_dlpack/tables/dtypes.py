@@ -58,7 +58,7 @@ class DataTypeRow:
         types are uint8, one value each.
     ptx_elemtype : int
         The number of the type in PTX ``tensormap.replace``; of packed types, on sm_100 and later.
-        The map's bits have the same, but for TFLOAT32, TFLOAT32_FTZ and the packed types.
+        The map's bits hold the same number, except for TFLOAT32, TFLOAT32_FTZ and packed types.
     is_float : bool
         Whether out-of-bounds elements may be filled with NaN.
     smem_chunk_bytes : int
@@ -105,8 +105,8 @@ class DataTypeRow:
 _T: type[TensorMapDataType] = TensorMapDataType
 
 #: In the order of the enum: `DATA_TYPES[t]` is the row of `t`.
-#: PTX numbers of TFLOAT32 (11) and TFLOAT32_FTZ (12) are those of tensormap.replace; the encoded
-#: bits hold them as 7 and 8 with a bit of their own [measured, H200, driver 580.159.04].
+#: tensormap.replace takes 11 for TFLOAT32 and 12 for TFLOAT32_FTZ. The encoded bits hold 7 and 8
+#: for these types, and set the bit `tf32` as well [measured, H200, driver 580.159.04].
 DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_T.UINT8, 8, "uint8", 0),
     DataTypeRow(_T.UINT16, 16, "uint16", 1),
@@ -141,9 +141,9 @@ PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
 _C: type[DLDataTypeCode] = DLDataTypeCode
 
-#: What DLPack exports: code | bits | the map's type without `data_type=` | names beside NumPy's, in
-#: C++, torch, PTX and CUTLASS. Lanes must be 1, except for 4-bit types, where they only say how
-#: many values share an element (torch 2, JAX 1, C++ 16).
+#: The types that DLPack exports: code | bits | the map's type without `data_type=` | names in C++,
+#: torch, PTX and CUTLASS that differ from NumPy's. Lanes must be 1, except for 4-bit types, where
+#: the lanes only count the values that share an element (torch 2, JAX 1, C++ 16).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
 _EXPORTED = tuple(
     (DLDataType(_C[f"kDL{code}"], int(bits)), own, names)

@@ -97,7 +97,7 @@ class TmaL2FetchSize(IntEnum):
 
 
 class TmaOobFill(IntEnum):
-    """What a load writes for elements outside of the tensor.
+    """Value that a load writes for elements outside of the tensor.
 
     `cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h).
 

@@ -1,7 +1,8 @@
-"""Errors, and what they carry: a `Violation` names what was found, the limit, a fix and the source.
+"""Errors, and the `Violation` that they carry: what was found, the limit, a fix and the source.
 
-`TmaError` is the base class. Its subclasses follow C++: where `cuda::make_tma_descriptor` throws
-`std::invalid_argument`, we raise a `ValueError`; for its `std::runtime_error`, a `RuntimeError`.
+`TmaError` is the base class. Its subclasses follow C++: this package raises a `ValueError` where
+`cuda::make_tma_descriptor` throws `std::invalid_argument`, and a `RuntimeError` where it throws
+`std::runtime_error`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Finding:
 
     @property
     def is_unread(self) -> bool:
-        """Whether an argument or a file could not be read, so that no rule was asked of it."""
+        """Whether an argument or a file could not be read, so that no rule could judge it."""
         return self.rule == "ARGUMENT" or self.rule.startswith("FILE_")
 
     def __str__(self) -> str:
@@ -122,20 +123,20 @@ class TmaError(Exception):
 
 
 class TmaUnsupportedError(TmaError, RuntimeError):
-    """The target, driver, machine or build cannot do it; the message says what could."""
+    """Error for what the target, driver, machine or build cannot do; the message names what can."""
 
 
 class TmaDriverError(TmaError, RuntimeError):
-    """The CUDA driver returned an error; the message shows each argument under its driver name."""
+    """Error that the CUDA driver returned; the message shows arguments under their driver names."""
 
 
 class TmaPreconditionError(TmaError, ValueError):
-    """The call breaks one or more rules; `violations` has all of them, in libcu++'s order.
+    """Error of a call that breaks one or more rules; `violations` has all, in libcu++'s order.
 
-    The message shows all. The first is the one that `cuda::make_tma_descriptor` with element
-    strides would throw, but for arguments that cannot be read, which come before all others. Two
-    differences: its overload without element strides looks at the rank before the device, and since
-    DLPack 1.2 it refuses strides that are NULL, which stand for row-major here.
+    The message shows every violation. The first one is what `cuda::make_tma_descriptor` with
+    element strides would throw, unless an argument cannot be read: such arguments come first.
+    libcu++ differs in two ways. Its overload without element strides checks the rank before the
+    device, and since DLPack 1.2 it refuses strides that are NULL, which mean row-major here.
 
     Examples
     --------
@@ -226,7 +227,7 @@ def at_least(argument: str, value: object, least: int = 1, usual: int | None = N
 
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
-    """The call breaks a rule because the target lacks the feature."""
+    """Error of a call that breaks a rule because the target lacks the feature."""
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class Rule:
         The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
         `driver_encode_*` call the part after the dot becomes the driver's name.
     why : str
-        Why there is such a rule, for the list of rules.
+        Why the rule exists, for the list of rules.
     holds : str or callable
         The predicate. Of rows of `checks`, an expression over the fields of `rule.STRUCT` and the
         limits, in the subset of Python that `.packaging/generate.py` prints as C. It multiplies no
@@ -265,7 +266,7 @@ class Rule:
     each : str
         A key of `rule.LOOPS` for a predicate of every entry of an argument; "" for one of the call.
     outermost_first : bool
-        Whether libcu++ looks at the outermost entry first.
+        Whether libcu++ checks the outermost entry first.
     group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
         What it is about.
     found, must : str or callable (request[, entry]) -> str
@@ -275,9 +276,9 @@ class Rule:
     limit : str
         The whole limit, where it is not "it must ...".
     candidates : callable (request[, entry]) -> iterable, or None
-        What to do about it, the best first: `checks.candidates` says what a candidate is.
+        Candidate fixes, the best first; `checks.candidates` defines a candidate.
     changes : tuple of str, or None
-        The arguments that its candidates change, the best first, where they are not `on` alone.
+        The arguments that its candidates change, the best first, unless `on` is the only one.
     asks : str
         The limit in general, for the list of rules, if `must` depends on the request.
     make_only : bool
@@ -293,8 +294,8 @@ class Rule:
     kinds : tuple of str
         The kinds of map.
     reads : tuple of str
-        Arguments that it depends on beside those of its predicate; it is not reported if one of
-        either could not be read.
+        Arguments that it depends on, in addition to the arguments of its predicate. The rule is
+        not reported if any of them could not be read.
     prerequisites : tuple of str
         Ids of earlier rules; it is not reported if one of them does not hold.
     prerequisites_at_entry : tuple of str
@@ -355,7 +356,7 @@ class Rule:
         return f"{text} ({self.differs})" if self.differs else text
 
     def words(self, request: Any, *entry: int) -> tuple[str, str, str]:
-        """Return what was found, the limit and the fix; `entry` is that of a rule with `each`."""
+        """Return what was found, the limit and the fix; `entry` is given if the rule has `each`."""
         return (*self.found_and_limit(request, *entry), self.usual_fix(request, *entry))
 
     def found_and_limit(self, request: Any, *entry: int) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """Limits of the engine and the driver, each in one place.
 
 Names that end in `END` are the first value that is too large. Source: CUDA driver API,
-cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, but for those marked as measured (H200, driver
-580.159.04, 2026-11-20).
+cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col. The limits marked as measured are from an H200
+(driver 580.159.04, 2026-11-20).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ MAX_DIM = 1 << 32
 MAX_BOX = 256  # entries of a box, and channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
-#: A ragged map (make.recipes has the arithmetic): extent of the ragged dimension, of the two that
-#: are added, and elements whose product with the former is 2^64.
+#: A ragged map (make.recipes has the arithmetic): the extent of the ragged dimension, the extent of
+#: the two dimensions that are added, and the smallest stride that is too large, in elements: its
+#: product with RAGGED_EXTENT is 2^64.
 RAGGED_EXTENT = 1 << 30
 RAGGED_EXTRA_EXTENT = 0x7FFF_0000
 RAGGED_STRIDE_END = 1 << 34
@@ -31,14 +32,14 @@ RAGGED_STRIDE_END = 1 << 34
 CORNER_ENDS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}  # rank -> a corner entry lies in [-end, end)
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
 INNER_BYTES = 16  # a row of a box is a multiple of it
-PACKED_GROUP = 16  # values of a packed type that lie in one chunk of shared memory
+PACKED_GROUP = 16  # values of a packed type in one chunk of shared memory
 PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
 
 #: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85, the
 #: allocation class (tables/fields.py), in maps whose memory is smaller than this and not dense,
 #: and copies through them can fault. Source: release notes of driver 595.71.05; documented, not
 #: measured.
-BIT_85_MENDED_IN = 13020  # as cuDriverGetVersion gives it: CUDA 13.2
+BIT_85_MENDED_IN = 13020  # CUDA 13.2, as cuDriverGetVersion returns it
 BIT_85_SMALL_BYTES = 128 * 1024
 
 DLPACK_VERSION = (1, 3)  # the highest that is read

@@ -1,7 +1,7 @@
-"""What people write for an enum: bytes, and the names of the driver, CUTLASS, PTX and frameworks.
+"""Other spellings of enum members: bytes, and names of the driver, CUTLASS, PTX and frameworks.
 
-`parse` turns what a user writes into a member. It understands a word only where it can mean nothing
-else: ``"u4"`` may be either of two packed types, so it is neither.
+`parse` turns what a user writes into a member. It accepts a word only if the word has one meaning:
+``"u4"`` may be either of two packed types, so `parse` returns None for it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _OF_DTYPES = "; ".join(
     f"{_carriers(NAMED_DTYPES[name])[0].name}: {name} {names}"
     for name, names in NAMES_OF_DTYPES.items()
 )
-#: How an enum is written: what may stand before and after a name | members: their other names. Of
-#: CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER are without swizzle.
+#: The spellings of an enum: words that may come before a name | words that may come after it |
+#: members: their other names. From CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER mean no
+#: swizzle.
 _SPELLINGS = {
     enum: (before, after, names)
     for enum, before, after, names in rows(f"""
@@ -137,7 +138,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member that a word or number means beside the enum's own; None if unclear.
+    """Return the member that another spelling, a word or a number, means; None if unclear.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")

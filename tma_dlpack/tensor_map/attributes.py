@@ -215,9 +215,9 @@ class MapAttributes(MapStorage):
     def key(self) -> MapKey:
         """Return what a kernel specialises on, to look up a compiled kernel by.
 
-        It has everything that decides how a tile lies in shared memory and how many bytes come, and
-        nothing that may change from call to call: no address, extents, strides or corners of the
-        bounding box, and no L2 promotion.
+        The key has everything that decides the layout of a tile in shared memory and the number of
+        bytes of a copy. It has nothing that may change from call to call: no address, extents,
+        strides or corners of the bounding box, and no L2 promotion.
 
         Returns
         -------

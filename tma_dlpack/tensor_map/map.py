@@ -86,9 +86,9 @@ class TensorMap(MapAttributes, Drawn):
         Returns
         -------
         TensorMap
-            With exactly these bytes. It has an address and no tensor. 128 zero bytes are no map
-            yet, but the start of one that `replace` makes: `is_zero` is True, and the text says
-            so.
+            With exactly these bytes. It has an address and no tensor. 128 zero bytes are not
+            a map yet, but `replace` can make a map from them: `is_zero` is True, and the text names
+            them an all-zero map.
 
         Raises
         ------
@@ -99,11 +99,11 @@ class TensorMap(MapAttributes, Drawn):
 
         Notes
         -----
-        Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept and
-        not looked at, as the engine does. An im2col-wide map reads as im2col with one corner. On
-        sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and from the maps of
+        Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept
+        but not read, because the engine does not read them. An im2col-wide map reads as im2col with
+        one corner. On sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and from the maps of
         NVIDIA's CuTe DSL 4.8.1; not measured. Maps that others built are read too: bits 65 and 85
-        may be set, and the text says what is known of them.
+        may be set, and the text describes what is known of them.
 
         Examples
         --------
@@ -256,7 +256,7 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the tensor's shape, strides, data type or device differ (the message says which), or
+            If the tensor's shape, strides, data type or device differ (the message names it), or
             the address is misaligned or too large.
 
         Examples

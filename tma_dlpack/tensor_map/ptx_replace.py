@@ -78,7 +78,7 @@ class _Scalar:
         return f"be {self.low}..{high}{step}"
 
 
-#: PTX fields that take numbers. The ranges are those of the operands and of the encoded bits.
+#: PTX fields that take numbers. The operands and the encoded bits limit the ranges.
 _NUMBERS = {
     "global_address": _Scalar(0, ADDRESS_END - 1, step=16),
     "rank": _Scalar(1, MAX_RANK),
@@ -87,7 +87,7 @@ _NUMBERS = {
     "global_stride": _Scalar(0, STRIDE_BYTES_END - 1, step=16, ordinals=MAX_RANK - 1),
     "element_stride": _Scalar(1, MAX_ELEM_STRIDE, ordinals=MAX_RANK),
 }
-#: PTX fields that take an immediate, whose numbers are those of the enum.
+#: PTX fields that take an immediate: a number of the enum.
 PTX_ENUMS: dict[str, type[IntEnum]] = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle_mode": TmaSwizzle,
@@ -118,8 +118,8 @@ def read_replacements(
     target = tensor_map.target
     if not target.has_model and not target.has_derived_layout:
         raise TmaUnsupportedError(
-            f"the bytes of maps for {target} are not known, so they cannot be changed here; known "
-            f"are those of sm_90 and, derived from the compiler, of {DERIVED_NAMES}"
+            f"the bytes of maps for {target} are not known, so they cannot be changed here; "
+            f"known are the bytes for sm_90 and, derived from the compiler, for {DERIVED_NAMES}"
         )
     changes: list[Replacement] = []
     wrong: list[Violation] = []

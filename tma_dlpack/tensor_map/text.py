@@ -38,7 +38,7 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
-    """Return the advice on a description that may be wrong, and what bits beside a map's mean."""
+    """Return advice on a description that may be wrong, and on set bits that no argument sets."""
     shown = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in SHOWN_WITH_THE_MAP)
     return (*shown, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 

@@ -1,4 +1,4 @@
-"""What `verify` works on: memory on the host and on the GPU, and the calls that make its maps."""
+"""Memory that `verify` uses on the host and on the GPU, and the calls that make its maps."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
 
 
 def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:
-    """Write a call as Python; enum members by their numbers, `more` as it is."""
+    """Return a call as Python source: enum members as numbers, `more` unchanged."""
     plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
     inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]
     call = f"tma_dlpack.{ENCODERS[kind].__name__}"

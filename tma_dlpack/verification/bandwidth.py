@@ -136,7 +136,7 @@ class BandwidthReport(Drawn):
     def best(self, row_bytes: int) -> BandwidthRow:
         """Return the fastest row among boxes whose rows have `row_bytes` bytes.
 
-        Raises `TmaPreconditionError` if there is none.
+        Raises `TmaPreconditionError` if no box has such rows.
         """
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:

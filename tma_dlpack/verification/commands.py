@@ -34,7 +34,7 @@ def _verify(options: argparse.Namespace) -> int:
         from tma_dlpack.verification import learning
 
         source = Path("/dev/stdin" if options.read == "-" else options.read)
-        source.stat()  # raises where there is none
+        source.stat()  # raises if the file does not exist
         report = learning.Findings.read(source).against(options.target)
     else:
         try:

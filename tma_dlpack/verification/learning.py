@@ -1,9 +1,9 @@
-"""What `verify` finds: the report that it returns, and one file that a user can send, and read.
+"""Findings of `verify`: the report that it returns, and a file that a user can send and read.
 
 The file is JSON (compressed if its name ends with .gz): the GPU, and every case with its arguments,
 verdict and bytes. `Findings.against` compares the encodings in it with the rules and the layout of
-a target's column; that needs no GPU. Of a layout that has not been measured, `FieldStatistics` says
-which fields of sm_90's agree.
+a target's column; that needs no GPU. For a layout that has not been measured,
+`FieldStatistics` counts which fields agree with sm_90's.
 """
 
 from __future__ import annotations

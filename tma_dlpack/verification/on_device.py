@@ -192,7 +192,7 @@ def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> st
 
 # --- Changed maps --------------------------------------------------------------------------------
 
-#: Beside the tile the kernel keeps a map and a barrier.
+#: Room in shared memory, in addition to the tile, for the map and the barrier of the kernel.
 CHANGES_BYTES = 512
 UNTOUCHED = 0xEE
 #: Numbers of the PTX fields in changes.cu: one per dimension, or one per constant.
@@ -213,7 +213,7 @@ _ENDS = {"interleave": 3, "element_type": 11}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A load by a map of which the kernel first changes these fields."""
+    """Load by a map after the kernel has changed some of its fields."""
 
     copy: Copy
     fields: tuple[Field, ...]

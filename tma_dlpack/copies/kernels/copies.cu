@@ -1,4 +1,4 @@
-// One tile per CTA: a load whose shared memory comes back to be looked at, and a store.
+// One tile per CTA: a load, whose shared memory is copied back for inspection, and a store.
 
 #include <tma_dlpack.h>
 

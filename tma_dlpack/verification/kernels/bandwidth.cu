@@ -25,7 +25,7 @@ struct Tiling
 struct Ring
 {
   unsigned stages, stage_bytes, tx_bytes;
-  unsigned stores_in_flight;  // a stage is loaded again once its store is so many stores back
+  unsigned stores_in_flight;  // stores after a stage's own before the stage is loaded again
   unsigned neighbours;        // tiles in a row that one CTA takes
 };
 
@@ -70,7 +70,7 @@ __device__ inline void store_tile(const Map& map, const void* smem, Coords at)
   if constexpr (RANK == 5) store(map, smem, c[0], c[1], c[2], c[3], c[4]);
 }
 
-// Wait until so many of this thread's last stores may still be reading shared memory.
+// Wait until at most `stores_in_flight` of this thread's stores still read shared memory.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
@@ -83,7 +83,7 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
   }
 }
 
-// The k-th tile of this CTA: CTAs take turns, with so many neighbours each.
+// The k-th tile of this CTA: CTAs take turns, each with `neighbours` tiles in a row.
 __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
 {
   return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;

@@ -1,4 +1,4 @@
-// What the tensor core's side makes of tiles that TMA wrote: a product by wgmma, and ldmatrix.
+// Reads, by the tensor core's instructions, of tiles that TMA wrote: a wgmma product, and ldmatrix.
 //
 // WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS are defined above this text, one instruction
 // each; see verification/on_device.py.
