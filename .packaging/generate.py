@@ -307,7 +307,7 @@ def python_abi() -> str:
             "",
             "",
             "class RareOptions(NamedTuple):",
-            '    """Values of `arguments.RARE_OPTIONS` of a call, in the parameters' order."""',
+            '    """Values of `arguments.RARE_OPTIONS` of a call, in parameter order."""',
             "",
             *(
                 f"    {o.name}: {FORMS[form_of(o)].python} = {o.default}"

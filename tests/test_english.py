@@ -20,34 +20,17 @@ import pytest
 #: Hits for each thousand words of prose.
 MOST_PER_THOUSAND = 0.5
 
-#: A habit: the pattern.
-PHRASES = {
-    "'stands' for 'is'": r"\b(?:which|it|they|lines?|rules?|files?|names?|maps?) stands?\b(?! for)",
-    "'told' for 'passed'": r"\b(?:is|are|was|were|been) told\b",
-    "a thing that 'says'": r"\b(?:file|message|rule|map|table|report|driver)s? (?:says?|said)\b",
-    "'gives' for 'returns'": r"\b(?:call|function|method|row|table) gives?\b",
-    "'lies' for 'is'": r"\b(?:it|tensor|tile|bytes?|address) lies?\b",
-    "'What' for a noun": r'^(?:"""|# |// )What\b(?! is\b.*\?)',
-    "'but for'": r"\b(?:but for|all but)\b",
-    "'so many'": r"\bso (?:many|much)\b(?! (?:that|as))",
-    "'for ever'": r"\bfor (?:ever|certain)\b",
-    "'has not' for 'lacks'": r"\b(?:has|have) not(?=[,.;:)])",
-    "'beside'": r"\bbeside\b",
-    "'as it is'": r"\bas (?:it is|they are)\b(?! \w+(?:ed|en)\b)",
-    "'asked' of code": r"\b(?:is|are|was|were) asked\b|\basks? the (?:judge|rows?|table|map)\b",
-    "'goes on'": r"\bgoes (?:on|by)\b",
-    "an old adverb": r"\b(?:at hand|anew|meanwhile|shall|thereby|herein)\b",
-    "'is no'": r"\b(?:there|it) is none\b|\b(?:that|what|which) is no\b",
-    "'mend'": r"\bmend(?:s|ed|ing)?\b",
-    "'brings'": r"\b(?:bytes|copy|copies|call) brings?\b",
-    "'those of'": r"\b(?:are those|is that) of\b",
-}
-#: Right uses, by the start of the phrase's context.
+#: A habit: its pattern, and a sentence that has it.
+HABITS = json.loads(Path(__file__).with_name("english_habits.json").read_text("utf-8"))
+#: Right uses, as the text around the phrase.
 ALLOWED = (
     "waits for ever",  # a state's name, which the course and the pictures share
     "as they are seen",
 )
-_HABITS = {name: re.compile(text, re.IGNORECASE | re.MULTILINE) for name, text in PHRASES.items()}
+_PATTERNS = {
+    name: re.compile(habit["pattern"], re.IGNORECASE | re.MULTILINE)
+    for name, habit in HABITS.items()
+}
 _C_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CODE_BLOCK = re.compile(r"```.*?```", re.DOTALL)
 _SUFFIXES = {".py", ".c", ".h", ".hpp", ".cu", ".cuh", ".js", ".css", ".cpp", ".md", ".ipynb"}
@@ -79,7 +62,7 @@ def hits(name: str, text: str) -> tuple[list[str], int]:
     found, words = [], 0
     for line, part in prose(name, text):
         words += len(part.split())
-        for habit, pattern in _HABITS.items():
+        for habit, pattern in _PATTERNS.items():
             for match in pattern.finditer(part):
                 around = " ".join(part[max(0, match.start() - 30) : match.end() + 30].split())
                 if not any(right in around for right in ALLOWED):
@@ -100,7 +83,6 @@ def files(folder: str) -> list[Path]:
         path
         for path in sorted(root.rglob("*"))
         if path.suffix in _SUFFIXES
-        and path.name != Path(__file__).name  # the patterns themselves
         and not {"golden", "_build", ".ipynb_checkpoints", "__pycache__"} & set(path.parts)
     ]
 
@@ -117,29 +99,9 @@ def test_a_folder_is_in_english_that_needs_one_reading(folder):
     assert len(found) <= MOST_PER_THOUSAND * words / 1000, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", PHRASES)
+@pytest.mark.parametrize("name", HABITS)
 def test_every_habit_is_found_in_comments_docstrings_and_text(name):
-    sentence = {
-        "'stands' for 'is'": "the rule, which stands first",
-        "'told' for 'passed'": "the box that it was told",
-        "a thing that 'says'": "the driver says no",
-        "'gives' for 'returns'": "the call gives a map",
-        "'lies' for 'is'": "the tensor lies on a GPU",
-        "'What' for a noun": "What a call returns.",
-        "'but for'": "every rule but for one",
-        "'so many'": "a copy of so many bytes",
-        "'for ever'": "it waits, for ever",
-        "'has not' for 'lacks'": "a fence that it has not.",
-        "'beside'": "the file beside it",
-        "'as it is'": "kept as it is",
-        "'asked' of code": "the row is asked",
-        "'goes on'": "the loop goes on",
-        "an old adverb": "the map at hand",
-        "'is no'": "an object that is no map",
-        "'mend'": "to mend it",
-        "'brings'": "the bytes that the copy brings",
-        "'those of'": "its bytes are those of the map",
-    }[name]
+    sentence = HABITS[name]["found in"]
     written = {
         "a.py": f'"""{sentence}"""\n',
         "b.py": f"x = 1\n# {sentence}\n",
@@ -153,7 +115,7 @@ def test_every_habit_is_found_in_comments_docstrings_and_text(name):
 
 
 def test_plain_sentences_and_code_are_no_hit():
-    text = '"""Return the map, because the call is accepted."""\nmend = 1  # bytes that it copies\n'
+    text = '"""Return the map, because the call is accepted."""\nx = 1  # bytes that it copies\n'
     assert ast.parse(text)
     assert hits("a.py", text) == ([], 13)
-    assert hits("a.md", "```\nmend beside\n```\n")[0] == []
+    assert hits("a.md", "```\n# beside\n```\n")[0] == []

@@ -430,6 +430,6 @@ def test_the_rank_is_reported_after_the_device_as_in_the_overload_with_element_s
     for elem_strides in (None, (1,) * 6):
         report = check("tiled", view((1,) * 6), options | {"elem_strides": elem_strides})
         assert rules_of(report) == ["ATOM_SWIZZLE", "RANK"]
-    assert "overload without element strides looks at the rank before the device" in " ".join(
+    assert "overload without element strides checks the rank before the device" in " ".join(
         tma.TmaPreconditionError.__doc__.split()
     )

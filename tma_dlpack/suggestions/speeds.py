@@ -6,8 +6,9 @@ H200 (two runs), and of 2, 6 and 16 KiB for the H100. To add a card, save what i
 in cards/, and add the file's name to `CARDS`.
 
 tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. The H200's table passed five
-runs of five: none of 30 choices was more than 3 % slower than the best. The H100's table passed five
-of five on one card; on another card one choice of 30 was 3 to 7 % slower in each run (2026-11-23).
+runs of five: none of 30 choices was more than 3 % slower than the best. The H100's table passed
+five of five on one card; on another card one choice of 30 was 3 to 7 % slower
+in each run (2026-11-23).
 """
 
 from __future__ import annotations

@@ -337,7 +337,8 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 def column_degree(tensor_map: TensorMap) -> int:
     """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
 
-    Other groups of 8 rows are 8 pitches apart, so the banks of all 8 rows move or change places together.
+    Other groups of 8 rows are 8 pitches apart, so the banks of all 8 rows
+    move or change places together.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))

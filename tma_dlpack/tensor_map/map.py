@@ -101,9 +101,9 @@ class TensorMap(MapAttributes, Drawn):
         -----
         Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept
         but not read, because the engine does not read them. An im2col-wide map reads as im2col with
-        one corner. On sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and from the maps of
-        NVIDIA's CuTe DSL 4.8.1; not measured. Maps that others built are read too: bits 65 and 85
-        may be set, and the text describes what is known of them.
+        one corner. On sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and
+        from the maps of NVIDIA's CuTe DSL 4.8.1; not measured. Maps that others built are read
+        too: bits 65 and 85 may be set, and the text describes what is known of them.
 
         Examples
         --------
