@@ -22,6 +22,7 @@ def has_bulk_copies(function: ptx.Function) -> bool:
 
 def main(folder: Path) -> None:
     total: Counter[str] = Counter()
+    megabytes = took = 0.0
     print("| file | MB | s | kernels with TMA | errors | warnings | notes |")
     print("|---|---|---|---|---|---|---|")
     for path in sorted(folder.glob("*.ptx")):
@@ -39,10 +40,12 @@ def main(folder: Path) -> None:
         ]
         size = path.stat().st_size / 1e6
         print(f"| {path.stem} | {size:.1f} | {seconds:.2f} | {kernels} | {' | '.join(words)} |")
+        megabytes, took = megabytes + size, took + seconds
         total.update({"files": 1, "kernels": kernels, "errors": len(found["error"])})
         for note in report.notes:
             print(f"| | | | | {note[:80]} | |")
     print(f"\n{total['kernels']} kernels in {total['files']} files")
+    print(f"{megabytes:.1f} MB in {took:.1f} s, {megabytes / took:.1f} MB/s")
 
 
 if __name__ == "__main__":

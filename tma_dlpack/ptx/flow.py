@@ -171,6 +171,8 @@ def both(some: Conditions, more: Conditions) -> Conditions:
 
 def excluded(some: Conditions, others: Conditions) -> bool:
     """Whether no path has both."""
+    if not some or not others:  # of most paths
+        return False
     return any(contradicts(a, b) for a in some for b in others)
 
 

@@ -136,13 +136,17 @@ def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
     factors: dict[Symbol, int] = {}
     for symbol, factor in terms:
         factors[symbol] = factors.get(symbol, 0) + factor
-    kept = (term for term in factors.items() if term[1])
-    return tuple(sorted(kept, key=lambda term: term[0].number))
+    kept = [term for term in factors.items() if term[1]]
+    if len(kept) > 1:
+        kept.sort(key=lambda term: term[0].number)
+    return tuple(kept)
 
 
 def at_thread(value: Value, thread: int, known: Known) -> Value:
     """Return the value in a thread: what is known of its terms there is put in."""
     terms, constant = value
+    if not terms:
+        return value
     there = [(symbol.at(thread, known), factor) for symbol, factor in terms]
     left = ((part, times * factor) for (inner, _), factor in there for part, times in inner)
     return _gathered(left), constant + sum(number * factor for (_, number), factor in there)
