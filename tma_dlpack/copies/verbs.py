@@ -301,7 +301,8 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     Returns
     -------
     ndarray of int64, (n, rank)
-        One row per tile, row-major, in elements.
+        One row per tile, row-major, in elements. For a map with ``split_inner=True``, the map's own
+        coordinates, as `split_inner_coords` returns them.
 
     Raises
     ------

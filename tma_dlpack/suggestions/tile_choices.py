@@ -337,8 +337,8 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 def column_degree(tensor_map: TensorMap) -> int:
     """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
 
-    Other groups of 8 rows are 8 pitches apart, so the banks of all 8 rows
-    move or change places together.
+    Every other group of 8 rows is a multiple of 8 pitches away. That moves or exchanges the banks
+    of all its rows in the same way, so the degree is equal.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))
