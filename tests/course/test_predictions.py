@@ -177,7 +177,7 @@ def test_jupyterlab_shows_nothing_of_an_answer_before_a_try(
         assert LABEL in cell.inner_text()
         assert answer.is_hidden()
         if is_run:
-            asked.locator('[data-k="4"]').first.click(force=True)  # a wrong one
+            asked.locator('[data-k="4"]').first.click(force=True, timeout=120_000)  # a wrong one
             verdict = asked.locator(".tma-verdict")
             verdict.wait_for(state="visible")
             assert verdict.inner_text().startswith("✗ ")
