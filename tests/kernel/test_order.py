@@ -323,11 +323,23 @@ WRONG = {
         "CP_ASYNC_WAIT",
     ),
     "shared memory that nobody wrote": ((READ,), "UNINITIALISED_SHARED"),
+    "a load overtakes reads at the block's barrier": (
+        (*LOADED, wait(), READ, SYNC, only(0, arm(), load()), wait(0, 1), RESULT),
+        "PROXY_FENCE",
+    ),
+    "a load overtakes the reads of its own thread": (
+        (*LOADED, wait(), only(0, READ, arm(), load()), wait(0, 1), RESULT),
+        "PROXY_FENCE",
+    ),
 }
 
 WARNED = {
     "lanes without __syncwarp": ((WRITE, "ld.shared.u32 %r5, [%mate];", RESULT), "WARP_SYNC"),
     "read, arrival, load again, without a fence": (ring(arrive(1), wait(1, 0)), "PROXY_FENCE"),
+    "read, use, the block's barrier, load again, without a fence": (
+        (*LOADED, wait(), READ, RESULT, SYNC, only(0, arm(), load()), wait(0, 1)),
+        "PROXY_FENCE",
+    ),
     "a block ends before its store is read": (
         (WRITE, FENCE, SYNC, only(0, STORE, COMMIT)),
         "BULK_WAIT",
@@ -337,6 +349,21 @@ WARNED = {
         "BARRIER_INIT",
     ),
 }
+
+
+def test_a_barrier_without_a_fence_is_one_finding_for_all_copies():
+    twice = (
+        only(0, arm(), load()),
+        wait(0, 0),
+        READ,
+        FENCE,
+        SYNC,
+        only(0, arm(), load()),
+        wait(0, 1),
+    )
+    found, _ = run(only(0, init()), SYNC, *twice)
+    [finding] = [f for f in found.findings if f.rule == "BARRIER_INIT"]
+    assert finding.sites == 2
 
 
 @pytest.mark.parametrize("case", RIGHT)

@@ -64,13 +64,16 @@ KERNEL write_some_wrong(const int4*, int4* out)
 KERNEL write_wrong(const int4*, int4* out) { stress_write<false>(out); }
 KERNEL write_right(const int4*, int4* out) { stress_write<true>(out); }
 
-// A warp reads a tile with bank conflicts, and the next tile is loaded over it at once.
-template <bool fenced> __device__ void stress_read(const int4* in, int4* out)
+// A warp reads a tile with bank conflicts, and the next tile is loaded over it at once: behind a barrier of the
+// warp, of the block, or behind an mbarrier at which all lanes arrive.
+enum Meet { OF_WARP, OF_BLOCK, OF_ARRIVALS };
+template <bool fenced, Meet meet = OF_WARP> __device__ void stress_read(const int4* in, int4* out)
 {
   __shared__ alignas(128) int4 tile[64 * 32];
-  __shared__ alignas(8) uint64_t barrier;
+  __shared__ alignas(8) uint64_t barrier, empty;
   if (threadIdx.x == 0) {
     init(&barrier);
+    init(&empty, 32);
     fence_init();
     expect(&barrier, 32768);
     load_bulk(tile, in, 32768, &barrier);
@@ -84,8 +87,11 @@ template <bool fenced> __device__ void stress_read(const int4* in, int4* out)
       asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r[i].x), "=r"(r[i].y), "=r"(r[i].z), "=r"(r[i].w)
                    : "r"(shared(&tile[threadIdx.x * 64 + 63 - i])));
     if (fenced) fence_async();
-    __syncwarp();
+    if (meet == OF_WARP) __syncwarp();
+    if (meet == OF_BLOCK) __syncthreads();
+    if (meet == OF_ARRIVALS) arrive(&empty);
     if (threadIdx.x == 0 && t + 1 < TURNS) {
+      if (meet == OF_ARRIVALS) wait(&empty, t & 1);
       expect(&barrier, 32768);
       load_bulk(tile, in + (size_t)(t + 1) * 2048, 32768, &barrier);
     }
@@ -95,6 +101,8 @@ template <bool fenced> __device__ void stress_read(const int4* in, int4* out)
   }
 }
 KERNEL read_wrong(const int4* in, int4* out) { stress_read<false>(in, out); }
+KERNEL read_block_wrong(const int4* in, int4* out) { stress_read<false, OF_BLOCK>(in, out); }
+KERNEL read_arrived_wrong(const int4* in, int4* out) { stress_read<false, OF_ARRIVALS>(in, out); }
 KERNEL read_right(const int4* in, int4* out) { stress_read<true>(in, out); }
 
 // The tile is written again while its store reads it: nobody waits; or one thread waits and the others do not.
@@ -198,6 +206,7 @@ static const Case CASES[] = {
   {"write_wrong", write_wrong, BLOCKS, 32}, {"write_right", write_right, BLOCKS, 32},
   {"write_late", write_late, BLOCKS, 32}, {"write_some_wrong", write_some_wrong, BLOCKS, 32},
   {"read_wrong", read_wrong, BLOCKS, 32}, {"read_right", read_right, BLOCKS, 32},
+  {"read_block_wrong", read_block_wrong, BLOCKS, 32}, {"read_arrived_wrong", read_arrived_wrong, BLOCKS, 32},
   {"again_wrong", again_wrong, BLOCKS, 512}, {"others_wrong", others_wrong, BLOCKS, 512},
   {"again_right", again_right, BLOCKS, 512}, {"end_wrong", end_wrong, BLOCKS * TURNS, 512},
   {"end_right", end_right, BLOCKS * TURNS, 512}, {"barrier_alone_wrong", barrier_alone_wrong, BLOCKS * TURNS, 512},

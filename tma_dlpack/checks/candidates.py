@@ -28,6 +28,7 @@ from tma_dlpack.tables.limits import (
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
     MAX_PIXELS,
+    MAX_RANK,
     SWIZZLE_SPAN_BYTES,
 )
 
@@ -120,7 +121,9 @@ def with_box_entry(r: Request, i: int, value: int) -> Change:
     """Set entry i of the box, row-major, or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
-    return {"box_sizes": with_entry(r.box_dim, i, value)}
+    # the struct holds five entries; a tensor of more dimensions keeps its whole box
+    box = r.options.box_sizes[::-1] if r.rank > MAX_RANK else r.box_dim
+    return {"box_sizes": with_entry(box, i, value)}
 
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ const tmaCandidates = (() => {
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
   const withBoxEntry = (r, i, value) =>
-    r.isTiled ? { box_sizes: withEntry(r.box.slice(-K.MAX_RANK), i, value) } : { channels_per_pixel: value };
+    r.isTiled ? { box_sizes: withEntry(r.box, i, value) } : { channels_per_pixel: value };
 
   /** Other values of entry i of the box, innermost first, or of the channels: the nearest first. */
   function boxEntries(r, i) {

@@ -68,7 +68,10 @@ class Findings:
         """Add a finding; `also` is the instruction of the earlier access."""
         code = code if g is None else g.code
         line = code.line if code is not None else None
-        key = rule, severity, line_of(code) or line, line_of(also) or getattr(also, "line", None)
+        earlier = line_of(also) or getattr(also, "line", None)
+        # one missing fence of an mbarrier.init is one mistake, however many lines use the barrier
+        at = None if rule == "BARRIER_INIT" else line_of(code) or line
+        key = rule, severity, at, earlier
         before = self._found.get(key)
         if before is not None:
             self._found[key] = replace(before, sites=before.sites + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tma_dlpack.kernel.core import Instruction
@@ -53,6 +54,33 @@ def number_of(text: str) -> int | None:
     if _DECIMAL.fullmatch(text):
         return struct.unpack("<Q", struct.pack("<d", float(text)))[0]  # type: ignore[no-any-return]
     return None
+
+
+_MEETS = ("bar.", "barrier.sync", "barrier.red", "barrier.arrive", "barrier.cta", "cp.async.bulk")
+#: Behind an arrival whose phase another thread waits for, the load is over. An arrive.expect_tx
+#: before the thread's own copy shows nothing: the thread does not wait for it.
+_SHOWS_OR_LEAVES = re.compile(
+    r"mbarrier\.arrive(?!\.expect_tx)|fence|membar|bra\b|brx\b|call\b|ret\b|exit\b"
+)
+
+
+def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
+    """Whether a load's value is unused when its thread meets others at a barrier, or copies.
+
+    Such a load may still run behind the barrier, which waits for no loads. An mbarrier does: its
+    arrival takes the same way as the loads before it (measured, H100, 2026-11-24;
+    ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
+    """
+    values = set(_NAME.findall(read.operands.partition("[")[0]))
+    place = next(n for n, other in enumerate(code) if other is read)
+    for later in code[place + 1 :]:
+        if later.opcode.startswith(_MEETS):
+            return True
+        if _SHOWS_OR_LEAVES.match(later.opcode):
+            return False
+        if not values.isdisjoint([later.guard, *_NAME.findall(later.operands)]):
+            return False
+    return False
 
 
 def operands_of(code: Instruction) -> list[Any]:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.kernel.operands import is_in_flight
 from tma_dlpack.kernel.shadow import ATOMIC, CLOCK_SHIFT, LANE_BITS, SITE_SHIFT, Shadow, Units
 from tma_dlpack.kernel.words import MEETINGS, Meeting
 
@@ -72,6 +73,7 @@ class Order:
         self.clock = np.zeros(64, np.int32)  # by slot; of warps alone
         self.sites: list[Any] = []  # instructions
         self._free: list[int] = []
+        self._in_flight: dict[int, bool] = {}  # by id of the load
         self._used = 1
         self._site_of: dict[int, int] = {}
         self._shadows: dict[int, tuple[Any, Shadow]] = {}
@@ -557,9 +559,19 @@ class Order:
                 here = wrong & (others == other) & (unordered == is_unordered)
                 if here.any():
                     site = self._site_at(int(last[here].max()))
+                    if name == "async overwrite without fence" and self._is_in_flight(g, site):
+                        name = "async overwrite in flight"
                     self._report(g, lanes, name, site, other)
 
     # -- helpers ---------------------------------------------------------------------------------
+
+    def _is_in_flight(self, g: Any, read: Any) -> bool:
+        """Whether a load may still run when a later barrier of threads lets other threads go on."""
+        if id(read) not in self._in_flight:
+            functions = g.machine.program.functions.values()
+            code = next(f.code for f in functions if any(read is code for code in f.code))
+            self._in_flight[id(read)] = is_in_flight(read, code)
+        return self._in_flight[id(read)]
 
     def _kind(self, agent: int) -> str:
         found = self.agents[agent]
