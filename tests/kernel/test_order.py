@@ -352,16 +352,7 @@ WARNED = {
 
 
 def test_a_barrier_without_a_fence_is_one_finding_for_all_copies():
-    twice = (
-        only(0, arm(), load()),
-        wait(0, 0),
-        READ,
-        FENCE,
-        SYNC,
-        only(0, arm(), load()),
-        wait(0, 1),
-    )
-    found, _ = run(only(0, init()), SYNC, *twice)
+    found, _ = run(only(0, init()), SYNC, only(0, arm(0, 1024), load(), load()), wait(), READ)
     [finding] = [f for f in found.findings if f.rule == "BARRIER_INIT"]
     assert finding.sites == 2
 
