@@ -77,8 +77,10 @@ const tmaCandidates = (() => {
   const withEntry = (values, i, value) =>
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
+  // the struct holds five entries; a tensor of more dimensions keeps its whole box
+  const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
-    r.isTiled ? { box_sizes: withEntry(r.box, i, value) } : { channels_per_pixel: value };
+    r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
 
   /** Other values of entry i of the box, innermost first, or of the channels: the nearest first. */
   function boxEntries(r, i) {

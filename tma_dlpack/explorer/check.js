@@ -93,7 +93,15 @@ const tmaCheck = (() => {
     return { ok: false, violations, fixed: change && { ...request, ...change } };
   }
 
-  const accepts = (request) => failuresOf(request).length === 0;
+  /** Whether no rule refuses a request. One that the core cannot read is not accepted. */
+  function accepts(request) {
+    try {
+      return failuresOf(request).length === 0;
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      return false;
+    }
+  }
 
   /** What a field of the struct is in words, where its argument alone does not show it. */
   const MEASURES = {
@@ -143,14 +151,15 @@ const tmaCheck = (() => {
     const index = indexOf(rule, entry, a, argument);
     const changes = answers.map(({ way, request: after }) => differences(request, a, way, after));
     const words = answers.map((answer, n) => wordsOf(request, changes[n], answer)).filter(Boolean);
-    if (breaks.length && words.length) words[0] += `, which then breaks ${breaks.join(" and ")}`;
+    const [first = rule.fix ?? withoutRepair(argument), ...others] = words;
+    const broken = breaks.length ? `, which then breaks ${breaks.join(" and ")}` : "";
     return {
       rule: rule.id,
       argument,
       index,
       found: foundOf(request, a, fault, argument, index),
       limit: `it must ${rule.must}`,
-      fix: words.length ? words.join("; or ") : rule.fix ?? withoutRepair(argument),
+      fix: [first + broken, ...others].join("; or "),
       change: changes[0] ?? null,
       why: rule.why,
       source: sourceOf(rule, a.kind),

@@ -250,6 +250,8 @@ class Host {
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
     const at = isBeside ? accepted : state, request = requestOf(at), ranges = {}, options = {};
+    // what the core cannot read, such as a negative extent, has no legal neighbours
+    if (!isBeside && report.violations.some(({ rule }) => rule === "ARGUMENT")) return { ranges, options };
     for (const { name, most, options: all } of this.controls()) {
       if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsetsOf(at));
       if (![...MENUS, "dtype"].includes(name)) continue;
