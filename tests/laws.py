@@ -11,6 +11,11 @@ SHARE = {"all": 1, "few": 12}.get(os.environ.get("TMA_DLPACK_EXAMPLES", ""), 4)
 law = pytest.mark.hypothesis  # also marks laws that draw their examples themselves
 
 
+def many(count: int) -> int:
+    """Return how many random cases a slow test draws: all where all are requested, else a quarter."""
+    return count if SHARE == 1 else count // 4
+
+
 def slow_if(condition: bool, *values):
     """Return a parameter of a test, which is slow where the condition holds."""
     return pytest.param(*values, marks=[pytest.mark.slow] * condition)

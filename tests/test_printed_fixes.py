@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from laws import slow_if
+from laws import many, slow_if
 
 import tma_dlpack as tma
 from tma_dlpack.checks.repairs import faults_of
@@ -312,7 +312,7 @@ def problems(case: Case, counts: Counter[str]) -> list[str]:
 # -- the tests -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [slow_if(n > 500, n) for n in (150, 3000)])
+@pytest.mark.parametrize("count", [slow_if(n > 500, n) for n in (150, many(3000))])
 @pytest.mark.parametrize("name", CASES)
 def test_every_printed_fix_of_a_random_call_is_accepted_or_leads_to_what_was_announced(name, count):
     rng = random.Random(name)

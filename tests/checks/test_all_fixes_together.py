@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from follow import alternatives, follow
-from laws import slow_if
+from laws import many, slow_if
 from test_every_fix import CHECKS, call_at_random, given_of
 
 import tma_dlpack as tma
@@ -61,7 +61,7 @@ def all_followed(kind: str, t: Any, report: tma.Report) -> tuple[Any, dict[str, 
     return tensor, given, announced
 
 
-@pytest.mark.parametrize("count", [slow_if(n > 2000, n) for n in (1500, 20_000)])
+@pytest.mark.parametrize("count", [slow_if(n > 2000, n) for n in (1500, many(20_000))])
 def test_all_first_fixes_together_are_accepted_or_lead_to_what_was_announced(count):
     rng, led = random.Random(1), Counter[str]()
     while led.total() < count:

@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 import harness
 import numpy as np
 import pytest
+from laws import many
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
@@ -805,7 +806,7 @@ OPEN_ALL = """async (hashes) => {
 
 
 @pytest.mark.parametrize(
-    "count", [50, pytest.param(2000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [50, pytest.param(many(2000), marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_address_makes_the_page_fail(open_page, count):
     rng = random.Random(27)
@@ -838,7 +839,7 @@ TURN_ALL = """(turns) => {
 
 
 @pytest.mark.parametrize(
-    "count", [150, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "count", [150, pytest.param(many(3000), marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_no_choices_make_the_page_fail(open_page, count):
     rng = random.Random(27)

@@ -36,7 +36,7 @@ from in_c import (
     hold_equal,
     with_defaults,
 )
-from laws import SHARE, law
+from laws import SHARE, law, many
 from random_requests import request_at_random
 
 import tma_dlpack as tma
@@ -246,7 +246,7 @@ def test_random_arguments_of_the_driver_agree_with_python():
 @compiled
 @pytest.mark.slow
 def test_many_random_arguments_of_the_driver_agree_with_python():
-    for seed in range(20 if SHARE == 1 else 5):
+    for seed in range(many(20)):
         hold_bare_against_python(seed, count=5000)
 
 
@@ -638,7 +638,7 @@ def test_memory_is_flat_over_a_million_calls():
 
     calls(2000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    calls(150_000)  # of seven each
+    calls(many(150_000))  # of seven each
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048  # KiB
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from laws import many
 
 from tma_dlpack.make import extension
 
@@ -54,7 +55,8 @@ for thread in threads:
 
 
 @pytest.mark.parametrize(
-    "forks", [pytest.param(50, id="50"), pytest.param(500, id="500", marks=pytest.mark.slow)]
+    "forks",
+    [pytest.param(50, id="some"), pytest.param(many(500), id="many", marks=pytest.mark.slow)],
 )
 def test_every_child_of_a_busy_process_makes_maps(forks):
     blocked = "" if extension.COMPILED else "import tests.python_lane\n"
