@@ -12,7 +12,7 @@ law = pytest.mark.hypothesis  # also marks laws that draw their examples themsel
 
 
 def many(count: int) -> int:
-    """Return how many random cases a slow test draws: all where all are requested, else a quarter."""
+    """Return how many random cases a slow test draws: a quarter, or all if they are requested."""
     return count if SHARE == 1 else count // 4
 
 
