@@ -219,7 +219,7 @@ def permuted(a: Any, b: Any, selector: Any) -> Any:
     return found
 
 
-#: Mode of prmt -> selector for each value of the operand's two lowest bits. PTX ISA 9.0, 9.7.9.7.
+#: Mode of prmt -> selector for each value of the operand's two lowest bits. PTX ISA 9.0, prmt.
 _PRMT_MODES = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
     "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
@@ -275,7 +275,7 @@ def saturated(kind: str, value: Any) -> Any:
     info = np.iinfo(NUMPY[kind])  # type: ignore[type-var]
     if value.dtype.kind == "f":
         wide = np.where(np.isnan(value), 0.0, value.astype(np.float64))
-        # the limits of 64 bits are no float64 values, so both ends are set explicitly at the end
+        # the largest 64-bit integers are no float64 values, so both limits are set at the end
         low = wide <= float(info.min)
         high = wide >= float(info.max)
         inside = np.where(low | high, 0.0, wide)

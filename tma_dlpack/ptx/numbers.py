@@ -135,8 +135,8 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 def fused64(a: Any, b: Any, c: Any) -> Any:
     """Return a b + c of float64, rounded once.
 
-    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Very large and
-    very small products are computed in long double instead, because the algorithm would overflow.
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Very large
+    and very small products are computed in long double instead, because the algorithm fails there.
     """
     product = a * b
     size = np.abs(product)
@@ -218,7 +218,7 @@ def xor_sign(found: Any, a: Any, b: Any) -> Any:
 
 
 def turned(function: Any, a: Any) -> Any:
-    """Return sin.approx or cos.approx: the argument in turns of 2 pi is first rounded to float32."""
+    """Return sin.approx or cos.approx: the argument, in turns of 2 pi, is rounded to float32."""
     # 0.15915494 is 1 / (2 pi)
     turns = (a * np.float32(0.15915494)).astype(np.float32).astype(np.float64)
     return function(2 * np.pi * (turns - np.rint(turns))).astype(np.float32)
@@ -247,7 +247,7 @@ _F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
 
 
 def rounded(value: Any, to: str, mode: str) -> Any:
-    """Return values rounded to a float type; bf16 as float32 values that bfloat16 can represent."""
+    """Return values rounded to a float type; bf16 values are returned as float32."""
     if to == "bf16":
         # to float64 and float32 rounded to odd, so that only the last step rounds
         wide = np.asarray(value)

@@ -22,7 +22,7 @@ Place = tuple[tuple[str, int], ...]
 
 @dataclass(eq=False, slots=True)
 class Instruction:
-    """An instruction ``@[!]guard opcode operands``, with its line in the PTX and its source lines."""
+    """An instruction ``@[!]guard opcode operands``, with its lines in the PTX and the source."""
 
     guard: str
     negated: bool

@@ -297,9 +297,9 @@ class Values:
     ) -> Known:
         """Return the values of registers with several writes when a line is first executed.
 
-        A value is that of the last write above the line that the thread reaches (`comes`). This is
-        right because a loop's counters are set above it, and because the loop over the remainder is
-        above an unrolled loop. The `kept` registers stay symbols.
+        The last write above the line counts, if the thread reaches it (`comes`). This is right
+        because a loop's counters are set above it, and because the loop over the remainder is above
+        an unrolled loop. The `kept` registers stay symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -472,7 +472,8 @@ class Values:
             self.predicates[words[0]] = self.predicates[words[1]]
         elif head[0] in ("and", "or") and len(words) == 3:
             a, b = self._known(words[1]), self._known(words[2])
-            # of a and b true, all conditions hold; of it false, only that the symbol is 0
+            # if "a and b" is true, the conditions of both hold; if it is false, only the symbol
+            # shows this
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
             yes, no = _is(symbol, 1), _is(symbol, 0)
@@ -489,7 +490,7 @@ class Values:
         self.predicates[name] = true, ((terms, low, high, not inside),)
 
     def _compare(self, name: str, head: list[str], words: list[str]) -> None:
-        """Read ``setp.cmp``: a value against a number is an interval, else the result is a symbol."""
+        """Read ``setp.cmp``: a comparison with a number is an interval, any other one a symbol."""
         how, kind = head[1], head[-1]
         if kind[0] == "f" or len(head) != 3:
             return
@@ -680,7 +681,7 @@ def _written(code: Instruction) -> list[str]:
 
 
 def number_of(text: str) -> int | None:
-    """Return the integer that a text is in PTX (``-12``, ``0x1F``, ``7U``); None for other text."""
+    """Return the number of a PTX integer (``-12``, ``0x1F``, ``7U``); None for other text."""
     found = _WHOLE.fullmatch(text)
     return int(found[1], 0) if found else None
 

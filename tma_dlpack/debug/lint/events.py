@@ -71,7 +71,7 @@ OPCODES = tuple(
 
 # the size of an access in its opcode: ".v4.f32" is 4 x 32 bits
 _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
-# a register, such as "%r12", or with a scope, "p#3"
+# a register, such as "%r12", or "%p#3" of an inner scope
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
 #: Bytes that an access of unknown size has at least, such as a bulk tensor copy.

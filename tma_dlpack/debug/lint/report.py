@@ -186,7 +186,7 @@ class LintReport:
         return fragment([printable(p) if isinstance(p, str) else p for p in parts])
 
     def _pictures(self) -> list[Figure]:
-        """Return a picture of each of the first missing fences: threads above, async proxy below."""
+        """Return a picture of each of the first missing fences, a lane for each proxy."""
         from tma_dlpack.draw.timeline import missing_fence
 
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]

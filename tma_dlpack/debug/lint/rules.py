@@ -160,9 +160,9 @@ class _Pair(NamedTuple):
 
 
 #: Columns: fact > use | rule | wrong states | highest severity | message | fix.
-#: Reasons for the severities below "error", measured on an H100 (tests/lint/test_on_gpu.py): an
-#: ordinary write before a load never overwrote the loaded data; a block that ends with a store in
-#: flight keeps its memory (0 of 8,448 tiles were wrong). A copy right after the init by the same
+#: Reasons for the severities below "error": an ordinary write before a load was never seen to
+#: overwrite the loaded data; a block that ends with a store in flight keeps its memory (H100: 0 of
+#: 8,448 tiles were wrong; tests/lint/test_on_gpu.py). A copy right after the init by the same
 #: thread is common in kernels that work (nine of ThunderKittens and FlashAttention-3); other
 #: threads without a barrier remain an error.
 _PAIRS: Final = {

@@ -16,7 +16,8 @@ from tma_dlpack.report.stuck import ROWS
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
     """Return every barrier once for each of its states; barriers with waiting warps come first.
 
-    If a fault ended the kernel (`died`), a barrier's state is no evidence, and gets no rule.
+    If a fault or a trap ended the kernel (`died`), a barrier's state is no evidence, so it gets no
+    rule.
     """
     found = [_barrier(state, died) for state in survey.states.values()]
     yield from sorted(found, key=_order)

@@ -52,7 +52,8 @@ class FrozenBarriers(Figure):
     Attributes
     ----------
     barriers : tuple of DeadBarrier
-        Sorted by address. If blocks differ in a barrier's state, the most frequent state is drawn.
+        Sorted by address. If blocks differ in a barrier's state, one state is drawn: if possible
+        one with a rule, and of these the most frequent.
     """
 
     title: str
@@ -73,7 +74,7 @@ class FrozenBarriers(Figure):
 
 def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
     """Draw a barrier: parity, a bar of its arrivals, pending bytes, waiting warps."""
-    # only barriers that hang by themselves are red, not those that wait for another barrier
+    # only barriers that hang by themselves are marked, not those that wait for another barrier
     is_guilty = bool(barrier.rule) and barrier.rule != _FOLLOWS
     yield label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)

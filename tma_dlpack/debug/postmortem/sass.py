@@ -71,7 +71,7 @@ _ARRIVALS: Final = {0: "", 1: ".A1T0", 2: ".A0TX", 3: ".A0TR", 5: ".ART0"}
 _EXIT, BSSY, BSYNC = 0x94D, 0x945, 0x941
 _BRANCHES: Final = (0x947, 0x547)
 _NO_RETURN: Final = (0x950, 0x949)  # RET, BRX
-# instructions at which warps wait or trap, by opcode; the names are keys of `survey._STANDING`
+# names of other instructions at which warps wait, sleep or trap, by opcode
 _OTHERS: Final = {
     0x31D: "BAR",
     0xB1D: "BAR",
