@@ -1,9 +1,9 @@
-"""Follow facts along the paths of one thread: a forward may-analysis over the basic blocks.
+"""A forward may-analysis over the basic blocks, which follows facts along one thread's paths.
 
-A fact is something that happened on the way, such as "this tile was written and no fence was
-passed". It carries the conditions of its path, so that it does not pass a branch that contradicts
-them: what `if (thread == 0)` did is not seen where `thread != 0`. Where paths meet, a fact keeps
-the conditions that all of them share.
+A fact is an event on the path, such as "this tile was written, and no fence came since". It has the
+conditions of its path, so it does not pass a branch that contradicts them: a fact of
+`if (thread == 0)` does not reach code for `thread != 0`. If paths meet, a fact keeps the conditions
+that all paths have.
 """
 
 from __future__ import annotations
@@ -25,29 +25,33 @@ from tma_dlpack.ptx.values import (
 )
 
 Conditions = frozenset[Condition]
-#: What happened (an access), in which state it is, and whether its registers are still the same.
+#: A fact: an access, its state, and whether the registers of its address are unchanged.
 Key = tuple[Any, str, bool]
 Facts = dict[Key, Conditions]
 
+# limit of work for one function, in steps of `Flow.step`
 MOST_STEPS = 3_000_000
+# most conditions of a fact; further ones are dropped, which only makes facts reach more blocks
 _MOST_CONDITIONS = 12
 _NOTHING: Conditions = frozenset()
 
 
 class TooLargeError(Exception):
-    """A function needs more steps than `MOST_STEPS`; it is named and passed over."""
+    """The error for a function that needs more than `MOST_STEPS`; `lint` skips this function."""
 
 
 class Flow:
-    """The paths of a function: conditions of its edges, and which registers blocks write."""
+    """The control flow of a function, with the conditions of its edges and blocks."""
 
     blocks: list[Block]
+    # of each block: the conditions that hold on every path to it
     always: list[Conditions]
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.blocks = values.function.blocks
         self._steps = 0
+        # (conditions if taken, conditions if not taken) of the branch at the end of each block
         branches = [self._both(block.branch) for block in self.blocks]
         guards = [
             condition
@@ -58,8 +62,10 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # a condition of one branch alone, which a write may end, contradicts nothing
+        # each branch counts twice, once for each side: with a count of 2, no other branch tests the
+        # value, and a condition that a write can end is of no use
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
+        # of each block: next block -> conditions on the edge
         self.edges: list[dict[int, Conditions]] = []
         for block, (taken, passed) in zip(self.blocks, branches, strict=True):
             sides = dict.fromkeys(block.next, _NOTHING)
@@ -71,7 +77,7 @@ class Flow:
         self._lines = [block.code[0].line for block in self.blocks]
 
     def comes(self, thread: int, line: int) -> bool:
-        """Return whether a thread can come to a line."""
+        """Return whether a thread can reach a line of the PTX."""
         block = max(bisect_right(self._lines, line) - 1, 0)
         return all(holds_at(condition, thread) for condition in self.always[block])
 
@@ -82,19 +88,19 @@ class Flow:
         return self.values.branch(guard, negated), self.values.branch(guard, not negated)
 
     def useful(self, conditions: Iterable[Condition]) -> Conditions:
-        """Return those conditions on values that another branch looks at too."""
+        """Return the conditions on values that another branch tests, too."""
         return frozenset(c for c in conditions if c[0] in self._useful)
 
     def conditions(self, code: Instruction, block: int) -> Conditions:
-        """Return what holds wherever an instruction of a block is executed."""
+        """Return the conditions that hold whenever an instruction of a block is executed."""
         return self.always[block] | self.useful(self.values.conditions(code))
 
     def skipped(self, code: Instruction) -> Conditions | None:
-        """Return what holds where a guarded instruction is skipped; None if it never is."""
+        """Return the conditions under which an instruction is skipped; None without a predicate."""
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return for each block the writes, (place in it, register), that end a value."""
+        """Return for each block the writes, (place in block, register), that end a condition."""
         watched = self._watched | set(more)
         found: list[list[tuple[int, str]]] = []
         for block in self.blocks:
@@ -104,7 +110,8 @@ class Flow:
         return found
 
     def _conditions_of_blocks(self) -> list[Conditions]:
-        """Return for each block what holds on every path to it."""
+        """Return for each block the conditions that hold on every path to it."""
+        # the analysis with a single fact: "entered" keeps what all paths share
         writes = [{name for _, name in block} for block in self.watch(())]
 
         def after(block: int, facts: Facts) -> Facts:
@@ -115,13 +122,14 @@ class Flow:
         return [(state or {}).get(entered, _NOTHING) for state in states]
 
     def step(self, count: int) -> None:
-        """Count the work; raise where there is too much."""
+        """Count the work; raise `TooLargeError` above the limit."""
         self._steps += count
         if self._steps > MOST_STEPS:
             raise TooLargeError
 
     def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
-        """Return the facts at the start of each block; None where no path comes."""
+        """Return the facts at the start of each block; None for a block that no path reaches."""
+        # the heap takes blocks in program order, so that most loops need few turns
         states: list[Facts | None] = [None] * len(self.blocks)
         work = [0] if self.blocks else []
         states[:1] = [first for _ in work]
@@ -138,7 +146,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Let facts pass an edge; return whether the block behind it knows anything new."""
+        """Add the facts that pass an edge to its block; return whether this changed its state."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state
@@ -159,25 +167,27 @@ class Flow:
 
 
 def _opposite(values: Values, code: Instruction) -> Sequence[Condition]:
+    """Return the conditions under which a guarded instruction is skipped."""
     return values.branch(code.guard, not code.negated)
 
 
 def both(some: Conditions, more: Conditions) -> Conditions:
-    """Return the conditions together; more than a path can carry are left out."""
+    """Return the conditions of both sets; `more` is dropped if a path has too many."""
     if more <= some:
         return some
     return some | more if len(some) < _MOST_CONDITIONS else some
 
 
 def excluded(some: Conditions, others: Conditions) -> bool:
-    """Whether no path has both."""
-    if not some or not others:  # of most paths
+    """Whether no path can have both sets of conditions."""
+    # most paths have no conditions
+    if not some or not others:
         return False
     return any(contradicts(a, b) for a in some for b in others)
 
 
 def without(conditions: Conditions, written: Iterable[str]) -> Conditions:
-    """Return what still holds after registers were written."""
+    """Return the conditions that still hold after writes of registers."""
     names = set(written)
     if not names or not conditions:
         return conditions

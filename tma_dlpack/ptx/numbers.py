@@ -1,8 +1,8 @@
-"""Floating-point numbers as PTX has them, in NumPy: types, roundings, conversions.
+"""Floating-point types, roundings and conversions of PTX as functions of NumPy arrays.
 
-Registers hold bits: unsigned arrays. `read` and `written` type them and turn values into bits.
-What PTX leaves open (the sign of a zero, NaN in .relu) is as an H100 has it, measured:
-`tests/golden/ptx_h100.npz`.
+Registers are unsigned arrays of bits. `read` converts bits to typed values, `written` converts
+values to bits. If PTX leaves a result open (the sign of a zero, NaN in .relu), the functions return
+what an H100 was measured to return (`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.3 to 9.7.5 (floating point), 9.7.9 (cvt).
 """
@@ -25,7 +25,9 @@ NUMPY: dict[str, type[np.generic]] = {
     "u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
     "bf16": np.float32, "pred": np.bool_,
 }  # fmt: skip
+# bits -> type
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+# result type of mul.wide and mad.wide
 WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
 
@@ -47,7 +49,8 @@ def read(kind: str, bits: Any) -> Any:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     wanted = NUMPY[kind]
     size = np.dtype(wanted).itemsize
-    if bits.dtype.itemsize > size and kind != "pred":  # the low bits of a wider register
+    # a wider register has the value in its low bits
+    if bits.dtype.itemsize > size and kind != "pred":
         bits = bits.astype(UNSIGNED[8 * size])
     return bits.view(wanted)
 
@@ -62,7 +65,8 @@ def written(kind: str, value: Any, register: str) -> Any:
         return value.view(UNSIGNED[8 * size])
     if value.dtype.kind == "f":
         value = value.view(UNSIGNED[8 * value.dtype.itemsize])
-    if value.dtype.kind == "i":  # sign extension
+    # signed values are sign-extended, others zero-extended
+    if value.dtype.kind == "i":
         return value.astype(np.dtype(f"i{size}")).view(UNSIGNED[8 * size])
     return value.astype(UNSIGNED[8 * size])
 
@@ -71,10 +75,11 @@ def written(kind: str, value: Any, register: str) -> Any:
 
 
 def odd(exact: Any, error: Any) -> Any:
-    """Round a sum to odd: float64 whose last bit is set where `error` was lost.
+    """Return the sum exact + error rounded to odd: an inexact result has its last bit set.
 
-    Rounding such a number again, to fewer than 52 bits, gives the rounding of the exact sum.
+    Rounding the result again, to fewer than 52 bits, gives the correct rounding of the exact sum.
     """
+    # the bits of a float are ordered like its magnitude, so +1 is the neighbour away from zero
     exact = np.asarray(exact, np.float64)
     bits = exact.view(np.int64)
     fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
@@ -83,7 +88,8 @@ def odd(exact: Any, error: Any) -> Any:
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c in float64, rounded to odd; exact products of up to 26 bits."""
+    """Return a b + c in float64, rounded to odd; a and b have at most 26 bits of mantissa."""
+    # the product is exact; the error of the sum is from Knuth's TwoSum
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = c.astype(np.float64)
     total = product + addend
@@ -95,8 +101,10 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 def fused32(a: Any, b: Any, c: Any) -> Any:
     """Return a b + c of float32, rounded once.
 
-    Rounding the sum in float64 first differs only where that sum is halfway between two float32.
+    Rounding to float64 first gives another result only if the float64 sum is halfway between two
+    float32 numbers, or if the result is subnormal.
     """
+    # the 29 bits that float32 drops: only the first is 1
     total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
     near = total.astype(np.float32)
     halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
@@ -105,17 +113,20 @@ def fused32(a: Any, b: Any, c: Any) -> Any:
     return near
 
 
+# smallest normal float32
 _TINY = np.finfo(np.float32).tiny
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    """Return two halves of float64 with 26 bits each (Veltkamp)."""
+    """Return a float64 as a sum of two numbers with 26 bits each (Veltkamp)."""
+    # the factor is 2**27 + 1
     spread = a * 134217729.0
     high = spread - (spread - a)
     return high, a - high
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Return a + b rounded, and the rounding error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -124,13 +135,14 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 def fused64(a: Any, b: Any, c: Any) -> Any:
     """Return a b + c of float64, rounded once.
 
-    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Products near
-    the ends of the exponents are computed in long double instead.
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Very large
+    and very small products are computed in long double instead, because the algorithm fails there.
     """
     product = a * b
     size = np.abs(product)
     middle = (size > 1e-250) & (size < 1e250) & (np.abs(a) < 1e250) & (np.abs(b) < 1e250)
     (a1, a0), (b1, b0) = _split(a), _split(b)
+    # the error of the product (Dekker)
     low = ((a1 * b1 - product) + a1 * b0 + a0 * b1) + a0 * b0
     high, rest = _two_sum(c, low)
     top, middle_part = _two_sum(product, high)
@@ -141,7 +153,7 @@ def fused64(a: Any, b: Any, c: Any) -> Any:
 
 
 def from_odd(value: Any) -> Any:
-    """Return float64 as float32, rounded to odd, so that bf16_bits rounds once."""
+    """Return float64 as float32 rounded to odd; `bf16_bits` then rounds as from float64."""
     value = np.asarray(value, np.float64)
     near = value.astype(np.float32)
     bits = near.view(np.int32)
@@ -152,9 +164,10 @@ def from_odd(value: Any) -> Any:
 
 
 def bf16_bits(value: Any, mode: str = "rn") -> Any:
-    """Return the 16 bits of float32 values as bfloat16; NaN is 0x7FFF."""
+    """Return the bits of float32 values as bfloat16, by "rn" or toward zero; NaN is 0x7FFF."""
     bits = np.asarray(value, np.float32).view(np.uint32)
     nan = np.isnan(value)
+    # add half of the last place, less 1 if the result's last bit is even: ties go to even
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     found = (bits >> np.uint32(16)).astype(np.uint16)
@@ -171,41 +184,42 @@ def flushed(value: Any) -> Any:
 
 
 def relu(value: Any) -> Any:
-    """Return the larger of a value and 0; NaN stays."""
+    """Return the larger of a value and 0; NaN is unchanged."""
     return np.where(value <= 0, value.dtype.type(0), value)
 
 
 def saturate01(value: Any) -> Any:
-    """Return a value clipped to 0..1; 0 for NaN."""
+    """Return a value clipped to 0..1; NaN becomes 0."""
     kind = value.dtype.type
     return np.where(value > 0, np.minimum(value, kind(1)), kind(0))
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """Return the smaller number, -0 being smaller than 0; NaN only where both are."""
+    """Return the smaller number; -0 is smaller than 0; NaN only if both are NaN."""
     return np.where((a == b) & np.signbit(a), a, np.fmin(b, a))
 
 
 def larger(a: Any, b: Any) -> Any:
-    """Return the larger number, 0 being larger than -0; NaN only where both are."""
+    """Return the larger number; 0 is larger than -0; NaN only if both are NaN."""
     return np.where((a == b) & np.signbit(b), a, np.fmax(b, a))
 
 
 def with_nan(found: Any, *values: Any) -> Any:
-    """Return NaN where any of the values is."""
+    """Return `found`, but NaN if any of the values is NaN."""
     for value in values:
         found = np.where(np.isnan(value), value, found)
     return found
 
 
 def xor_sign(found: Any, a: Any, b: Any) -> Any:
-    """Return a value with the sign a xor b."""
+    """Return `found` with the sign a xor b."""
     sign = np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0).astype(found.dtype)
     return np.copysign(found, sign)
 
 
 def turned(function: Any, a: Any) -> Any:
-    """Return sin or cos as sin.approx has them: the argument is first rounded in turns of 2 pi."""
+    """Return sin.approx or cos.approx: the argument, in turns of 2 pi, is rounded to float32."""
+    # 0.15915494 is 1 / (2 pi)
     turns = (a * np.float32(0.15915494)).astype(np.float32).astype(np.float64)
     return function(2 * np.pi * (turns - np.rint(turns))).astype(np.float32)
 
@@ -228,12 +242,14 @@ def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
 # -- conversions -----------------------------------------------------------------------------------
 
 _WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+# bits of exponent and of mantissa, largest finite value
 _F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
 
 
 def rounded(value: Any, to: str, mode: str) -> Any:
-    """Return values as a float type; bf16 as float32 that bfloat16 can hold."""
+    """Return values rounded to a float type; bf16 values are returned as float32."""
     if to == "bf16":
+        # to float64 and float32 rounded to odd, so that only the last step rounds
         wide = np.asarray(value)
         if wide.dtype.kind in "iu":
             near64 = wide.astype(np.float64)
@@ -245,6 +261,7 @@ def rounded(value: Any, to: str, mode: str) -> Any:
         exact, kind = wide.astype(np.float64), np.float32
         if mode == "rn":
             return near
+        # the next bfloat16 in a float32's bits
         step = np.uint32(1 << 16)
         bits = near.view(np.uint32)
         return _directed(
@@ -263,9 +280,13 @@ def rounded(value: Any, to: str, mode: str) -> Any:
 
 
 def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> Any:
-    """Return the neighbour of a rounded value in the direction of rz, rm or rp."""
+    """Return a value rounded by rz, rm or rp, from the nearest value and its two neighbours.
+
+    `inward` and `outward` return the neighbour toward zero and away from zero.
+    """
     error = near.astype(np.longdouble) - exact
-    up, down = error > 0, error < 0  # rounded up, rounded down
+    # whether the nearest value is above or below the exact value
+    up, down = error > 0, error < 0
     positive = exact > 0
     with np.errstate(all="ignore"):
         smaller = np.where(positive, inward(), outward())
@@ -282,6 +303,7 @@ def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> An
 def f8_table(kind: str) -> Array:
     """Return the value of each of the 256 codes of e4m3 or e5m2."""
     exponent_bits, mantissa_bits, _ = _F8[kind]
+    # OCP 8-bit floats: sign, exponent with a bias, mantissa; exponent 0 is subnormal
     codes = np.arange(256)
     sign = np.where(codes >> 7, -1.0, 1.0)
     mantissa = (codes & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
@@ -290,7 +312,8 @@ def f8_table(kind: str) -> Array:
     value = np.where(
         exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias)
     )
-    if kind == "e4m3":  # all ones is NaN, and there is no infinity
+    # e4m3 has no infinity, and only the code with all ones is NaN; e5m2 is like IEEE
+    if kind == "e4m3":
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     else:
         top = exponent == 31
@@ -302,7 +325,8 @@ F8_VALUES = {kind: f8_table(kind) for kind in _F8}
 
 
 def f8_bits(kind: str, value: Any) -> Any:
-    """Return the codes of values as e4m3 or e5m2, nearest even, saturated; NaN is 0x7F."""
+    """Return the codes of values as e4m3 or e5m2: nearest even, saturated; NaN is 0x7F."""
+    # codes 0 to 127 are the positive values in ascending order, so the code is found by bisection
     values = F8_VALUES[kind][:128]
     most = _F8[kind][2]
     finite = values[np.isfinite(values)].astype(np.float64)
@@ -318,7 +342,7 @@ def f8_bits(kind: str, value: Any) -> Any:
 
 
 def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any] | None:
-    """Return cvt.*x2.f32: two float32 as one register, the first in the upper half."""
+    """Return the function of cvt.*x2.f32, or None; the first operand becomes the upper half."""
     base = to.removesuffix("x2")
     if base in _F8:
         one: Callable[[Any], Any] = lambda v: f8_bits(base, v).astype(np.uint16)  # noqa: E731
@@ -357,7 +381,7 @@ def joined(kind: str, low: Any, high: Any) -> Any:
 
 
 def f8_pair(kind: str, to: str, bits: Any, is_relu: bool) -> Any:
-    """Return two 8-bit floats as packed 16-bit ones."""
+    """Return two packed 8-bit floats as two packed 16-bit floats."""
     values = F8_VALUES[kind]
     pair = [values[bits & np.uint16(255)], values[bits >> np.uint16(8)]]
     if is_relu:
@@ -368,7 +392,7 @@ def f8_pair(kind: str, to: str, bits: Any, is_relu: bool) -> Any:
 
 
 def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
-    """Return two packed float16 as 8-bit floats."""
+    """Return two packed float16 as two packed 8-bit floats."""
     pair = [value.astype(np.float32) for value in halves("f16", bits)]
     if is_relu:
         pair = [relu(value) for value in pair]
@@ -377,7 +401,8 @@ def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
 
 
 def to_tf32(value: Any, mode: str) -> Any:
-    """Return float32 as tf32: 10 bits of mantissa; "rna" rounds halves away from zero."""
+    """Return float32 as tf32, with 10 bits of mantissa; "rna" rounds ties away from zero."""
+    # tf32 drops the 13 lowest bits; half of the last place is 0x1000
     bits = np.asarray(value, np.float32).view(np.uint32)
     if mode == "rna":
         bits = bits + np.uint32(0x1000)

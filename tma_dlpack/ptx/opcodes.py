@@ -1,11 +1,12 @@
-"""The values of instructions: one row for each operation, with its modifiers.
+"""The results of instructions: one row for each operation with its modifiers.
 
-A row is ``name | operands | result | value``. The value is an expression of typed arrays `a`, `b`,
-`c`, `d` and of the functions of `numbers` and `integers`. Operands and results are letters: `t` the
-instruction's type, `w` twice as wide, `u` 32 bits unsigned, `p` a predicate, `r` the bits of the
-type. In a value ``{t}`` is the type, ``{w}`` the wider type of NumPy.
+A row is ``name | operands | result | value``. The value is an expression of the typed arrays `a`,
+`b`, `c`, `d` with the functions of `numbers` and `integers`. Operands and results are letters: `t`
+is the instruction's type, `w` the type of twice the width, `u` is u32, `p` a predicate, `r` the
+untyped bits of the type's width. In a value, ``{t}`` is the type, ``{n}`` its NumPy type, ``{w}``
+the wider NumPy type, and ``{m}`` the last modifier.
 
-A modifier without a row or a rule is unknown, so that no form of an instruction is guessed.
+A modifier without a row or a rule makes the instruction unknown; no form is guessed.
 
 Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
 """
@@ -27,9 +28,9 @@ __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "compariso
 
 
 class Value(NamedTuple):
-    """The value of an instruction: the types of its operands and of its result, and how.
+    """The computation of an instruction, with the types of its operands and of its result.
 
-    `expression` is Python source of a, b, c, d; where it is empty `run` is called.
+    `expression` is a Python expression of a, b, c, d. If it is empty, `run` is the function.
     """
 
     operands: tuple[str, ...]
@@ -38,7 +39,7 @@ class Value(NamedTuple):
     run: Callable[..., Any] | None = None
 
 
-#: What expressions may use.
+#: Names that expressions may use.
 NAMES: dict[str, Any] = {
     **{name: value for room in (numbers, integers) for name, value in vars(room).items()
        if callable(value)},
@@ -49,6 +50,7 @@ NAMES: dict[str, Any] = {
 
 
 def _rows(text: str) -> dict[str, tuple[str, str, str]]:
+    """Return name -> (operands, result, value); a row may have several names."""
     found = {}
     for line in text.strip().splitlines():
         names, operands, result, value = (part.strip() for part in line.split("|", 3))
@@ -56,7 +58,7 @@ def _rows(text: str) -> dict[str, tuple[str, str, str]]:
     return found
 
 
-#: Integers and bits, by name and modifiers.
+#: Integer and bit instructions; the name includes all modifiers except for the type.
 INTEGER = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b
@@ -109,7 +111,8 @@ lop3 | uuuu | u | lookup(a, b, c, d)
 selp | rrp | r | where(c, a, b)
 """)
 
-#: Floating point: name, operands, value; modifiers are rules of `_float`.
+#: Floating-point instructions without modifiers, which `_float` adds; fma and mad have their
+#: expressions in `_float`.
 FLOAT = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b
@@ -140,7 +143,7 @@ _MODIFIERS = frozenset(
     ("rn", "ftz", "sat", "relu", "approx", "full", "NaN", "xorsign", "abs", "rz", "rm", "rp")
 )
 
-#: Comparisons; of floating point those that end in u are true for NaN too.
+#: Comparisons. Of the floating-point ones, those that end in "u" are true for NaN, too.
 _COMPARISONS = {
     "eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b",
     "lo": "a < b", "ls": "a <= b", "hi": "a > b", "hs": "a >= b",
@@ -151,6 +154,7 @@ _COMPARISONS = {
 
 def comparison(how: str, kind: str, ftz: bool = False) -> str | None:
     """Return the expression of a comparison; None if it is unknown."""
+    # in Python, != is true for NaN; in PTX, "ne" of floating point is not
     found = _COMPARISONS.get(how)
     if how == "ne" and is_float(kind):
         found = "(a < b) | (a > b)"
@@ -160,7 +164,7 @@ def comparison(how: str, kind: str, ftz: bool = False) -> str | None:
 
 
 def is_float(kind: str) -> bool:
-    """Whether a type, or what it is packed of, is floating point."""
+    """Whether a type, or the type of its packed halves, is floating point."""
     return kind.removesuffix("x2") in ("f16", "bf16", "f32", "f64")
 
 
@@ -177,6 +181,7 @@ def value_of(opcode: str, count: int) -> Value | None:
     special = _SPECIAL.get(base)
     if special is not None:
         return special(words, count)
+    # the last type is the instruction's; everything else is a modifier
     at = next((n for n in range(len(words) - 1, -1, -1) if _is_type(words[n])), -1)
     if at < 0:
         return None
@@ -194,7 +199,7 @@ def _is_type(word: str) -> bool:
 
 
 def _kinds(letters: str, kind: str) -> tuple[str, ...]:
-    """Return the types that letters of a row stand for."""
+    """Return the types of the letters in a row."""
     wide = WIDER.get(kind, kind)
     of = {"t": kind, "w": wide, "u": "u32", "p": "pred", "r": f"b{bits_of(kind)}"}
     return tuple(of[letter] for letter in letters)
@@ -210,7 +215,8 @@ def _integer(base: str, modifiers: list[str], kind: str, count: int) -> Value | 
         return None
     letters, result, text = row
     mode = modifiers[-1] if modifiers else ""
-    if kind.endswith("x2") and "r" not in letters:  # u16x2, s16x2
+    # u16x2 and s16x2 compute each half alone; selp moves all bits at once
+    if kind.endswith("x2") and "r" not in letters:
         function = _function(text, count)
         return Value(("b32",) * count, "b32", run=partial(each_half, kind[:-2], function))
     numpy = NUMPY.get(kind, np.uint32).__name__
@@ -221,16 +227,18 @@ def _integer(base: str, modifiers: list[str], kind: str, count: int) -> Value | 
 
 
 def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | None:
-    """Return floating point: rounding, .ftz, .sat, .relu, .NaN, .xorsign.abs."""
+    """Return a floating-point instruction with its modifiers: rounding, .ftz, .sat, .relu..."""
     one = kind.removesuffix("x2")
     if base == "testp":
         row = FLOAT.get(f"testp.{modifiers[0]}") if len(modifiers) == 1 else None
         return Value((kind,), "pred", row[2]) if row and count == 1 else None
     letters, _, text = FLOAT[base]
     mode = next((m for m in modifiers if m in ("rz", "rm", "rp")), "rn")
+    # min and max also have a form with three operands
     known = _MODIFIERS.issuperset(modifiers)
     if not known or (count != len(letters) and (base, count) not in (("min", 3), ("max", 3))):
         return None
+    # directed rounding starts from the exact value
     if mode != "rn":
         if one != "f32" or base not in _EXACT:
             return None
@@ -243,6 +251,7 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
         }.get(one, f"fused(a, b, c).astype({NUMPY[one].__name__})")
     if base in ("min", "max"):
         text = _least(base, modifiers, count)
+    # .ftz flushes the operands and the result, so it is the first and the last step
     if "ftz" in modifiers and one == "f32":
         for letter in "abc"[:count]:
             text = _replaced(text, letter, f"flushed({letter})")
@@ -258,7 +267,7 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
     return Value((kind,) * count, kind, text)
 
 
-#: The exact value, or one rounded to odd, in float64, of operands in float32.
+#: Result in float64 of float32 operands, exact or rounded to odd; `rounded` then rounds it.
 _EXACT = {
     "add": "fused(a, np.float32(1), b)", "sub": "fused(b, np.float32(-1), a)",
     "mul": "a.astype(float64) * b.astype(float64)", "fma": "fused(a, b, c)",
@@ -268,6 +277,7 @@ _EXACT = {
 
 
 def _least(base: str, modifiers: list[str], count: int) -> str:
+    """Return the expression of min or max, with .NaN and .xorsign.abs."""
     function = {"min": "smaller", "max": "larger"}[base]
     letters = list("abc"[:count])
     sized = [f"np.abs({x})" for x in letters] if "abs" in modifiers else letters
@@ -282,6 +292,7 @@ def _least(base: str, modifiers: list[str], count: int) -> str:
 
 
 def _replaced(text: str, letter: str, by: str) -> str:
+    # the variable `a`, but not the letter in "np.abs" or "a.dtype(...)"'s name
     return re.sub(rf"(?<![\w.]){letter}(?![\w(])", by, text)
 
 
@@ -289,7 +300,7 @@ def _replaced(text: str, letter: str, by: str) -> str:
 
 
 def _set(words: list[str], count: int) -> Value | None:
-    """Return set: all ones or 1.0 where a comparison is true."""
+    """Return set: all bits 1, or 1.0, if a comparison is true; else 0."""
     words = [word for word in words if word != "ftz"]
     if len(words) != 3 or count != 2:
         return None
@@ -337,7 +348,8 @@ _F8 = ("e4m3x2", "e5m2x2")
 
 
 def _convert(words: list[str], count: int) -> Value | None:
-    """Return cvt."""
+    """Return cvt, with its packed forms."""
+    # cvt.pack.sat.to.s32, with a third operand in its .b32 form
     if words[:1] == ["pack"]:
         if words[1:2] != ["sat"] or words[3:4] != ["s32"] or count != len(words) - 2:
             return None
@@ -372,7 +384,7 @@ def _convert(words: list[str], count: int) -> Value | None:
 
 
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
-    """Return the function between two types: round to whole numbers, clip, then round."""
+    """Return the function of a cvt: round to a whole number, clip, round to the new type."""
     from_float, to_float = is_float(source), is_float(to)
     sat, ftz, is_relu = "sat" in modes, "ftz" in modes, "relu" in modes
     integral = _WHOLE.get(mode)
@@ -397,6 +409,7 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
     return run
 
 
+# instructions with two types; each function receives the words behind the first dot
 _SPECIAL: dict[str, Callable[[list[str], int], Value | None]] = {
     "cvt": _convert, "set": _set, "slct": _slct, "dp4a": partial(_dot, base="dp4a"),
     "dp2a": partial(_dot, base="dp2a"),

@@ -1,8 +1,8 @@
-"""Read PTX as far as the rules need it: functions, their instructions, their basic blocks.
+"""A reader of PTX: functions, their instructions and their basic blocks.
 
-Names of inline assembly (`{ .reg .pred p; LAB_WAIT: ... }`) are scoped by braces: they are renamed
-`p#12`, so that two copies of a wait stay two. Unknown instructions are kept unchanged; a function
-whose braces do not close is named in `Module.unread` and passed over.
+Braces scope the names of inline assembly (`{ .reg .pred p; LAB_WAIT: ... }`). Such a name gets a
+suffix (`p#12`), so that two copies of a wait have different names. Unknown instructions are kept
+unchanged. A function whose braces do not close is skipped, and its name is in `Module.unread`.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 6 (operands), 11.2 (.loc).
 """
@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-#: A place in a source file, innermost first where a function was inlined: (file, line).
+#: The source lines of an instruction as (file, line), innermost first; several if it was inlined.
 Place = tuple[tuple[str, int], ...]
 
 
 @dataclass(eq=False, slots=True)
 class Instruction:
-    """One instruction: ``@[!]guard opcode operands``, with its line in the PTX and its place."""
+    """An instruction ``@[!]guard opcode operands``, with its lines in the PTX and the source."""
 
     guard: str
     negated: bool
@@ -30,10 +30,11 @@ class Instruction:
     operands: str
     line: int
     place: Place
-    writes: list[str] | None = None  # the result of `values.written`
+    # cached result of `values.written`
+    writes: list[str] | None = None
 
     def split(self) -> list[str]:
-        """Return the operands; a vector or an address in brackets is one."""
+        """Return the operands; a vector, or an address in brackets, is one operand."""
         if not _BRACKETS.intersection(self.operands):
             return [word.strip() for word in self.operands.split(",")]
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
@@ -45,25 +46,28 @@ class Instruction:
 
 
 _BRACKETS = frozenset("[{(")
+# an operand: "%r1", "{%r1, %r2}", "[%rd1, {%r1, %r2}]", "(param0)"
 _OPERAND = re.compile(r"(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\{[^{}]*\}|\([^()]*\)|[^,\[\]{}()])+")
+# "tile+16" of "[ tile+16 ]"
 _IN_BRACKETS = re.compile(r"\[\s*([^\[\]]*?)\s*\]")
 
 
 @dataclass(slots=True)
 class Block:
-    """Instructions without a branch between them, and the blocks that may follow.
+    """A basic block, with the indices of the blocks that may follow.
 
-    `branch` is (index of the block, guard, negated) of the conditional branch at its end.
+    `branch` describes the conditional branch at its end as (index of the target, guard, negated).
     """
 
     code: list[Instruction]
+    # branch targets first, then the next block in the text
     next: list[int] = field(default_factory=list)
     branch: tuple[int, str, bool] | None = None
 
 
 @dataclass
 class Function:
-    """A function with a body; `symbols` are the state spaces of what it declares."""
+    """A function with a body; `symbols` maps its declared names to state spaces."""
 
     name: str
     is_entry: bool
@@ -73,13 +77,14 @@ class Function:
     labels: dict[str, int]
     symbols: dict[str, str]
     parameters: tuple[str, ...]
-    #: Type of each declared register, such as "b32"; "%r<" is the prefix of a numbered family.
+    #: Type of each declared register, such as "b32"; "%r<" stands for all of ".reg .b32 %r<8>".
     registers: dict[str, str] = field(default_factory=dict)
     alignments: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def blocks(self) -> list[Block]:
         """The control-flow graph; block 0 is the entry."""
+        # a block begins at a label and behind each branch, return or trap
         ends = {0, len(self.code), *self.labels.values()}
         ends |= {n + 1 for n, code in enumerate(self.code) if _ENDS.match(code.opcode)}
         starts = sorted(ends)
@@ -98,13 +103,14 @@ class Function:
         return blocks
 
     def _jumps(self, last: Instruction, number: dict[int, int]) -> list[int]:
-        """Return where a branch goes: that of brx.idx to its table, or to every label."""
+        """Return the targets of a branch; brx.idx without a known table may go to every label."""
         words = last.split()
         if last.opcode.startswith("brx"):
             table = self.symbols.get(words[-1], "") if words else ""
             words = table.split() or [*self.labels]
         elif not _ENDS.match(last.opcode):
             return []
+        # a label at the very end of the function has no block
         targets = {number[self.labels[name]] for name in words if name in self.labels}
         return sorted(target for target in targets if target < len(number) - 1)
 
@@ -113,8 +119,8 @@ class Function:
 class Module:
     """The contents of a file of PTX.
 
-    `alignments` are the bytes that declarations align to; `unsized` are the arrays without a size,
-    which begin where the launch places dynamic shared memory.
+    `alignments` maps declared names to bytes. `unsized` are the arrays without a size, which are at
+    the start of the dynamic shared memory. `comments` are the suppressions by line.
     """
 
     functions: tuple[Function, ...]
@@ -126,18 +132,22 @@ class Module:
     unsized: frozenset[str] = frozenset()
 
 
+# "// ...", "/* ... */", or a string, in which comment signs do not count
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
-#: It ends at any brace, or with the text, so that each character is read once.
+#: ".visible .entry name(...)" up to the next brace or ";" or the end, so that each character is
+#: read once. Quantifiers have limits here and below, because a text may be hostile.
 _HEADER = re.compile(
     r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s{1,9}){0,4}\.(?:entry|func)\b[^{};]*)"
     r"([{};]|\Z)"
 )
+# "f" of ".func (.param .b32 result) f (...)"
 _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
 )
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"(?<![\w.])\.target\s+(\w+)")
+# a declaration outside of functions: ".shared .align 16 .b8 tile[4096];"
 _SYMBOL = re.compile(
     r"(?:^|(?<=[;}\s]))\.(shared|global|const|local)\b[^;={\n]{0,200}?"
     r"(?<![\w$%])([A-Za-z_$%][\w$]{0,999})[ \t]{0,99}(?:\[[^;={\n]{0,99}\])?[ \t]{0,99}[;={]",
@@ -145,23 +155,29 @@ _SYMBOL = re.compile(
 )
 _ALIGN = re.compile(r"\.align\s+(\d{1,6})")
 _TYPE = re.compile(r"(?:\.v([248])\s+)?\.[bsuf](8|16|32|64|128)\b")
+# "smem[];"
 _UNSIZED = re.compile(r"\[\s*\]\s*;$")
+# a brace, a label "$L1:", a ".loc 1 20 3", or text up to ";" (with braces of vectors inside)
 _STATEMENT = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
     r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
     r"|(?P<text>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);)"
 )
+# "@!%p1 bra $L1": negated, guard, opcode, operands
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DECLARED = re.compile(r"\.(reg|shared|local|param|branchtargets|global|const)\b(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
+# a name that may be scoped: not a register "%r1", not part of an opcode
 _LOCAL_NAME = re.compile(r"(?<![\w.$%:])[A-Za-z_$%][\w$]*")
+# "inlined_at 1 20 3" of a .loc: file, line, column of the call
 _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 _ENDS = re.compile(r"(?:bra|brx\.idx|ret|exit|trap)\b")
+# "map" of ".param .align 64 .b8 map[128],"
 _PARAMETER = re.compile(r"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?=[,)])")
 
 
 def modules(source: str) -> Iterator[Module]:
-    """Read each module of a text: a binary holds several, each beginning with its .version."""
+    """Read each module of a text; the PTX of a binary has several, each with its .version."""
     starts = [match.start() for match in _VERSION.finditer(source)][1:]
     line = 0
     for start, end in zip([0, *starts], [*starts, len(source)], strict=True):
@@ -170,13 +186,14 @@ def modules(source: str) -> Iterator[Module]:
 
 
 def parse(source: str, line_before: int = 0) -> Module:
-    """Read a module; what cannot be read is named in `unread`, never raised."""
+    """Read a module; a function that cannot be read is named in `unread`, without an error."""
     comments: dict[int, str] = {}
     text = _without_comments(source, comments)
     files = {int(number): name for number, name in _FILE.findall(source)}
     lines = [match.start() for match in re.finditer("\n", text)]
     functions, unread, outside, end = [], [], [], 0
     for header in _HEADER.finditer(text):
+        # a declaration without a body, or a header inside the body that was just read
         if header[2] != "{" or header.start() < end:
             continue
         outside.append(text[end : header.start()])
@@ -198,7 +215,7 @@ def parse(source: str, line_before: int = 0) -> Module:
 
 
 def alignment(declaration: str) -> int:
-    """Return the bytes that a declared variable is aligned to: by default those of its type.
+    """Return the alignment of a declared variable in bytes; the default is the size of its type.
 
     >>> alignment(".shared .align 128 .b8 tile[4096]"), alignment(".shared .u64 barrier")
     (128, 8)
@@ -210,8 +227,12 @@ def alignment(declaration: str) -> int:
 
 
 def _without_comments(source: str, comments: dict[int, str]) -> str:
-    """Blank comments, and strings too; keep the newlines, and the comments that speak to us."""
-    at = [0, 1]  # position and its line, so that the lines are counted once
+    """Return the text without comments and strings; suppressions are added to `comments`.
+
+    Newlines are kept, so that line numbers stay the same.
+    """
+    # position and line of the last suppression, so that newlines are counted once
+    at = [0, 1]
 
     def blank(match: re.Match[str]) -> str:
         found = match[0]
@@ -224,16 +245,17 @@ def _without_comments(source: str, comments: dict[int, str]) -> str:
 
 
 def _name(header: str) -> str:
-    """Return the name of a function: the word before its parameters, after a return value."""
+    """Return the name in a function's header."""
     found = _FUNCTION_NAME.search(header)
     return found[1] if found else "(no name)"
 
 
 class _Reader:
-    """The state while the body of one function is read."""
+    """The state of reading one function's body."""
 
     def __init__(self, files: dict[int, str]) -> None:
         self.files = files
+        # name -> renamed, one dict for each open brace
         self.scopes: list[dict[str, str]] = [{}]
         self.opened = 0
         self.code: list[Instruction] = []
@@ -241,12 +263,14 @@ class _Reader:
         self.symbols: dict[str, str] = {}
         self.registers: dict[str, str] = {}
         self.alignments: dict[str, int] = {}
+        # (file, line, column) of a .loc -> its source lines, for a later inlined_at
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
+        # branches whose label may be declared later, with their scopes
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
 
     def locate(self, loc: str) -> None:
-        """Follow a .loc; line 0 is code of no line, which stays at the line before."""
+        """Read a .loc; line 0 means "no line", and keeps the line before."""
         words = loc.split(None, 3)
         file, line, column = words[0], words[1], words[2].rstrip(",")
         if line == "0" or max(len(file), len(line)) > _MOST_DIGITS:
@@ -266,7 +290,8 @@ class _Reader:
         self.labels[self.declare(name)] = len(self.code)
 
     def declare(self, name: str) -> str:
-        """Add a name to the innermost scope and return what it is called from here on."""
+        """Add a name to the innermost scope, and return the name with its suffix."""
+        # names outside of inner braces, and nvcc's own labels "$L1", are unique already
         if len(self.scopes) == 1 or name.startswith("$"):
             return name
         return self.scopes[-1].setdefault(name, f"{name}#{self.opened}")
@@ -275,6 +300,7 @@ class _Reader:
         declared = _DECLARED.match(text) if text[0] == "." else None
         if declared:
             space, rest = declared.groups()
+            # "$L: .branchtargets a, b;": the label before it is the table's name
             if space == "branchtargets":
                 self.symbols[next(reversed(self.labels), "")] = " ".join(_NAME.findall(rest))
             elif space == "reg":
@@ -297,7 +323,7 @@ class _Reader:
         code = Instruction(guard or "", bool(negated), opcode, operands, line, self.place)
         self.code.append(code)
         if opcode.startswith("bra") and len(self.scopes) > 1:
-            self.waiting.append((code, list(self.scopes)))  # its label may come later
+            self.waiting.append((code, list(self.scopes)))
 
     def _renamed(self, operands: str) -> str:
         def renamed(match: re.Match[str]) -> str:
@@ -312,14 +338,16 @@ class _Reader:
             code.operands = next((s[name] for s in reversed(scopes) if name in s), name)
 
 
+# most source lines of one instruction
 _MOST_INLINED = 24
-_MOST_DIGITS = 9  # of a file's number and a line's
+# most digits of a file's number and of a line
+_MOST_DIGITS = 9
 
 
 def _function(
     text: str, header: re.Match[str], line: int, files: dict[int, str]
 ) -> tuple[Function | None, int]:
-    """Read a body; return None where its braces do not close, and where to go on reading."""
+    """Return the function (None if its braces do not close), and the position behind it."""
     reader, at = _Reader(files), header.end()
     line += text.count("\n", header.start(1), at)
     while match := _STATEMENT.match(text, at):
@@ -328,6 +356,7 @@ def _function(
         kind = match.lastgroup
         if kind == "text":
             statement = match["text"]
+            # the next kernel begins inside this body: a brace is missing
             if ".entry" in statement and _HEADER.match(text, start):
                 return None, start
             if statement:

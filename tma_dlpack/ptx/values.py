@@ -1,12 +1,12 @@
 """The values of a function's registers, as far as its PTX shows them.
 
-A value is a sum: `terms` (symbols, each with a factor) plus a constant. Symbols are interned: the
-same computation in two registers is one symbol. A symbol is a shared array, `%tid.x`, a parameter,
-or an operation on other values. A register that is written more than once, or loaded from memory,
-is a symbol of its own, which its next write ends (`Symbol.registers`).
+A value is a sum: `terms` (symbols, each with a factor) plus a constant. A symbol is a shared array,
+`%tid.x`, a parameter, or an operation on other values. Symbols are interned: the same computation
+in two registers is one symbol. A register that is written more than once, or is loaded from memory,
+is a symbol of its own; its next write ends the symbol (`Symbol.registers`).
 
-A predicate is a condition: a value inside or outside of an interval. That is enough to see that
-`if (thread == 0) { store; commit; wait }` has no path with a store and without a wait.
+A predicate is a condition: a value is inside or outside of an interval. Conditions show, for
+example, that `if (thread == 0) { store; commit; wait }` has no path with a store but no wait.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from itertools import count
 from tma_dlpack.ptx.parse import Function, Instruction, Module
 
 Term = tuple["Symbol", int]
-#: The sum of terms, ordered by symbol, and a constant.
+#: A sum: the terms, ordered by symbol, and a constant.
 Value = tuple[tuple[Term, ...], int]
-#: A value is inside (or outside) of an interval: terms, low, high, inside.
+#: A test of a value against an interval: terms, low, high (included), and whether it is inside.
 Condition = tuple[tuple[Term, ...], int, int, bool]
-#: What holds where a predicate is true, and where it is false.
+#: The conditions that hold if a predicate is true, and those that hold if it is false.
 _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 
-#: What symbols hold in one thread: what was computed, and counters of loops in their first turn.
+#: Values of symbols in one thread; counters of loops have the value of the first turn.
 Known = dict["Symbol", Value]
 
+# limits: terms of a sum, nested operations, registers that a value is followed through
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _NONE: Value = (), 0
 _HUGE = 1 << 64
-#: Bytes between shared arrays: matrix descriptors have 18 bits of an address, and each array is
-#: aligned to all that a swizzle looks at.
+#: Bytes between the assumed addresses of shared arrays. Matrix descriptors keep 18 bits of an
+#: address, so the array does not change these bits; and a swizzle sees aligned arrays.
 APART = 1 << 18
-#: What differs between the threads of a block: its bound, and what it is where %tid.x is `t` and
-#: the others are 0.
+#: Special registers that differ between the threads of a block: largest value, and value in the
+#: thread whose %tid.x is `t` and whose %tid.y and %tid.z are 0.
 _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
     "%tid.x": (1023, lambda t: t),
     "%tid.y": (1023, lambda t: 0),
@@ -52,20 +53,20 @@ _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """A part of a value that is not a number: `op` applied to `arguments`, or a name."""
+    """An unknown part of a value: `op` applied to `arguments`, or a name."""
 
-    number: int
+    number: int  #: order of creation, which sorts terms
     op: str
     arguments: tuple[Value, ...] = ()
-    high: int | None = None
-    registers: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
+    high: int | None = None  #: upper bound of a value that is not negative
+    registers: frozenset[str] = frozenset()  #: registers whose next write ends the symbol
+    origins: frozenset[str] = frozenset()  #: such as "shared:tile" or "param:map"
     depth: int = 0
-    by_thread: bool = False  #: whether threads of a block differ in it, as far as that is known
+    by_thread: bool = False  #: whether it is known to differ between the threads of a block
     kind: str = "b64"  #: the type that `op` computes in: letter and bits
 
     def at(self, thread: int, known: Known) -> Value:
-        """Return the value in a thread (its %tid.x, y and z being 0) as far as it is known."""
+        """Return the value in the thread with %tid.x `thread`; unknown parts stay symbols."""
         if self not in known:
             known[self] = self._at(thread, known)
         return known[self]
@@ -74,7 +75,8 @@ class Symbol:
         itself = _value(self)
         if self.op in _OF_THREAD:
             return (), _OF_THREAD[self.op][1](thread)
-        if self.op == "shfl":  # of lane 0
+        # a shuffle from lane 0: the value in the first thread of the warp
+        if self.op == "shfl":
             leader = thread // 32 * 32
             value = at_thread(self.arguments[0], leader, known if leader == thread else {})
             return itself if value[0] else value
@@ -89,8 +91,8 @@ class Symbol:
         return (), computed(self.op, self.kind, a, b)
 
 
-#: Operations on numbers of a type's range, and the type's bits. PTX ISA 9.0, 9.7.1 and 9.7.8:
-#: a shift is clamped, a division by zero is unspecified.
+#: Operations on two numbers in the range of a type with `bits` bits. PTX ISA 9.0, 9.7.1 and 9.7.8:
+#: shifts are clamped; a division by zero is unspecified, and gives 0 here.
 COMPUTED: dict[str, Callable[[int, int, int], int]] = {
     "and": lambda a, b, bits: a & b,
     "or": lambda a, b, bits: a | b,
@@ -110,7 +112,7 @@ def _sign(number: int) -> int:
     return -1 if number < 0 else 1
 
 
-#: The least number of a type, and the one behind its greatest.
+#: Type -> (smallest number, largest number + 1).
 _RANGES = {
     f"{letter}{bits}": (-(1 << bits - 1), 1 << bits - 1) if letter == "s" else (0, 1 << bits)
     for letter in "usb"
@@ -119,20 +121,20 @@ _RANGES = {
 
 
 def in_range(number: int, kind: str) -> int:
-    """Return what a register of a type such as "u32" holds of a number."""
+    """Return a number wrapped to a type such as "u32"."""
     low, high = _RANGES[kind]
     return number if low <= number < high else (number - low) % (high - low) + low
 
 
 def computed(op: str, kind: str, a: int, b: int) -> int:
-    """Return the result of an operation; numbers are kept in the range of the signed type."""
+    """Return the result of an operation, wrapped to the signed type of the same width."""
     shift = b if op in ("shl", "shr") else in_range(b, kind)
     result = COMPUTED[op](in_range(a, kind), shift, int(kind[1:]))
     return in_range(result, "s" + kind[1:])
 
 
 def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Return a sum's terms: each symbol once, in their order."""
+    """Return terms with each symbol once, sorted by number; terms with factor 0 are dropped."""
     factors: dict[Symbol, int] = {}
     for symbol, factor in terms:
         factors[symbol] = factors.get(symbol, 0) + factor
@@ -143,7 +145,7 @@ def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def at_thread(value: Value, thread: int, known: Known) -> Value:
-    """Return the value in a thread: what is known of its terms there is put in."""
+    """Return the value in a thread; symbols with a known value are replaced by it."""
     terms, constant = value
     if not terms:
         return value
@@ -153,7 +155,10 @@ def at_thread(value: Value, thread: int, known: Known) -> Value:
 
 
 def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
-    """Return the value with symbols replaced by what they hold; None where one is inside others."""
+    """Return the value with known symbols replaced.
+
+    None if another symbol depends on registers that are not kept.
+    """
     terms, constant = value
     if any(s not in known and s.registers - kept for s, _ in terms):
         return None
@@ -163,7 +168,7 @@ def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
 
 
 def origins(value: Value) -> frozenset[str]:
-    """Return what the value points into, such as "shared:buffer" or "param:kernel_param_0"."""
+    """Return the names that a value points into: "shared:buffer", "param:kernel_param_0"."""
     return frozenset().union(*(symbol.origins for symbol, _ in value[0]))
 
 
@@ -176,8 +181,10 @@ def contradicts(a: Condition, b: Condition) -> bool:
     """Whether both conditions cannot hold at the same time."""
     if a[0] != b[0]:
         return False
+    # two intervals that do not meet
     if a[3] and b[3]:
         return a[2] < b[1] or b[2] < a[1]
+    # an interval inside of an excluded one
     if a[3] != b[3]:
         inner, hole = (a, b) if a[3] else (b, a)
         return hole[1] <= inner[1] and inner[2] <= hole[2]
@@ -186,12 +193,12 @@ def contradicts(a: Condition, b: Condition) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def holds_at(condition: Condition, thread: int) -> bool:
-    """Whether the condition can hold in a thread."""
+    """Whether the condition can hold in a thread; an unknown value may satisfy it."""
     return holds_of(condition, at_thread((condition[0], 0), thread, {}))
 
 
 def holds_of(condition: Condition, value: Value) -> bool:
-    """Whether the condition can hold where its terms have a value."""
+    """Whether the condition can hold if its terms have this value."""
     left, number = value
     return bool(left) or (condition[1] <= number <= condition[2]) == condition[3]
 
@@ -201,7 +208,7 @@ def _value(symbol: Symbol) -> Value:
 
 
 def _is(symbol: Symbol, number: int) -> Condition:
-    """Return the condition that a symbol holds a number."""
+    """Return the condition that a symbol equals a number."""
     return ((symbol, 1),), number, number, True
 
 
@@ -212,9 +219,10 @@ def _minus(value: Value) -> Value:
 
 @dataclass
 class Values:
-    """The values of all registers of a function; `predicates` maps a register to conditions.
+    """The values of all registers of a function, and the conditions of its predicates.
 
-    A predicate is (conditions that hold when it is true, conditions that hold when it is false).
+    `of` maps registers with a single write to values. `predicates` maps predicate registers to the
+    conditions that hold if they are true, and those that hold if they are false.
     """
 
     module: Module
@@ -225,35 +233,39 @@ class Values:
     def __post_init__(self) -> None:
         self._numbers = count()
         self._symbols: dict[tuple[object, ...], Symbol] = {}
+        #: Register -> number of instructions that write it.
         self.writes: dict[str, int] = {}
         targets = [written(code) for code in self.function.code]
         for names in targets:
             for name in names:
                 self.writes[name] = self.writes.get(name, 0) + 1
-        #: Addresses of the shared arrays, as if each were far from the others.
+        #: Assumed addresses of the shared arrays, at multiples of `APART`.
         self.bases: Known = {}
-        self._firsts: dict[str, int] = {}  # the number that a register of two writes holds first
-        #: The writes of a register of several writes: line and value, None where it is unknown.
+        #: Number in the first write of a register with two writes.
+        self._firsts: dict[str, int] = {}
+        #: All writes of a register with several writes: line, and value (None if unknown).
         self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
         self._resolved: dict[tuple[str, int], Value | None] = {}
-        #: What registers of several writes hold until the next label, while the code is read.
+        #: Values of registers with several writes, valid from the write to the next label.
         self._current: dict[str, Value] = {}
-        self._truths: dict[Symbol, _Truth] = {}  # symbols that are 1 where a predicate is true
+        #: Symbols that are 1 if a predicate is true, else 0, with the conditions of the predicate.
+        self._truths: dict[Symbol, _Truth] = {}
         starts = {*self.function.labels.values()}
         for place, (code, names) in enumerate(zip(self.function.code, targets, strict=True)):
             if place in starts:
                 self._current.clear()
             if names:
-                with suppress(IndexError):  # an operand is missing: what it writes stays unknown
+                # an instruction without all its operands writes an unknown value
+                with suppress(IndexError):
                     self._read(code, names)
         self._current.clear()
 
     def conditions(self, code: Instruction) -> tuple[Condition, ...]:
-        """Return what holds where a guarded instruction is executed."""
+        """Return the conditions under which an instruction is executed."""
         return self.branch(code.guard, code.negated) if code.guard else ()
 
     def branch(self, guard: str, negated: bool) -> tuple[Condition, ...]:
-        """Return what holds where the predicate is true, or false if `negated`."""
+        """Return the conditions that hold if a predicate is true, or false if `negated`."""
         if guard not in self.predicates:
             return (_is(self._register(guard), int(not negated)),)
         return self.predicates[guard][negated]
@@ -266,7 +278,7 @@ class Values:
         return terms, constant + (-offset if found and found[2] == "-" else offset)
 
     def operand(self, text: str) -> Value:
-        """Return the value of a register, a number or a name."""
+        """Return the value of an operand: a register, a number or a name."""
         known = self.of.get(text) or self._current.get(text)
         if known is not None:
             return known
@@ -283,11 +295,11 @@ class Values:
     def first_turn(
         self, value: Value, line: int, kept: frozenset[str], comes: Callable[[int], bool]
     ) -> Known:
-        """Return what registers of several writes hold when a line is first executed.
+        """Return the values of registers with several writes when a line is first executed.
 
-        A register holds what the last write above the line wrote to which a thread comes: a loop
-        stands behind the start of its counters, and an unrolled loop behind the loop over what
-        remains. Those that are kept stay symbols.
+        The last write above the line counts, if the thread reaches it (`comes`). This is right
+        because a loop's counters are set above it, and because the loop over the remainder is above
+        an unrolled loop. The `kept` registers stay symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -305,7 +317,7 @@ class Values:
         comes: Callable[[int], bool],
         depth: int,
     ) -> Value | None:
-        """Return the value of a register at a line in its first turn; None if that is unknown."""
+        """Return the value of a register when a line is first executed; None if unknown."""
         writes = self._definitions.get(name, [])
         at = bisect_left(writes, line, key=lambda write: write[0]) - 1
         while at >= 0 and not comes(writes[at][0]):
@@ -314,7 +326,8 @@ class Values:
             return None
         key = name, at
         if key not in self._resolved:
-            self._resolved[key] = None  # while it is looked for: a register that depends on itself
+            # None while the value is computed: a register may depend on itself
+            self._resolved[key] = None
             above, value = writes[at]
             if value is not None:
                 known: Known = {}
@@ -327,20 +340,21 @@ class Values:
         return self._resolved[key]
 
     def counts(self, name: str) -> bool:
-        """Return whether a register is set once and then only stepped, so that no value repeats."""
+        """Return whether a register is set once, and then only incremented or decremented."""
         writes = [value for _, value in self._definitions.get(name, [])]
         register = self._register(name)
         steps = [value for value in writes if value and (register, 1) in value[0]]
         return len(writes) - len(steps) <= 1 and bool(steps)
 
     def stable(self, value: Value, line: int) -> frozenset[str]:
-        """Return the registers that a value depends on, except those that count a loop."""
+        """Return the registers that a value depends on, without the counters of loops."""
         found: set[str] = set()
         seen: set[str] = set()
         work = [(name, line) for name in registers(value[0])]
         while work and len(seen) < _MOST_WRITES:
             name, line = work.pop()
             writes = self._definitions.get(name, [])
+            # a counter has a write of itself plus a number: add %r1, %r1, 1
             steps = any((self._register(name), 1) in (of or _NONE)[0] for _, of in writes)
             at = bisect_left(writes, line, key=lambda write: write[0]) - 1
             if name in seen:
@@ -377,6 +391,7 @@ class Values:
         key = (op, name, kind, *arguments)
         found = self._symbols.get(key)
         if found is None:
+            # too deep operations become "unknown", so that work and recursion stay limited
             inner = [symbol for terms, _ in arguments for symbol, _ in terms]
             depth = 1 + max((symbol.depth for symbol in inner), default=0)
             deep = depth > _MOST_DEPTH
@@ -393,12 +408,13 @@ class Values:
 
     def _sum(self, a: Value, b: Value, bits: int = 64) -> Value:
         terms = _wrapped(_gathered((*a[0], *b[0])), bits)
+        # a long sum becomes one symbol
         if len(terms) > _MOST_TERMS:
             terms = ((self._symbol("sum", ((terms, 0),)), 1),)
         return terms, in_range(a[1] + b[1], f"s{bits}")
 
     def _read(self, code: Instruction, names: list[str]) -> None:
-        """Follow one instruction that writes registers."""
+        """Read an instruction that writes registers."""
         name = names[0]
         words = code.split()
         if self.writes[name] > 1:
@@ -407,13 +423,16 @@ class Values:
         if code.opcode.startswith(("setp", "elect")) or code.opcode.endswith(".pred"):
             self._read_predicate(code, words)
         elif not code.guard and (len(names) == 1 or code.opcode.startswith("shfl")):
-            # nvcc writes shfl with two results: the value, and a predicate that is not followed
+            # shfl has two results in nvcc's code: the value, and a predicate, which is ignored
             value = self._computed(code.opcode, words)
             if value is not None:
                 self.of[name] = value
 
     def _read_one_of_several(self, code: Instruction, name: str, words: list[str]) -> None:
-        """Note what a register of several writes points into; see `x = 0; @p mov x, 1` as p."""
+        """Record a write of a register with several writes.
+
+        The pair `x = 0; @p mov x, 1` is recognised: x is 1 if p is true.
+        """
         value = self._computed(code.opcode, words)
         self._current.pop(name, None)
         if value is not None and not code.guard and not registers(value[0]):
@@ -432,13 +451,14 @@ class Values:
         self._definitions.setdefault(name, []).append(definition)
 
     def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
-        """Remember that a symbol is 1 where a predicate is true, else 0."""
+        """Record that a symbol is 1 if a predicate is true, else 0; the opposite if `swapped`."""
         true, false = self.predicates[predicate]
         self._truths[symbol] = (false, true) if swapped else (true, false)
         symbol.registers = frozenset().union(*(registers(c[0]) for c in (*true, *false)))
 
     def _read_predicate(self, code: Instruction, words: list[str]) -> None:
         head = code.opcode.split(".")
+        # "%p1|%p2": two predicates, or of elect.sync a register and a predicate
         target = words[0].split("|")
         if head[0] == "elect":
             symbol = self._symbol("elect", (self.operand(words[-1]),), high=1)
@@ -452,6 +472,8 @@ class Values:
             self.predicates[words[0]] = self.predicates[words[1]]
         elif head[0] in ("and", "or") and len(words) == 3:
             a, b = self._known(words[1]), self._known(words[2])
+            # if "a and b" is true, the conditions of both hold; if it is false, only the symbol
+            # shows this
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
             yes, no = _is(symbol, 1), _is(symbol, 0)
@@ -468,13 +490,14 @@ class Values:
         self.predicates[name] = true, ((terms, low, high, not inside),)
 
     def _compare(self, name: str, head: list[str], words: list[str]) -> None:
-        """``setp.cmp``: of a value and a number an interval; else the comparison is a symbol."""
+        """Read ``setp.cmp``: a comparison with a number is an interval, any other one a symbol."""
         how, kind = head[1], head[-1]
         if kind[0] == "f" or len(head) != 3:
             return
         a, b = self.operand(words[1]), self.operand(words[2])
         if not b[0] and _KIND.fullmatch(kind):
             b = (), in_range(b[1], kind)
+        # a cmp b is a - b cmp 0, so the interval of `terms` ends at -constant
         terms, constant = _gathered((*a[0], *_minus(b)[0])), a[1] - b[1]
         if not terms:
             return
@@ -485,8 +508,10 @@ class Values:
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
             terms, constant = _minus((terms, constant))
+        # an unsigned a is at least 0, so the interval begins there
         at, bottom = -constant, -a[1] if kind[0] in "ub" else -_HUGE
-        if b[0] and how not in ("eq", "ne"):  # of two variables: no interval of their difference
+        # two variables may wrap, so that their difference has no interval
+        if b[0] and how not in ("eq", "ne"):
             order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
             symbol = self._symbol("compare", (a, b), order or how, high=1)
             self._predicate(name, ((((symbol, 1),), 1, 1, how[:2] in ("lt", "gt")),))
@@ -497,7 +522,7 @@ class Values:
             self._predicate(name, ((terms, low, high, how in ("eq", "lt", "le")),))
 
     def _computed(self, opcode: str, words: list[str]) -> Value | None:
-        """Return the value of an operation on whole numbers; None if it is not one."""
+        """Return the value of an integer operation; None for any other operation."""
         head = opcode.split(".")
         if head[-1][:1] == "f" and head[0] != "cvta":
             return None
@@ -520,6 +545,7 @@ class Values:
             return self._sum(_NONE, _minus(args[0]), bits)
         if op == "not":
             return self._binary("xor", kind, args[0], ((), -1))
+        # bfi with constant position and length: part | (other & ~mask)
         if op == "bfi" and not args[2][0] and not args[3][0] and 0 <= args[2][1] < bits:
             mask = (1 << min(args[3][1] & 0xFF, bits)) - 1
             part = self._binary("and", kind, args[0], ((), mask))
@@ -539,6 +565,7 @@ class Values:
             return self._product(args[0], ((), 1 << args[1][1]), bits)
         if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
             return _value(self._symbol("shfl", (args[0],), high=_high(args[0])))
+        # selp of 1 and 0 is the predicate as a number
         if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
             key = tuple((c[0], c[1]) for side in self.predicates[words[-1]] for c in side[:1])
             symbol = self._symbol("truth", key, str(args[0][1]), high=1)
@@ -549,6 +576,7 @@ class Values:
     def _binary(self, op: str, kind: str, a: Value, b: Value) -> Value:
         if not a[0] and not b[0]:
             return (), computed(op, kind, a[1], b[1])
+        # one symbol for u32 and s32, if the result has the same bits
         if op not in _SIGN_MATTERS:
             kind = "b" + kind[1:]
         return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))
@@ -566,25 +594,25 @@ _SIGN_MATTERS = ("shr", "div", "rem", "min", "max", "mul.hi")
 
 
 def _wrapped(terms: Iterable[Term], bits: int) -> tuple[Term, ...]:
-    """Return the terms with their factors in the range of a signed number of `bits` bits."""
+    """Return the terms with factors wrapped to `bits` bits, signed; factors of 0 are dropped."""
     factors = ((symbol, in_range(factor, f"s{bits}")) for symbol, factor in terms)
     return tuple(term for term in factors if term[1])
 
 
 def _narrow(value: Value, kind: str) -> Value:
-    """Return a number as an instruction of this type reads it; a sum unchanged."""
+    """Return a number wrapped to a type; a sum with terms is unchanged."""
     return value if value[0] else ((), in_range(value[1], kind))
 
 
 def _converted(value: Value, head: list[str]) -> Value:
-    """Return a moved or converted value, in the signed range of the type that it has then."""
+    """Return a moved or converted value; a number is wrapped to the signed result type."""
     source, target = head[-1], head[-2] if head[0] == "cvt" else head[-1]
     if value[0] or not _KIND.fullmatch(source) or not _KIND.fullmatch(target):
         return value
     return (), in_range(in_range(value[1], source), "s" + target[1:])
 
 
-#: Comparisons of unsigned numbers, by the names of the others.
+#: Unsigned comparison -> the general comparison.
 _UNSIGNED = {"lo": "lt", "hs": "ge", "ls": "le", "hi": "gt"}
 
 
@@ -599,6 +627,7 @@ def _high(value: Value) -> int | None:
 
 
 def _bound(op: str, a: Value, b: Value) -> int | None:
+    """Return an upper bound of an operation's result; None if it is unknown."""
     if op == "and":
         return min((x[1] for x in (a, b) if not x[0] and x[1] >= 0), default=None)
     high = _high(a)
@@ -612,13 +641,14 @@ def _bound(op: str, a: Value, b: Value) -> int | None:
     return high if op in ("div", "min") else None
 
 
+# "%r1+16" or "buffer": name, sign, offset
 _ADDRESS = re.compile(r"([%A-Za-z_$][\w.$#%]*)\s*(?:([+-])\s*(-?\w+))?$")
 _SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|smid|gridid|clusterid|nclusterid|cluster_\w+|"
     r"dynamic_smem_size|total_smem_size|aggr_smem_size|is_explicit_cluster|lanemask_\w+)(?:\.[xyz])?$"
 )
 _REGISTER = re.compile(r"[%A-Za-z_$][\w.$#]*")
-#: Instructions whose first operand is read, not written.
+#: Instructions that read their first operand and write no register.
 _WRITES_NOTHING = (
     "st.", "st ", "red", "bar", "barrier", "bra", "brx", "ret", "exit", "trap", "cp.", "fence",
     "membar", "prefetch", "stmatrix", "tensormap", "wgmma.", "tcgen05", "griddepcontrol",
@@ -629,7 +659,10 @@ _WRITES_NOTHING = (
 
 
 def written(code: Instruction) -> list[str]:
-    """Return the registers that an instruction writes; those of wgmma hold no addresses."""
+    """Return the registers that an instruction writes.
+
+    The accumulators of wgmma are left out, because they never hold addresses.
+    """
     if code.writes is None:
         code.writes = _written(code)
     return code.writes
@@ -638,6 +671,7 @@ def written(code: Instruction) -> list[str]:
 def _written(code: Instruction) -> list[str]:
     if code.opcode.startswith(_WRITES_NOTHING):
         return []
+    # the first operand is the result, or a vector of results: {%r1, %r2}
     operands = code.operands
     if operands[:1] == "{":
         first = operands[1 : operands.find("}")]
@@ -647,10 +681,10 @@ def _written(code: Instruction) -> list[str]:
 
 
 def number_of(text: str) -> int | None:
-    """Return a whole number as PTX writes it: ``-12``, ``0x1F``, ``7U``."""
+    """Return the number of a PTX integer (``-12``, ``0x1F``, ``7U``); None for other text."""
     found = _WHOLE.fullmatch(text)
     return int(found[1], 0) if found else None
 
 
-#: More digits than 64 bits have are no number of PTX (ISA 9.0, 4.5.1).
+#: An integer constant of at most 64 bits; more digits are no number in PTX (ISA 9.0, 4.5.1).
 _WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[1-9][0-9]{0,19}|0))U?")

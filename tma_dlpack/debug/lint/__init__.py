@@ -1,10 +1,10 @@
-"""`lint`: mistakes around TMA that PTX shows, without a GPU.
+"""`lint`: finds mistakes around TMA in PTX, without a GPU.
 
-The room `ptx/` reads the PTX and follows registers and paths; `events` says what the rules look at,
-`rules` has the rules of two events on a path, `order` those of one instruction in a state,
-`protocol` finds the mbarriers and `barriers` has their rules; `single` has the rules of single
-instructions and of the maps of a launch; `report` is what is returned. Here is what comes first,
-from what a user has to PTX.
+The package `tma_dlpack.ptx` reads the PTX and follows registers and paths. `events` lists the
+events that the rules read. `rules` has the rules about two events on a path, `order` those about an
+instruction in a state. `protocol` finds the mbarriers; `barriers` has their rules. `single` has the
+rules about single instructions and about the maps of a launch. `report` is the returned object.
+This module reads every kind of source (text, .cu, binary, wheel) as PTX, and runs the rules.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ __all__ = ["LintFinding", "LintReport", "lint", "run"]
 
 
 _PTX = REFUSALS["FILE_PTX"]
+# time limit of nvcc and of cuobjdump
 _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 #: The first bytes of ELF files, fat binaries, and archives.
 _BINARY = (b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>")
 _WHEEL = b"PK\x03\x04"
-_MOST_MEMBER_BYTES = 4 << 30  # of a wheel's library, unpacked
+# most bytes of an unpacked library of a wheel; larger ones are skipped
+_MOST_MEMBER_BYTES = 4 << 30
 
 
 @untraced
@@ -56,21 +58,23 @@ def lint(
 ) -> LintReport:
     """Return the mistakes around TMA that PTX shows.
 
-    An error is proved by the PTX: the addresses overlap, and no path has the fence or the wait. A
-    warning is possible only. What is computed at run time is not seen: no finding is no proof.
+    The PTX proves an error: the addresses overlap, and no path has the fence or the wait. A warning
+    is a possible mistake. Lint does not see values that are computed at run time, so a report
+    without findings is no proof.
 
     Parameters
     ----------
     source : str or path
         PTX as text; or the path of PTX, of a .cu or .cuh (which needs nvcc), or of a fatbin, an
-        object, a library or a wheel that holds PTX (which needs cuobjdump).
+        object, a library or a wheel that contains PTX (which needs cuobjdump).
     maps : path, Trace or sequence of TensorMap, optional
-        What ``trace --json`` wrote: instructions are compared with the maps that their kernels
-        took. Of a sequence, the n-th map is the kernel's n-th parameter of 128 bytes.
+        The maps that kernels were launched with, such as a file from ``trace --json``. Instructions
+        are compared with them. The n-th map of a sequence is the kernel's n-th parameter of 128
+        bytes.
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
     notes : bool
-        Whether findings of severity "note" are in `findings`; else they are in `hidden`.
+        Whether findings of severity "note" are in `findings` or in `hidden`.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def lint(
     TmaPreconditionError
         If the source is not PTX.
     TmaUnsupportedError
-        If nvcc or cuobjdump is needed and not found, or fails.
+        If nvcc or cuobjdump is needed, and is not installed or fails.
 
     Examples
     --------
@@ -114,10 +118,12 @@ def lint(
     given = _input(source, nvcc_flags)
     unread: list[str] = []
     examined: list[report.Examined] = []
+    # line of the PTX -> comment with a suppression; mistakes by kernel
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
+        # each function is checked alone; a call counts as the worst of what its callee may do
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]
@@ -143,7 +149,7 @@ def lint(
 
 
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
-    """Return what is wrong in one function, a pair of instructions each."""
+    """Return the mistakes in one function, each a pair of instructions."""
     sizes = single.bytes_of_copies(events, launched)
     known = protocol.Protocol(events, sizes)
     found = [
@@ -153,16 +159,18 @@ def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mista
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
+# events whose shared memory should be known
 _COPIES = ("load", "store")
 
 
 def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
-    """Return what a function with bulk copies has, nothing of any other."""
+    """Return the counts of a function with bulk copies; nothing for other functions."""
     function = events.flow.values.function
     happened = Counter(h.what for block in events.blocks for h in block)
     copies = happened["load"] + happened["store"] + happened["send"]
     if not copies:
         return
+    # a barrier is one address that is initialised, however many instructions do so
     barriers = {(access.terms, at) for access in events.accesses if access.what == "init"
                 for at, _ in access.spans}  # fmt: skip
     counts = {
@@ -183,7 +191,7 @@ def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
 def run(
     sources: Iterable[str], maps: Any = None, nvcc_flags: Sequence[str] = (), notes: bool = False
 ) -> tuple[list[LintReport], list[str]]:
-    """Lint several files; return their reports, and what could not be read."""
+    """Lint several files; return their reports, and a message for each file that failed."""
     launched = None if maps is None else LaunchedMaps(maps)
     reports, failures = [], []
     for source in sources:
@@ -197,7 +205,7 @@ def run(
 
 
 def printed(reports: Sequence[LintReport], failures: Sequence[str], *, sarif: bool) -> str:
-    """Return reports as JSON or SARIF; files that were not read are notes."""
+    """Return reports as JSON or SARIF; failures become notes."""
     unread = LintReport((), notes=tuple(failures))
     return (report.as_sarif if sarif else report.as_json)([*reports, unread])
 
@@ -206,7 +214,7 @@ def printed(reports: Sequence[LintReport], failures: Sequence[str], *, sarif: bo
 
 
 class Input(NamedTuple):
-    """PTX, and where it is from."""
+    """PTX, the name of its file, and the folder of its sources."""
 
     text: str
     name: str = ""
@@ -214,7 +222,8 @@ class Input(NamedTuple):
 
 
 def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
-    """Return the PTX of a source, or refuse it in one sentence."""
+    """Return the PTX of a source; raise an error if it has none."""
+    # text, not a path: paths have no newline, and every PTX has .version
     if isinstance(source, str) and ("\n" in source or ".version" in source or not source.strip()):
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
     if not (isinstance(source, str) or hasattr(source, "__fspath__")):
@@ -245,15 +254,17 @@ def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
 
 
 def _checked(content: bytes, name: str) -> str:
-    """Return the text if it is PTX."""
+    """Return the text of the content; raise an error if this is not PTX."""
     _check_size(len(content), name)
     if not content.strip():
         raise _PTX.error("source", f"{name} is empty")
+    # PTX in memory may end with zeros, as C strings do
     if b"\0" in content.rstrip(b"\0"):
         raise _PTX.error("source", f"{name} is binary, and no ELF or fat binary")
     if b".version" not in content:
         raise _PTX.error("source", f"{name} is other text")
     text = content.decode("utf-8", "replace")
+    # every module has .version, then .target; without the last one, the file was cut off
     if ".target" not in text[text.rindex(".version") :]:
         raise _PTX.error("source", f"{name} ends before its .target")
     return text
@@ -266,7 +277,8 @@ def _check_size(size_bytes: int, name: str) -> None:
 
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
-    """Compile to PTX with line numbers; our header is found, after the folders of the flags."""
+    """Compile a CUDA file to PTX with line numbers; our header is on the include path."""
+    # our folder is last, so that a header in a folder of the flags wins
     has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
     arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
@@ -283,9 +295,10 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
 
 
 def _by_cuobjdump(path: Path, name: str) -> bytes:
-    """Return the PTX that a binary holds."""
+    """Return the PTX in a binary."""
     said = _answer("cuobjdump", ["--dump-ptx", str(path)], "the PTX itself (nvcc -ptx -lineinfo)")
     lines = said.splitlines()
+    # lines before the first .version are cuobjdump's own header
     at = next((n for n, line in enumerate(lines) if line.lstrip().startswith(".version")), None)
     if at is not None:
         return "\n".join(lines[at:]).encode()
@@ -297,7 +310,7 @@ def _by_cuobjdump(path: Path, name: str) -> bytes:
 
 
 def _of_wheel(path: Path, name: Path) -> bytes:
-    """Return the PTX of the libraries in a wheel, those without PTX left out."""
+    """Return the PTX of all libraries in a wheel; libraries without PTX are skipped."""
     found: list[bytes] = []
     refused: list[TmaError] = []
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="tma_dlpack_") as at:
@@ -321,11 +334,12 @@ def _of_wheel(path: Path, name: Path) -> bytes:
     raise _PTX.error("source", f"{name} is an archive without a library in it")
 
 
+# ends of the names of a wheel's members that may contain PTX
 _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
-    """Return what a tool of CUDA prints."""
+    """Return the output of a CUDA tool; `instead` is what a user without it can lint."""
     tool = programs.tool(name)
     if tool is None:
         fix = f"install the CUDA toolkit, or lint {instead}"

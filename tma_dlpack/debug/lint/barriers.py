@@ -1,8 +1,8 @@
-"""Rules of mbarriers: who arrives, who waits, how many bytes, in which phase.
+"""Rules of mbarriers: their arrivals, waits, bytes and parities.
 
-What holds for the whole function needs no path: a barrier that threads wait for needs an arrival
-somewhere, in whatever role of the kernel. What is known of an address by its family alone makes a
-warning; an address that is a number makes an error.
+Rules about the whole function need no path: a barrier that threads wait for needs an arrival
+somewhere in the kernel. `protocol` groups barriers into families: one barrier, or the stages of a
+ring. A family with a constant address gives an error, a family with an index a warning.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.values import Value, at_thread, registers, written
 from tma_dlpack.tables.coerce import counted, rows
 
+# name -> rule, message, fix
 _WORDS = {
     name: words
     for name, *words in rows("""
@@ -55,9 +56,12 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 """)
 }
 
-_MOST_BLOCKS = 16  # of a cluster
+# most blocks of a cluster (with the non-portable size)
+_MOST_BLOCKS = 16
+# limits of work: instructions on mbarriers in a function; arrivals at a family, compared in pairs
 _MOST_SITES = 2000
-_MOST_ARRIVALS = 16  # of one family: pairs of them are compared
+_MOST_ARRIVALS = 16
+# instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"
 _READERS = re.compile(
     r"ld\b|ldmatrix|wgmma\.mma|tcgen05\.(mma|cp)|cp\.(reduce\.)?async\.bulk.*\.global\.shared"
 )
@@ -73,11 +77,13 @@ def _mistake(
 
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
-    """Return what is wrong with the barriers of a function."""
+    """Return the mistakes with the barriers of a function."""
+    # without an initialisation, the barriers belong to another function
     if not any(site.kind == "init" for site in protocol.sites):
-        return  # the barriers are another function's
+        return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
         return
+    # kinds of the sites whose barrier is unknown: each may be at any barrier
     anywhere = {site.kind for site in protocol.sites if site.family is None}
     anywhere |= {"arrive"} if any(s.arrives and s.family is None for s in protocol.sites) else set()
     for family, sites in protocol.by_family.items():
@@ -94,10 +100,11 @@ def barriers(protocol: Protocol) -> Iterator[Mistake]:
 def _members(
     protocol: Protocol, family: int, sites: list[Site], anywhere: set[str]
 ) -> Iterator[Mistake]:
-    """Compare who waits, who arrives and who copies."""
+    """Compare the waits, arrivals and copies of a family of barriers."""
     awaits, copies = protocol.of(family, "await"), protocol.of(family, "copy")
     arrivals = [site for site in sites if site.arrives]
     expects = protocol.of(family, "expect")
+    # with an index, it is not known which barrier of the family a site uses
     severity = "warning" if any(site.index for site in sites) else "error"
     if awaits and not arrivals and "arrive" not in anywhere:
         yield _mistake("nobody", severity, awaits[0])
@@ -111,28 +118,34 @@ def _members(
 
 
 def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterator[Mistake]:
-    """Compare the count of the initialisation with what sites can arrive in one phase."""
+    """Compare the count of the initialisation with the arrivals that one phase can have."""
     inits = [site for site in sites if site.kind == "init"]
     counts = {protocol.values.operand(site.code.split()[-1]) for site in inits}
     arrivals = [site for site in sites if site.arrives]
     if len(counts) != 1 or not 0 < len(arrivals) <= _MOST_ARRIVALS or "arrive" in anywhere:
         return
     (terms, count), *_ = counts
+    # an arrival with a count operand may count for several
     if terms or any(len(site.code.split()) > 2 and site.kind == "arrive" for site in arrivals):
-        return  # an arrival may count for several
+        return
     if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
         return
+    # other blocks arrive too
     if any(".shared::cluster" in site.code.opcode for site in arrivals):
-        return  # other blocks arrive too
+        return
+    # each thread has its own barrier
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
-        return  # each thread has its own barrier
+        return
     awaits = [site for site in protocol.sites if site.kind == "await"]
     own = [site for site in sites if site.kind == "await"]
+    # a loop without a wait may arrive several times in one phase
     if any(protocol.reached(s, awaits, s) and not _moves(protocol, s) for s in arrivals):
-        return  # a loop may arrive several times in one phase
+        return
+    # site -> (most threads that arrive, whether this number is exact)
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
         return
+    # each site of a group may arrive or not: the totals of all subsets
     sums: set[int] = set()
     for group in _of_one_phase(protocol, arrivals, own):
         own_sums = {0}
@@ -147,7 +160,7 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
 
 
 def _moves(protocol: Protocol, site: Site) -> bool:
-    """Whether the loop around a site takes another barrier each time."""
+    """Whether each turn of the loop around a site uses another barrier."""
     return bool(registers(site.index) & _written_in(protocol, protocol.loop_of(site.block)))
 
 
@@ -158,11 +171,14 @@ def _written_in(protocol: Protocol, blocks: Iterable[int]) -> set[str]:
 def _of_one_phase(
     protocol: Protocol, arrivals: list[Site], awaits: list[Site]
 ) -> Iterator[list[Site]]:
-    """Return groups of arrivals; a wait is between those of different groups."""
+    """Return groups of arrivals that can be in one phase; waits separate different groups."""
+    # groups are joined if a path leads from one arrival to another without a wait, or if no path
+    # leads between them at all (two roles of the kernel)
     groups = [[site] for site in arrivals]
     for a, b in combinations(arrivals, 2):
+        # constant, different addresses: two stages
         if a.at != b.at and not a.index and not b.index:
-            continue  # two stages
+            continue
         between = [protocol.reached(b, (), a), protocol.reached(a, (), b)]
         direct = [protocol.reached(b, awaits, a), protocol.reached(a, awaits, b)]
         if any(direct) or not any(between):
@@ -173,7 +189,8 @@ def _of_one_phase(
 
 
 def _bytes(protocol: Protocol) -> Iterator[Mistake]:
-    """Compare what a thread expects with the copies that it issues in the same block of code."""
+    """Compare the bytes that a thread expects with the copies in the same basic block."""
+    # sites by the value of the barrier's address
     copies: dict[Value, list[Site]] = defaultdict(list)
     others: dict[Value, list[Site]] = defaultdict(list)
     for site in protocol.sites:
@@ -182,6 +199,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
         elif site.kind in ("expect", "arrive"):
             others[site.value].append(site)
     expecting = {site.block for site in protocol.sites if site.kind == "expect"}
+    # families in which at least one barrier with copies has an arrival or an expectation
     announced = {s.family for value in copies if others[value] for s in copies[value]} - {None}
     for value, sites in copies.items():
         expects = [site for site in others[value] if site.kind == "expect"]
@@ -193,8 +211,9 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 yield _mistake("unexpected", "warning", arrivals[0], mine[0])
                 continue
             is_alone = mine[0].family in announced and not others[value] and block not in expecting
+            # in a pair of blocks, the leading block expects the bytes of both
             if ".cta_group::2" in mine[0].code.opcode:
-                is_alone = False  # the block that leads a pair expects for both
+                is_alone = False
             if is_alone or (not near and _is_unexpected(protocol, mine[0], expects, by_block)):
                 yield _mistake("unexpected", "warning", mine[0])
         if all(len(near) == 1 for near in by_block.values()):
@@ -203,14 +222,15 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 for block, (expect,) in by_block.items()
                 for found in _total(protocol, expect, [s for s in sites if s.block == block])
             ]
-            if len({ends for ends, _ in wrong}) == 1:  # else one makes up for the other
+            # one block expects too much and another too little: together they may be right
+            if len({ends for ends, _ in wrong}) == 1:
                 yield from (mistake for _, mistake in wrong)
 
 
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Whether a wait is between a copy and each expectation, and those have copies of their own."""
+    """Whether each expectation has copies of its own, and waits separate it from this copy."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block
@@ -222,7 +242,8 @@ def _is_unexpected(
 
 
 def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tuple[str, Mistake]]:
-    """Compare the bytes that are expected with the sizes of copies, where these are known."""
+    """Compare the expected bytes with the sizes of the copies, if these are known."""
+    # with multicast, each block of the cluster may issue a part that arrives in every block
     terms, count = protocol.values.operand(expect.code.split()[-1])
     sizes = [(protocol.sizes(site.code), ".multicast" in site.code.opcode) for site in copies]
     if terms or any(size is None for size, _ in sizes):
@@ -231,8 +252,9 @@ def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tup
     shared = sum(size or 0 for size, is_multicast in sizes if is_multicast)
     blocks = cluster_blocks(protocol.values.function) or _MOST_BLOCKS
     totals = {own + shared * times for times in range(1, blocks + 1)} if shared else {own}
+    # the copies of both blocks of a pair complete on one barrier
     if any(".cta_group::2" in site.code.opcode for site in copies):
-        totals |= {2 * total for total in totals}  # the pair's copies complete on one barrier
+        totals |= {2 * total for total in totals}
     if count not in totals:
         ends = "never ends" if count > max(totals) else "ends too early"
         shown = " or ".join(str(total) for total in sorted(totals)[:3])
@@ -241,7 +263,7 @@ def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tup
 
 
 def _parities(protocol: Protocol) -> Iterator[Mistake]:
-    """Look at the parity of waits: of the first one, and of those in a loop."""
+    """Check the parity of each wait in a loop, and of the first wait at each barrier."""
     for site in protocol.sites:
         words = site.code.split()
         if site.kind != "await" or ".parity" not in site.code.opcode or len(words) < 3:
@@ -249,6 +271,7 @@ def _parities(protocol: Protocol) -> Iterator[Mistake]:
         parity = protocol.values.operand(words[2])
         body = protocol.loop_of(site.block)
         moves = _written_in(protocol, body)
+        # the parity is constant in the loop, and is no role that depends on the block or thread
         if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
             alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
             others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
@@ -266,15 +289,17 @@ def _depends(value: Value, *words: str) -> bool:
 
 
 def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
-    """Whether the index of a barrier comes back to the first stage in the loop."""
+    """Whether the index of a barrier returns to the first stage in the loop."""
+    # by a remainder or a mask, by a negative factor, or by a register that is set back
     names = registers(site.index) & moves
     is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
     return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))
 
 
 def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
-    """Look at the parity of a wait that no other wait for the family comes before."""
+    """Check the parity of a wait if no other wait at the family comes before it."""
     family = site.family or 0
+    # the parity in thread 0, in the first turn of every loop
     known = protocol.values.first_turn(parity, site.code.line, frozenset(), lambda line: True)
     left, number = at_thread(parity, 0, known)
     own = protocol.of(family, "await")
@@ -283,6 +308,7 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
         return
     copies = protocol.of(family, "copy")
     arrivals = [s for s in protocol.by_family[family] if s.arrives]
+    # on a fresh barrier, a wait for parity 1 ends at once, and a wait for parity 0 blocks
     if number == 1:
         if copies or (arrivals and not protocol.reached(site, arrivals)):
             yield _mistake("ahead", "warning", site, (copies or arrivals)[0])
@@ -296,21 +322,23 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
             return
         behind = [s for s in arrivals if not protocol.reached(s, full)]
         others = [s for s in arrivals if s not in behind]
-        # the last stage is released behind the loop, which CFG lets run no time
+        # the last stage is released behind the loop; in the control-flow graph, a path to this
+        # release may skip the loop with its waits
         is_last = all(any(protocol.reached(s, (), f) for f in full) for s in others)
         if behind and is_last:
             yield _mistake("cycle", "warning", site, arrivals[0])
 
 
 def _is_before(protocol: Protocol, first: Site, site: Site) -> bool:
-    """Whether some path to a site passes another one first."""
+    """Whether some path to `site` passes `first`."""
     return protocol.reached(site, (), first) and not excluded(
         protocol.flow.always[first.block], protocol.flow.always[site.block]
     )
 
 
 def _releases(protocol: Protocol) -> Iterator[Mistake]:
-    """Look at rings: stages that a loop fills must be released by the loop that reads them."""
+    """Check rings: the loop that reads the stages must release what another loop fills."""
+    # `site` waits for an empty stage in the loop that fills; `readers` wait for full stages
     for site in protocol.sites:
         if site.kind != "await" or not site.index or site.family is None:
             continue
@@ -327,7 +355,10 @@ def _releases(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for releases of stages that are waited for behind the loop of the copies alone."""
+    """Return releases that the loop with the copies never waits for.
+
+    The waits for these releases are outside of any loop, so a copy may overwrite a stage.
+    """
     awaits = [site for site in protocol.sites if site.kind == "await"]
     for family in protocol.by_family:
         arrivals = [s for s in protocol.of(family, "arrive") if protocol.loop_of(s.block)]
@@ -336,6 +367,7 @@ def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
             continue
         read = {s.family for s in awaits if s.block in protocol.loop_of(arrivals[0].block)}
         for copy in (s for s in protocol.sites if s.kind == "copy" and s.family in read - {None}):
+            # `loops` are sorted by size, so the last body is the outermost loop
             around = [body for _, body in protocol.loops if copy.block in body]
             waits = any(site.block in around[-1] for site in awaits) if around else True
             if not waits and not protocol.has_barrier(around[-1]):

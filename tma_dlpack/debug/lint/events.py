@@ -1,7 +1,7 @@
-"""The events that the rules read: accesses to shared memory, fences, barriers, waits, in order.
+"""The events that the rules read, in order: accesses to shared memory, fences, barriers, waits.
 
-`OPCODES` says which instruction is which event. Accesses of one block that differ by a constant
-only, and have no fence or barrier between them, are one `Access`: an unrolled loop writes once.
+`OPCODES` maps instructions to events. Accesses of a basic block whose addresses differ only by a
+constant are one `Access`, if no fence or barrier is between them. So an unrolled loop is one write.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: Events by opcode, first match wins. "" are instructions that look like one and are none.
+#: Events by opcode; the first match counts. "" stands for instructions that look like an event but
+#: are none. A bulk copy from shared memory is a "store", one to shared memory a "load", and one to
+#: another block's shared memory a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (
@@ -67,39 +69,50 @@ OPCODES = tuple(
     )
 )  # fmt: skip
 
-#: Bytes of one access that its opcode states; a bulk tensor copy has at least 16.
+# the size of an access in its opcode: ".v4.f32" is 4 x 32 bits
 _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
+# a register, such as "%r12", or "%p#3" of an inner scope
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
+#: Bytes that an access of unknown size has at least, such as a bulk tensor copy.
 LEAST_BYTES = 16
-#: Events between which accesses of one block still are one `Access`.
+#: Events that end no `Access`: accesses before and after them can be one.
 _CLOSE_NOTHING = frozenset(
     ["write", "read", "mma", "operand", "global_write", "use", "init", "replace", "arrive", "await"]
 )
-_ADDRESS_BITS = (1 << 14) - 1  # of a matrix descriptor
+# bits 0 to 13 of a matrix descriptor: the address, in units of 16 bytes
+_ADDRESS_BITS = (1 << 14) - 1
 
 
 @dataclass(eq=False)
 class Access:
-    """Accesses of one block to addresses of the same terms, at `offsets`; None where unknown."""
+    """Accesses of one basic block to addresses that differ only by a constant."""
 
     what: str
     block: int
     conditions: Conditions
+    # the address without its constant; None if it is unknown
     terms: tuple[Term, ...] | None
+    # arrays and parameters that the address points into, such as "shared:tile"
     origins: frozenset[str] = frozenset()
-    spans: list[tuple[int, int]] = field(default_factory=list)  # offset, bytes
+    # (constant of the address, bytes) of each instruction
+    spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    flow: Flow | None = None  # where registers may be looked up: of ordinary accesses
-    registers: frozenset[str] = frozenset()  # whose next write changes where the access was
+    # of ordinary accesses: used to look up registers that are written several times
+    flow: Flow | None = None
+    # registers in the address; after their next write, the terms mean another address
+    registers: frozenset[str] = frozenset()
     bases: Known = field(default_factory=dict)
-    results: set[str] = field(default_factory=set)  # registers that wgmma writes when it is over
+    # registers that a wgmma writes when it is complete
+    results: set[str] = field(default_factory=set)
+    # (thread, kept registers) -> result of `at`
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
-        """Return the address (without its offset) in a thread; None if it does not come here.
+        """Return the address without its constant in a thread; None if the thread does not run it.
 
-        Registers of several writes are looked up, except those that are kept.
+        Registers with several writes are replaced by their values in the first turn of a loop,
+        except for the `kept` registers.
         """
         key = thread, kept
         if key not in self._at:
@@ -121,24 +134,27 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event in its block: what, the instruction, and the access (or number) that it makes."""
+    """An event of a basic block: its kind, its instruction, and its access or number."""
 
     what: str
     code: Instruction
     access: Access | None = None
+    # of a wait: the number of groups that may be pending
     number: int = 0
+    # of "write_register": the register; of "results": the registers that are read
     registers: frozenset[str] = frozenset()
-    moves: tuple[tuple[str, str], ...] = ()  # (source, target)
+    # of "results": (source, target) of each move of a result
+    moves: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=4096)
 def event_of(opcode: str) -> str:
-    """Return the event of an opcode, "" for none."""
+    """Return the event of an opcode, or ""."""
     return next((event for pattern, event in OPCODES if pattern.match(opcode)), "")
 
 
 class Events:
-    """The events of a function, block by block, and the accesses among them."""
+    """The events of a function by basic block, and their accesses."""
 
     values: Values
 
@@ -147,9 +163,11 @@ class Events:
         self.values = flow.values
         self.accesses: list[Access] = []
         self.blocks: list[list[Event]] = []
+        # accesses of the current block that later instructions can join, by their key
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
+        # writes of global memory matter only to plain bulk loads
         loads_global = any(map(_is_plain_load, self.values.function.code))
         for number, block in enumerate(flow.blocks):
             self._open.clear()
@@ -162,14 +180,16 @@ class Events:
         if any(access.what == "mma" for access in self.accesses):
             for number in range(len(self.blocks)):
                 self._with_results(number)
+        # a write of a register in some access's address is an event, too: the address changes
         ended = {name for access in self.accesses for name in access.registers}
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
                 self._with_writes(number, writes)
 
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
-        """Put the writes of registers between the events of a block, in their order."""
+        """Insert the writes of registers into the events of a block, in program order."""
         code = self.flow.blocks[number].code
+        # (place, 0 or 1, event): the write of an instruction comes before its other events
         order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
@@ -181,7 +201,7 @@ class Events:
 
     @cached_property
     def _results(self) -> set[str]:
-        """The registers that hold a result of wgmma, wherever it is moved to."""
+        """The registers with a result of wgmma, copies by mov included."""
         found = {name for access in self.accesses for name in access.results}
         moves = [(written(code), code.split()[-1]) for block in self.flow.blocks
                  for code in block.code if code.opcode.startswith("mov")]  # fmt: skip
@@ -192,7 +212,9 @@ class Events:
         return found
 
     def _with_results(self, number: int) -> None:
-        """Put reads and moves of results between the events of a block, as few as order allows."""
+        """Insert reads and moves of wgmma's results into the events of a block."""
+        # all reads and moves up to the next wgmma event are one "results" event, at the first of
+        # them
         events = iter(self.blocks[number])
         merged: list[Event] = []
         reads: set[str] = set()
@@ -222,9 +244,10 @@ class Events:
         self.blocks[number] = merged
 
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
-        """Return what an instruction does; a copy also uses its barrier and its map."""
+        """Return the events of an instruction; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
-        if first in _OF_ADDRESS:  # a store's [shared] stands behind its [global], or [map, {x}]
+        # a store's second address is in shared memory: [global], [shared] or [map, {x}], [shared]
+        if first in _OF_ADDRESS:
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)
             if access is not None or what not in ("write", "read"):
@@ -239,6 +262,7 @@ class Events:
                 self.accesses.append(access)
                 yield Event(what, code, access)
             access.code.append(code)
+            # a wgmma's first operand is the vector of its accumulators
             access.results.update(_NAMES.findall(code.operands[: code.operands.find("}")]))
             yield from self._operands(code, block)
         elif what == "operand":
@@ -255,6 +279,7 @@ class Events:
             yield Event(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
             yield Event(what, code)
+        # without a state space, the fence is for shared and global memory
         if code.opcode == "fence.proxy.async":
             yield Event("global_fence", code)
         if _is_plain_load(code):
@@ -267,15 +292,17 @@ class Events:
             yield Event("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("mma_commit", "mma_wait"):
             self._open.pop(("mma",), None)
-        elif what in ("barrier", "commit", "wait"):  # these change no state of a write or a read
+        # these three events do not change the state of ordinary reads and writes
+        elif what in ("barrier", "commit", "wait"):
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
         elif what not in _CLOSE_NOTHING:
             self._open.clear()
 
     def _operands(self, code: Instruction, block: int) -> Iterator[Event]:
-        """Return the reads of a matrix product through descriptors, as far as these are numbers.
+        """Return the reads of a matrix product through descriptors with a known value.
 
-        Bits 0 to 13 of a descriptor are the address over 16; arrays begin at multiples of `APART`.
+        Bits 0 to 13 of a descriptor are the address divided by 16. In this model, shared arrays
+        begin at multiples of `APART`, so that the address also shows the array.
         """
         for word in code.split():
             value = self.values.of.get(word)
@@ -302,12 +329,14 @@ class Events:
             access.code.append(code)
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
+        # a generic address counts only if it points into a shared array
         terms, constant = self.values.address(text) if text else ((), 0)
         points = origins((terms, 0))
         is_generic = what in ("write", "read") and ".shared" not in code.opcode
         if is_generic and not any(origin.startswith("shared:") for origin in points):
             return None
         held = (self.values.of.get(name) for name in sorted(registers(terms)))
+        # the values of the address's registers are part of the key, because they may be written
         key = what, terms, code.guard, code.negated, *held
         access = self._open.get(key)
         if access is None:
@@ -315,7 +344,8 @@ class Events:
                             registers=registers(terms), bases=self.values.bases)  # fmt: skip
             self._open[key] = access
             self.accesses.append(access)
-            if what in ("write", "read"):  # the first turn of a loop is as good as any
+            # ordinary accesses of a loop are compared as in its first turn
+            if what in ("write", "read"):
                 access.flow = self.flow
                 access.registers = self.values.stable((terms, 0), code.line)
         access.spans.append((constant, _bytes(code)))
@@ -329,7 +359,8 @@ def _is_plain_load(code: Instruction) -> bool:
 
 
 def _bytes(code: Instruction) -> int:
-    """Return how many bytes an access has at least."""
+    """Return the number of bytes that an access has at least."""
+    # plain bulk copies have their size as third operand: [to], [from], bytes
     if code.opcode.startswith(("cp.async.bulk.s", "cp.async.bulk.g")):
         size = number_of("".join(code.split()[2:3]))
         return size if size and size > 0 else LEAST_BYTES
@@ -341,27 +372,33 @@ def _bytes(code: Instruction) -> int:
     return (int(bits[1]) // 8 if bits else 4) * (int(vector[1]) if vector else 1)
 
 
-#: Events that an address in brackets belongs to.
+#: Events with an address in brackets.
 _OF_ADDRESS = ("write", "read", "store", "load", "init", "use", "replace", "publish")
-#: In ``[shared], [map, {coordinates}], [mbarrier]`` and ``[shared], [global], bytes, [mbarrier]``.
+#: Index of the barrier among the addresses in brackets of a load:
+#: ``[shared], [map, {coordinates}], [mbarrier]`` or ``[shared], [global], bytes, [mbarrier]``.
 _BARRIER_OF_COPY = 2
+# the map in "[map, {x, y}]"
 _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
 
 
 def callee_of(code: Instruction) -> str:
+    """Return the name of the called function: "call (result), name, (arguments)"."""
     words = [word for word in code.split() if not word.startswith("(")]
     return words[0] if words else ""
 
 
 # -- which bytes ----------------------------------------------------------------------------------
 
+# threads whose addresses are compared: the first thread of some warps
 _WITNESSES = (0, 32, 64, 96, 128, 256, 384, 512)
 
 
 def overlap(a: Access, b: Access, exact: bool) -> str:
-    """Return "must" if some thread shows that both touch a byte, "may" if that is open, else "no".
+    """Return whether two accesses touch the same byte: "must", "may", "no" or "apart".
 
-    A witness is a thread that takes both paths; what is left of both addresses in it must be equal.
+    "no" means different arrays. "apart" means that the bytes differ in every thread that was tried.
+    "may" means that nothing is known, or that registers of the address changed (not `exact`). A
+    thread is tried if it runs both accesses and the unknown parts of both addresses are equal.
     """
     if a.terms is None or b.terms is None:
         return "may"
@@ -375,6 +412,7 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
             continue
         apart = True
         for start, size in a.spans:
+            # intervals [start, start + size) of a and [begin, begin + length) of b intersect
             distance = start + left[1] - right[1]
             if any(begin - size < distance < begin + length for begin, length in b.spans):
                 return "must" if exact else "may"
@@ -384,15 +422,16 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-#: What calls of a function do at their worst, by its name.
+#: Name of a function -> its events in the worst case, in the worst order.
 Callees = dict[str, tuple[str, ...]]
-#: Functions of the CUDA runtime that copy nothing and order nothing here.
+#: Functions of the CUDA runtime without events.
 KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
+# events that make an access safe: they count only if every path of the callee has them
 _PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 
 def summaries(functions: tuple[Function, ...]) -> Callees:
-    """Return what each function does that is called, those that it calls included."""
+    """Return the events of each function that is called, with those of its callees."""
     own = {function.name: function for function in functions if not function.is_entry}
     found: Callees = {}
 
@@ -408,7 +447,7 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
                         what[inner].append(block)
                 elif event not in ("write", "read") or ".shared" in code.opcode:
                     what[event].append(block)
-        # at its worst: what it writes comes last, after its fences; it stores before it fences
+        # the worst order: bulk copies before its fences, ordinary accesses after them
         found[name] = (
             *(event for event in ("store", "load") if what[event]),
             *(event for event in _PASSED if _always(own[name], what[event])),
@@ -423,6 +462,7 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
 
 def _always(function: Function, blocks: Sequence[object]) -> bool:
     """Whether every path through the function passes one of the blocks."""
+    # a search from the entry that stops at these blocks must not find an end
     barred = {id(block) for block in blocks}
     work, seen = [0] if function.blocks else [], set()
     while work:

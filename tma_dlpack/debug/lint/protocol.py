@@ -31,7 +31,6 @@ _MOST_THREADS = 1024
 _OTHER_DIMENSION = re.compile(r"%n?tid\.[yz]")
 _BLOCK = re.compile(r"\.(reqntid|maxntid)\s+(\d{1,4})(?:\s*,\s*(\d{1,4}))?(?:\s*,\s*(\d{1,4}))?")
 _FAR = 64 * _BARRIER_BYTES  # bytes of the longest ring
-_MOST_SITES = 2000
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
-"""The result of `lint`: findings, as text, HTML, JSON and SARIF.
+"""The result of `lint`: findings as text, HTML, JSON and SARIF.
 
-`findings` brings pairs of instructions together: all that one missing instruction causes, and the
-same lines in other kernels (templates), are one finding. `Suppressions` reads the comments that
+`findings` groups the mistakes: all mistakes that one missing instruction causes are one finding,
+also in other kernels with the same source lines (templates). `Suppressions` reads the comments that
 allow a finding.
 """
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from tma_dlpack.draw.figure import Figure
 
 ERROR, WARNING, NOTE = SEVERITIES
+# most source lines of an inlined instruction that a path shows
 _MOST_FRAMES = 6
-_MOST_PICTURES = 3  # of missing fences, in HTML
+# most pictures of missing fences in HTML
+_MOST_PICTURES = 3
 
 
 @public_in("tma_dlpack.debug")
@@ -39,22 +41,22 @@ class LintFinding:
     Attributes
     ----------
     rule : str
-        Such as "PROXY_FENCE"; ids never change their meaning.
+        Id of the rule, such as "PROXY_FENCE"; ids never change their meaning.
     severity : str
-        "error" where the PTX proves it, "warning" where it only can be, "note" where the letter of
-        the PTX ISA is broken and hardware was measured to do the right thing.
+        "error" if the PTX proves the mistake, "warning" if it is possible, "note" if the code
+        breaks the PTX ISA but was measured to work on hardware.
     kernel : str
-        The function, by its name in the PTX.
+        Name of the function in the PTX.
     line : int
-        The line of the PTX.
+        Line of the PTX.
     source : str or None
-        "file:line" of the CUDA source, where the PTX has it (``-lineinfo``).
+        "file:line" of the CUDA source; None if the PTX has no lines (``-lineinfo``).
     sites : int
-        How many instructions have this one cause.
+        Number of instructions that have this mistake for the same cause.
     message, fix : str
-        The mistake, and its fix.
+        Descriptions of the mistake and of its fix.
     path : tuple of str
-        The lines from the cause to the use.
+        Lines from the cause to the use.
     """
 
     rule: str
@@ -69,7 +71,7 @@ class LintFinding:
 
     @property
     def where(self) -> str:
-        """The line of the source, or that of the PTX."""
+        """Line of the source; without one, the line of the PTX."""
         return self.source or f"line {self.line}"
 
     def __str__(self) -> str:
@@ -82,12 +84,12 @@ class LintFinding:
         return printable("\n".join(lines))
 
 
-#: What is counted in a function with TMA.
+#: Things that are counted in a function with TMA.
 COUNTED = ("copy", "barrier", "wait", "fence")
 
 
 class Examined(NamedTuple):
-    """A function with TMA: counts of what is in it, and what was not followed there."""
+    """A function with TMA: counts by the names in `COUNTED`, and the parts that lint skipped."""
 
     kernel: str
     counts: dict[str, int]
@@ -102,17 +104,17 @@ class LintReport:
     Attributes
     ----------
     findings : tuple of LintFinding
-        Errors first.
+        Findings; errors come first.
     suppressed : tuple of LintFinding
-        What a comment with a reason allows.
+        Findings that a comment with a reason allows.
     notes : tuple of str
-        What could not be read, such as a function whose braces do not close.
+        Parts that could not be read, such as a function whose braces do not close.
     functions : int
-        How many functions were read.
+        Number of functions that were read.
     examined : tuple of Examined
-        The functions with TMA among them: copies, barriers, and what was not followed.
+        The functions with TMA: their copies and barriers, and the parts that were skipped.
     hidden : tuple of LintFinding
-        Findings of severity "note", if they were not asked for.
+        Findings of severity "note", unless ``notes=True``.
 
     Examples
     --------
@@ -157,7 +159,7 @@ class LintReport:
         )
 
     def _examined(self) -> str:
-        """Return a sentence on what the verdict is about."""
+        """Return a summary of the code that was examined, and of the parts that were skipped."""
         if not self.examined:
             return "examined: no function uses TMA"
         of = sum(map(Counter, (one.counts for one in self.examined)), Counter[str]())
@@ -184,7 +186,7 @@ class LintReport:
         return fragment([printable(p) if isinstance(p, str) else p for p in parts])
 
     def _pictures(self) -> list[Figure]:
-        """Return the gap of the first missing fences, as lanes of threads and async proxy."""
+        """Return a picture of each of the first missing fences, a lane for each proxy."""
         from tma_dlpack.draw.timeline import missing_fence
 
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
@@ -201,7 +203,7 @@ class LintReport:
         return as_json([self])
 
     def to_sarif(self) -> str:
-        """Return the findings as SARIF 2.1.0, which code hosts show next to the lines."""
+        """Return the findings as SARIF 2.1.0, which code hosts show next to the source lines."""
         return as_sarif([self])
 
 
@@ -237,6 +239,7 @@ def as_sarif(reports: Iterable[LintReport]) -> str:
 
 
 def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
+    # a source line if there is one, else the line of the PTX file; SARIF wants URIs, lines from 1
     name, _, line = (finding.source or "").rpartition(":")
     place = {
         "artifactLocation": {
@@ -258,7 +261,8 @@ def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
 def findings(
     mistakes: Mapping[str, list[Mistake]], suppressions: Suppressions
 ) -> tuple[list[LintFinding], list[LintFinding]]:
-    """Return what was found and what is suppressed, one finding per cause."""
+    """Return the shown and the suppressed findings, one finding for each cause."""
+    # (reason of the suppression, rule, source lines) -> the findings of all kernels
     merged: dict[tuple[object, ...], list[LintFinding]] = defaultdict(list)
     for kernel, found in mistakes.items():
         for group in _causes(found):
@@ -270,7 +274,8 @@ def findings(
     shown: list[LintFinding] = []
     hidden: list[LintFinding] = []
     for (reason, *_), alike in merged.items():
-        finding = min(alike, key=_rank)  # the first of the worst
+        # `min` keeps the first of equally severe findings
+        finding = min(alike, key=_rank)
         others = len(alike) - 1
         more = f" (and in {counted(others, 'more kernel')})" * bool(others)
         sites = sum(f.sites for f in alike)
@@ -286,7 +291,8 @@ def _rank(finding: LintFinding) -> int:
 
 
 def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
-    """Return the mistakes in groups that share a rule and a line."""
+    """Return groups of mistakes that share a rule and a line, directly or through others."""
+    # union-find: `leader` leads from each node to the representative of its group
     leader: dict[object, object] = {}
 
     def find(node: object) -> object:
@@ -305,7 +311,8 @@ def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
 
 
 def _nodes(mistake: Mistake) -> list[object]:
-    """Return what links a mistake to others: its lines, and all barriers' initialisation."""
+    """Return the keys that link a mistake to others: rule, fix and line of both instructions."""
+    # one missing fence or barrier concerns the initialisation of all mbarriers
     if mistake.rule == "BARRIER_INIT":
         return [(mistake.rule, "")]
     return [(mistake.rule, mistake.fix, code.place or code.line) for code in mistake.ends]
@@ -313,6 +320,7 @@ def _nodes(mistake: Mistake) -> list[object]:
 
 def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
     use = worst.use or worst.cause
+    # the end of a kernel tells a reader nothing, so the cause is shown instead
     at = worst.cause if use.opcode in ("ret", "exit") else use
     return LintFinding(
         worst.rule,
@@ -328,7 +336,7 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places in no header of a library, innermost first; all where each is."""
+    """Return the places outside of library headers, innermost first; all if none is outside."""
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
     kept = (
@@ -339,26 +347,27 @@ def _own(code: Instruction) -> Place:
     return tuple(kept) or code.place
 
 
-#: A kernel whose own file is under include/: the folders up to those of its project.
+#: The folders of a project whose kernel is in a header: "/a/include/cutlass/" of
+#: "/a/include/cutlass/gemm/kernel.h".
 _PROJECT = re.compile(r".*/include/(?:[^/]+/)?")
-#: Folders of files that wrap single instructions, in the projects that keep their kernels there.
+#: Folders or files that wrap single instructions, in a project whose kernels are headers.
 _WRAPPERS = re.compile(r"/(?:arch|barrier|common|detail|pipeline|ptx|types|utils?)(?:/|\.[^/]*$)")
 
 
 def where(code: Instruction) -> str | None:
-    """Return the line of the source."""
+    """Return the source line of an instruction; None without line information."""
     return next((f"{file}:{line}" for file, line in _own(code)), None)
 
 
 def step(code: Instruction) -> str:
-    """Return a line of a path: which instruction, where, and from where that was inlined."""
+    """Return a line of a path: PTX line, opcode, and source lines, innermost first."""
     frames = [f"{Path(file).name}:{line}" for file, line in _own(code)[:_MOST_FRAMES]]
     return f"line {code.line}: {code.opcode}" + f" ({' < '.join(frames)})" * bool(frames)
 
 
 # -- suppressions ---------------------------------------------------------------------------------
 
-#: ``// lint: allow PROXY_FENCE: the other warp fences``, on the line or on the one above it.
+#: ``// lint: allow PROXY_FENCE: the other warp fences``, on the same line or on the line above.
 _ALLOW = re.compile(r"lint:\s*allow\s*\(?\s*([A-Z_]+)\s*\)?\s*:?\s*(.*?)\s*(?:\*/|$)")
 
 
@@ -369,10 +378,11 @@ class Suppressions:
         self._comments = comments
         self._folder = folder
         self._read: dict[str, dict[int, str]] = {}
+        # suppressions without a reason, which do not count
         self.without_reason: list[str] = []
 
     def reason(self, rule: str, group: list[Mistake]) -> str:
-        """Return why a finding is allowed; "" if it is not."""
+        """Return the reason of a suppressed finding; "" if it is not suppressed."""
         for mistake in group:
             for code in mistake.ends:
                 for comment in self._near(code):
@@ -394,7 +404,8 @@ class Suppressions:
                     yield lines[at]
 
     def _lines(self, file: str) -> dict[int, str]:
-        """Return the lines of a source that speak of suppression, by number; read once."""
+        """Return the lines of a source file that contain "lint:", by number."""
+        # the path of the compilation, else a file of this name in the folder of the PTX
         if file not in self._read:
             places = [Path(file), *([self._folder / Path(file).name] if self._folder else [])]
             found = next((path for path in places if _is_source(path)), None)
@@ -407,8 +418,10 @@ class Suppressions:
 def _is_source(path: Path) -> bool:
     try:
         return path.is_file() and path.stat().st_size < _MOST_SOURCE_BYTES
-    except (OSError, ValueError):  # a name that no file can have
+    # the name in the PTX may be no valid file name
+    except (OSError, ValueError):
         return False
 
 
+# larger files are not read for suppressions
 _MOST_SOURCE_BYTES = 16 << 20

@@ -1,10 +1,10 @@
-"""The rules: what must happen between two events of a thread, and the words where it does not.
+"""Rules about two events of a thread, such as a write and a copy that need a fence between them.
 
-A fact is (access, state, exact): what was accessed, what has happened since, and whether its
-registers still hold what they held then. `_NEXT` says how an event changes a state. A use of a fact
-in a state that `_PAIRS` lists is a finding: an error where the addresses show that both touch a
-byte and no path brings the fact there in a right state; else a warning or, where the addresses show
-nothing, none.
+A fact is (access, state, exact): an access, the state that later events gave it, and whether the
+registers of its address are unchanged. `_NEXT` maps events to changes of a state. `_PAIRS` lists
+the wrong states for each pair of a fact and its use. A use in a wrong state is an error if both
+accesses certainly touch the same byte and no path has a right state. It is a warning if some path
+has a right state. If nothing is known about the addresses, most pairs give no finding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tma_dlpack.tables.coerce import rows
 
 
 class LintRule(NamedTuple):
-    """A mistake: its words, and where the requirement is written."""
+    """A rule: its id, its sentence, and the source of the requirement."""
 
     id: str
     about: str
@@ -79,7 +79,7 @@ CLUSTER | multicast and remote barriers need a cluster, and their instructions a
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One pair of instructions that breaks a rule, before the causes are brought together."""
+    """A pair of instructions that breaks a rule; `report.findings` groups them by cause."""
 
     rule: str
     severity: str  #: "error", "warning" or "note"
@@ -90,19 +90,23 @@ class Mistake:
 
     @property
     def ends(self) -> list[Instruction]:
-        """The cause, and the use where there is one."""
+        """The cause, and the use if there is one."""
         return [self.cause, *([self.use] if self.use else [])]
 
 
+# states of an access to shared memory: "open" (nothing since), "fenced" (a fence, no barrier),
+# "shared" (a barrier, no fence), "some" (a fence, but not of all threads), "done" (both); of reads
+# also "arrived" (their thread arrived at an mbarrier) and "met" (a wait for an mbarrier since then)
 _FENCED = {"open": "fenced", "shared": "done", "some": "done", "arrived": "done", "met": "done"}
 _SHARED = {"open": "shared", "fenced": "done"}
+# "committed n": the group of the access is committed, and n groups were committed after it
 _COMMITTED = {
     "open": "committed 0",
     **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
 }
 
-#: State of a fact after an event; where a state is not named, nothing changes. "done" states are
-#: kept, because a path on which all is right makes of an error a warning.
+#: (fact, event) -> new state by old state; other states do not change. "done" facts are kept,
+#: because a path that is right turns an error into a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("write", "fence"): _FENCED,
     ("write", "barrier"): _SHARED,
@@ -124,42 +128,47 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("publish", "acquire"): {"open": "done"},
 }
 
-#: A fence before the barrier by some of the threads that wrote says nothing of the others' writes;
-#: behind the barrier it is on the way from all of them to the copy.
+#: New state if only some of the threads that accessed the memory run the fence. Before the barrier
+#: such a fence does not order the other threads' writes; after the barrier it orders all of them.
 _FENCED_BY_SOME = {"open": "some"}
 
-#: Which facts an event changes.
+#: Fact -> the event that waits for its groups.
 _WAITS = {"store": "wait", "mma": "mma_wait"}
+#: Event -> the facts that it changes.
 _CHANGED_BY: dict[str, set[str]] = {wait: {fact} for fact, wait in _WAITS.items()}
 for _fact, _event in _NEXT:
     _CHANGED_BY.setdefault(_event, set()).add(_fact)
 
+# events that become facts
 _KEPT = ("write", "read", "store", "init", "replace", "publish", "mma", "global_write")
 
 
 def _next(what: str, state: str, event: Event) -> str:
+    """Return the state of a fact after an event."""
+    # wait_group N waits for all groups but the last N: for "committed n" if n >= N
     if event.what == _WAITS.get(what) and state.startswith("committed"):
         return "waited" if int(state[10:]) >= event.number else state
     return _NEXT.get((what, event.what), {}).get(state, state)
 
 
 class _Pair(NamedTuple):
-    """A fact and what meets it: the states in which that is wrong, and the words."""
+    """A rule about a fact and its use: the wrong states, the message and the fix."""
 
     rule: str
     wrong: frozenset[str]
-    most: str
+    most: str  # highest severity
     message: str
     fix: str
 
 
-#: A fact > what meets it | the rule | the states in which that is wrong | its highest severity |
-#: what is wrong | the fix. Writes before a load were not seen to win; a block that ends with a
-#: store in flight keeps its memory (H100: 0 of 8,448 tiles; tests/lint/test_on_gpu.py). A bulk load
-#: overtakes reads in flight at a barrier of the warp or block (8,184 of 8,448 tiles), and none
-#: behind an mbarrier at which the readers arrived (0 of 8,448). A copy
-#: right after the init, by the same thread, is common in kernels that work (nine of ThunderKittens
-#: and FlashAttention-3); other threads without a barrier remain an error.
+#: Columns: fact > use | rule | wrong states | highest severity | message | fix.
+#: Reasons for the severities below "error": an ordinary write before a load was never seen to
+#: overwrite the loaded data; a block that ends with a store in flight keeps its memory (H100: 0 of
+#: 8,448 tiles were wrong; tests/lint/test_on_gpu.py). A bulk load overtakes reads that still run at
+#: a barrier of the warp or block (8,184 of 8,448 tiles), and none behind an mbarrier at which the
+#: readers arrived (0 of 8,448). A copy right after the init by the same thread is common in kernels
+#: that work (nine of ThunderKittens and FlashAttention-3); other threads without a barrier remain
+#: an error.
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
     for pair, rule, wrong, most, message, fix in rows("""
@@ -217,11 +226,12 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
-#: Rules that a right path ends: its branch is mostly this one's in other words.
+#: Rules without a finding if some path is right: the conditions of this path are mostly those of
+#: the use, in another form that the analysis does not recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
-#: If every wrong state is one of these: what is added to the words, and what it is at most.
+#: Wrong state -> addition to the message, and highest severity; used if all wrong states are here.
 _IF_ALL = {
     "barrier": (" (a barrier is: on sm_90 this is common and works)", "note"),
     "met": (" (an mbarrier that the readers arrive at is: on sm_90 this works)", "warning"),
@@ -232,20 +242,21 @@ _IF_ALL = {
         ": the thread that issued it waits, and the others do not wait for that thread", "error",
     ),
 }  # fmt: skip
-#: The levels, the worst first: proved by the PTX; somebody should look; against the letter of the
-#: ISA and harmless on the hardware that was measured.
+#: Severities, the worst first: proved by the PTX; possible; a violation of the ISA that was
+#: measured to be harmless.
 SEVERITIES = ("error", "warning", "note")
 _rank = SEVERITIES.index
 
 
-#: For a fact and its use: the states it was in, and whether their addresses certainly overlap.
+#: (fact, use) -> each state of the fact at the use, and whether the addresses certainly overlap.
 _Uses = dict[tuple[Access, Access | str], dict[str, bool]]
 _Where = dict[tuple[Access, Access | str], Instruction]
 
 
 def paths(events: Events) -> Iterator[Mistake]:
-    """Run the analysis of a function and return what breaks a rule on some path."""
+    """Run the analysis of a function, and return the mistakes on any path."""
     flow = events.flow
+    # facts without a possible use in this function need not be followed
     there = {event.what for block in events.blocks for event in block}
     kept = {fact for fact, use in _PAIRS if use in there}
     uses: _Uses = defaultdict(dict)
@@ -260,6 +271,7 @@ def paths(events: Events) -> Iterator[Mistake]:
                 facts = _after(flow, block, event, facts)
         return facts
 
+    # first the fixed point of all paths, then one pass over each block that reports
     for block, facts in enumerate(flow.run(transfer, {})):
         if facts is not None:
             transfer(block, dict(facts), report=True)
@@ -270,18 +282,20 @@ def paths(events: Events) -> Iterator[Mistake]:
 
 
 def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
-    """Return the facts behind an event."""
+    """Return the facts after an event."""
     what, access = event.what, event.access
     if what == "write_register":
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
+        # without a predicate, the access runs again and replaces its earlier fact
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            if fact.what == "mma" and state != "waited":  # a copy that begins here is in flight too
+            # a move of an accumulator in flight makes its target an accumulator in flight, too
+            if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:
                         fact.results.add(target)
@@ -298,21 +312,23 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
             _add(changed, (fact, state, exact), conditions)
             continue
         _add(changed, (fact, after, exact), conditions)
+        # with a predicate, the old state also stays, for the threads that skip the event
         if skipped is not None and not excluded(conditions, skipped):
             _add(changed, (fact, state, exact), both(conditions, skipped))
     return changed
 
 
 def _is_of_some(here: Conditions, there: Conditions) -> bool:
-    """Whether fewer threads come here than there."""
+    """Whether `here` has a condition on the thread that `there` lacks, so fewer threads come."""
     return any(symbol.by_thread for terms, *_ in here - there for symbol, _ in terms)
 
 
+# threads that usually run a copy: the first of some warps
 _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Whether one thread of a warp comes here, and its neighbour there alone."""
+    """Whether a leading thread satisfies both conditions, and its neighbour only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)
@@ -322,11 +338,12 @@ def is_of_one(there: Conditions, here: Conditions) -> bool:
 
 
 def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
+    # the same fact on two paths keeps only the conditions that both paths have
     facts[key] = facts[key] & conditions if key in facts else conditions
 
 
 def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
-    """End what a register showed: conditions on it, and that an address is still the same."""
+    """Return the facts after writes of registers: without conditions on them, some not exact."""
     changed: Facts = {}
     for (fact, state, exact), conditions in facts.items():
         exact = exact and names.isdisjoint(fact.registers)
@@ -337,7 +354,7 @@ def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
 def _look(
     events: Events, block: int, event: Event, facts: Facts, uses: _Uses, where: _Where
 ) -> None:
-    """Note in which states the facts reach a use of them."""
+    """Record the states in which facts reach a use of them."""
     what, access = event.what, event.access
     if what not in _USES:
         return
@@ -350,13 +367,16 @@ def _look(
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
             continue
+        # the thread that waited is the thread that writes
         if state == "waited" and what == "write" and fact.conditions <= here:
-            state = "done"  # the thread that waited writes itself
+            state = "done"
+        # a missing barrier matters only if other threads than the copying one made the access
         if fact.what != "init" and state == "fenced" and not is_of_one(fact.conditions, here):
             state = "done"
         if fact.what == "init" and not _is_of_some(fact.conditions, here):
+            # the thread that initialised the barrier is the one that uses it
             if what == "use":
-                continue  # the thread that initialised it uses it itself
+                continue
             state = "own" if state == "open" else state
         pair = fact, access or what
         uses[pair][state] = uses[pair].get(state, False) or relation == "must"
@@ -366,15 +386,17 @@ def _look(
 def _judged(
     access: Access, use: Access | str, states: dict[str, bool], code: Instruction
 ) -> Mistake | None:
-    """Return the mistake of a pair that met in these states, None if it is right or open."""
+    """Return the mistake of a pair that met in these states; None if right or not provable."""
     pair = access.what, use if isinstance(use, str) else use.what
     row = _PAIRS[pair]
+    # "committed 3" is listed as "committed"
     wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
     if wrong.keys() == {"fenced"}:
         row = _PAIRS.get(("fenced " + pair[0], pair[1]), row)
     if not wrong:
         return None
     must = any(wrong.values())
+    # without a certain overlap, only barriers and maps give a finding
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)

@@ -1,15 +1,16 @@
-"""`postmortem`: the GPU core dump of any TMA program, explained.
+"""`postmortem`: explains the GPU core dump of any TMA program.
 
-A dump is an ELF file. `container` reads its sections, and of the cubins in it which source line an
-instruction is; `dump` reads its tables, by `TABLES`. `sass` takes the few instructions of TMA and
-mbarriers apart, by rows; `flow` computes what registers held when they ran. `faults` and `hangs`
-conclude by rows (`causes.CAUSES`, `report.stuck.ROWS`) from the barriers and maps of `memory`, and
-from where warps stand (`survey`); `likely` ranks candidates where an operand is lost. `results` is
-what they return, `pictures` its HTML. `program` runs a program with dumps switched on.
+A dump is an ELF file. `container` reads the sections of the dump and the source lines of the cubins
+inside it; `dump` reads the tables of the dump by the rows of `TABLES`. `sass` decodes the few
+instructions of TMA and mbarriers; `flow` computes what registers held when an instruction ran.
+`memory` reads barriers and maps; `survey` finds the instruction at which each warp is. From these,
+`faults` and `hangs` find causes by rows (`causes.CAUSES`, `report.stuck.ROWS`); `likely` ranks
+candidates if an operand is unknown. `results` has the returned classes, `pictures` their HTML.
+`program` runs a program with core dumps switched on.
 
-A new cause: a row of `causes.CAUSES` or `report.stuck.ROWS`, and a dump of it in
-tests/postmortem/golden. An architecture: `sass.KNOWN_TARGETS`, after tests/postmortem/codings.cu
-was compiled for it.
+To add a cause, add a row to `causes.CAUSES` or `report.stuck.ROWS`, and a dump with this cause to
+tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for it, then
+add it to `sass.KNOWN_TARGETS`.
 """
 
 from __future__ import annotations
@@ -39,17 +40,18 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     Parameters
     ----------
     path : path-like
-        A dump that the driver wrote (``CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1``,
-        ``CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1``), cuda-gdb, or
-        ``tma-dlpack postmortem --keep FILE -- PROGRAM``; also compressed by xz or gzip, a pipe, or
-        "-" for standard input.
+        A dump written by the driver (``CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1``,
+        ``CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1``), by cuda-gdb, or by
+        ``tma-dlpack postmortem --keep FILE -- PROGRAM``. It may be compressed by xz or gzip, or be
+        a pipe; "-" is standard input.
 
     Returns
     -------
     PostMortem
-        `.faults`: the instruction that was wrong, its operands, its map, and the causes with their
-        fixes. `.barriers`: which warps wait at which mbarrier, and what it lacks. `.maps` and
-        `.kernels`. Text, HTML and `to_json`.
+        `.faults` has each instruction that failed, its operands, its map, and the causes with their
+        fixes. `.barriers` says which warps wait at which mbarrier, and which arrivals or bytes are
+        missing. `.maps` and `.kernels` list the tensor maps and the running kernels. The result
+        prints as text, shows as HTML in notebooks, and has `to_json`.
 
     Raises
     ------
@@ -62,8 +64,8 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
 
     Notes
     -----
-    Needs no GPU and no CUDA installation. What the file does not hold is said in the notes, and
-    nothing is guessed. Measured on an H100 (driver 580.159.04, 2026-11-22).
+    Needs no GPU and no CUDA installation. `.notes` says what the file lacks; nothing is guessed.
+    Measured on an H100 (driver 580.159.04, 2026-11-22).
 
     Examples
     --------
@@ -88,13 +90,16 @@ def _of_file(name: str) -> PostMortem:
 
 
 def read(dump: Dump) -> PostMortem:
-    """Conclude from a dump."""
+    """Return the faults, barriers, maps and kernels of a dump."""
     survey = Survey(dump)
     faults = tuple(faults_of(dump))
+    # a `Grid` has arrays and no hash, so its id is the key
     running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
+    # launches with equal parameters have the same maps: they are listed once
     found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}
     notes = [*dump.notes]
     trapped = any(what == TRAP for rows in survey.standing.values() for what, _ in rows)
+    # after a fault or a trap, waits are no hang: they only had no time to end
     barriers = tuple(barriers_of(survey, died=bool(faults) or trapped))
     if faults and any(barrier.waiting for barrier in barriers):
         notes.append(

@@ -1,8 +1,8 @@
-"""ELF files, by NumPy over the file's bytes: the dump, and the cubins in it with their lines.
+"""ELF files: the core dump, and the cubins in it with their source lines.
 
-A file comes from anywhere: every offset, size, link and name is checked before it is used, and
-nothing is copied that need not be. Section counts beyond 65,280 (usual in a dump of a whole GPU)
-stand in section header 0, as ELF says.
+The sections are NumPy views of the file's bytes, without copies. A file may be damaged or hostile,
+so every offset, size, link and name is checked before it is used. A dump of a whole GPU often has
+more than 65,280 sections; ELF then stores their number in section header 0.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from tma_dlpack.debug.postmortem.sass import signed
 from tma_dlpack.tables.errors import TmaPreconditionError
 from tma_dlpack.tables.refusals import REFUSALS
 
+# e_machine, e_type, sh_type (ELF specification; EM_CUDA from the Linux elf.h)
 EM_CUDA, ET_CORE, SHT_NOBITS = 190, 4, 8
+# Elf64_Ehdr without e_ident: e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, ...
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _HEADER_BYTES, _EXTENDED = 64, 0xFFFF
+# Elf64_Shdr, 64 bytes
 _SECTION = np.dtype(
     [
         *(("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8")),
@@ -31,12 +34,13 @@ _SECTION = np.dtype(
     ]
 )
 _MOST_NAME_BYTES = 1 << 14
-_MOST_SECTIONS = 1 << 22  # a dump of a whole GPU has one for each thread's registers: 300,000
+# a dump of a whole GPU has 300,000 sections: one for the registers of each thread
+_MOST_SECTIONS = 1 << 22
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
 
 def unreadable(found: str) -> TmaPreconditionError:
-    """Return the refusal of a file."""
+    """Return the error for a file that is not a whole GPU core dump; `found` says why."""
     return REFUSALS["FILE_CORE_DUMP"].error("path", found)
 
 
@@ -62,6 +66,7 @@ class Elf:
             raise unreadable(f"{name} is not an ELF file")
         if len(data) < _HEADER_BYTES:
             raise self._cut(_HEADER_BYTES)
+        # EI_CLASS 2 is 64-bit, EI_DATA 1 is little-endian
         if bytes(data[4:6]) != b"\x02\x01":
             raise unreadable(f"{name} is not a 64-bit little-endian ELF file")
         kind, machine, _, _, _, table, _, _, _, _, entry_bytes, count, names = _HEADER.unpack_from(
@@ -75,6 +80,8 @@ class Elf:
             raise unreadable(f"{name} has no sections")
         if table + _SECTION.itemsize > len(data):
             raise self._cut(table + _SECTION.itemsize)
+        # ELF, extended numbering: e_shnum 0 means that sh_size of section 0 is the count, and
+        # e_shstrndx 0xFFFF that its sh_link is the index of the names
         first = np.frombuffer(data, _SECTION, 1, table)[0]
         count = count or int(first["size"])
         if count > _MOST_SECTIONS:
@@ -83,7 +90,8 @@ class Elf:
             raise self._cut(table + count * _SECTION.itemsize)
         self.sections = np.frombuffer(data, _SECTION, count, table)
         names = int(first["link"]) if names == _EXTENDED else names
-        ends = self.sections["offset"] + self.sections["size"]  # may wrap: then it is below offset
+        # the sum of two u64 may wrap: then the end is below the offset
+        ends = self.sections["offset"] + self.sections["size"]
         there = self.sections["type"] != SHT_NOBITS
         bad = there & ((ends > len(data)) | (ends < self.sections["offset"]))
         if bad.any():
@@ -97,7 +105,7 @@ class Elf:
         return unreadable(f"{found} ({needed:,})" if needed < 1 << 48 else found)
 
     def content(self, index: int) -> memoryview:
-        """Return the bytes of a section."""
+        """Return the bytes of a section; none for SHT_NOBITS, which has no bytes in the file."""
         row = self.sections[index]
         if row["type"] == SHT_NOBITS:
             return self.data[:0]
@@ -110,9 +118,11 @@ class Elf:
 
     @cached_property
     def by_name(self) -> dict[str, int]:
-        """Section name -> index, of a cubin (a dump has too many)."""
+        """Index of each section by name; for cubins only, as a dump has too many sections."""
         found: dict[str, int] = {}
-        left = 2 * len(self.data)  # names may overlap: together they are not longer than this
+        # names may overlap, so that a hostile file could make this loop quadratic: their lengths
+        # together are limited to twice the file
+        left = 2 * len(self.data)
         for index, start in enumerate(self.sections["name"].tolist()):
             name = bytes(self._names[start : start + _MOST_NAME_BYTES]).partition(b"\0")[0]
             left -= len(name)
@@ -124,7 +134,10 @@ class Elf:
 
 # -- source lines ---------------------------------------------------------------------------------
 
-_SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90  # extended opcodes
+# opcodes of DWARF 4, section 6.2.5; 0x90 is NVIDIA's own (see `LineTable`)
+# extended opcodes
+_SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90
+# standard opcodes
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
 _CONST_ADD_PC, _FIXED_ADVANCE_PC = 8, 9
 _MOST_ROWS = 1 << 20
@@ -132,15 +145,16 @@ _MOST_CALLS = 16
 
 
 class Row(NamedTuple):
-    """One row: code from its address on is of this line."""
+    """A row of a line table: the source line of the code that begins at the row's address."""
 
     file: str
     line: int
-    caller: int  # number of the row of the call, from 1; 0 for none
+    # the row of the call that this line was inlined at, counted from 1; 0 if it was not inlined
+    caller: int
 
 
 class _Bytes:
-    """A line program's bytes, read one after the other; past the end IndexError is raised."""
+    """A reader of a line program's bytes; reading past the end raises IndexError."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -159,6 +173,8 @@ class _Bytes:
         return piece.decode("utf-8", "replace")
 
     def leb(self, signed: bool = False) -> int:
+        # LEB128: 7 bits a byte, lowest first; bit 7 says that more follow, bit 6 of the last byte
+        # is the sign
         value = shift = 0
         while True:
             byte = self.number(1)
@@ -168,22 +184,24 @@ class _Bytes:
                 return value - (1 << shift) if signed and byte & 0x40 else value
 
     def file(self, folders: list[str]) -> str:
-        """Read a file's name, the number of its folder, and two numbers that nobody needs."""
+        """Read a file's entry, and return its path."""
+        # the entry: name, index of its folder, and time and size, which are not needed
         name, folder, *_ = self.text(), self.leb(), self.leb(), self.leb()
         inside = folders[folder] if folder < len(folders) else ""
         return f"{inside}/{name}" if inside and not name.startswith("/") else name
 
 
 class LineTable:
-    """The line programs of a cubin: the `.debug_line` that ``nvcc -lineinfo`` and Triton leave.
+    """The source lines of a cubin, from the `.debug_line` that ``nvcc -lineinfo`` and Triton write.
 
-    A row of NVIDIA's may be inlined: opcode 0x90 of the line program names the row of the call, so
-    that the line of a helper and of its callers are both known for one address.
+    NVIDIA's extended opcode 0x90 names the row of the call that the following rows were inlined at.
+    So both the line in a helper and the lines in its callers are known for one address.
     """
 
     def __init__(self, image: Elf) -> None:
         self.units: list[_Unit] = []
         section = image.by_name.get(".debug_line")
+        # each unit begins with its size in 4 bytes, which do not count
         data = _Bytes(bytes(image.content(section)) if section is not None else b"")
         while data.at + 4 < len(data.data):
             size = data.number(4)
@@ -191,9 +209,9 @@ class LineTable:
             data.at += size
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return ``file:line`` of an address, the innermost first, then its callers.
+        """Return ``file:line`` of an address: the innermost first, then its callers.
 
-        Empty without a line table, or where it has no row for the address.
+        The tuple is empty if the cubin has no line table, or no row for the address.
         """
         return next(filter(None, (unit.at(address) for unit in self.units)), ())
 
@@ -203,10 +221,14 @@ class _Unit:
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        self.numbers: dict[int, int] = {}  # address -> number of a row, of several the innermost
+        # address -> number of its row, from 1; of several rows the last, which is the innermost
+        self.numbers: dict[int, int] = {}
+        # addresses behind the last instruction of a sequence
         self.ends: list[int] = []
-        with suppress(IndexError, ValueError):  # damaged: what was read before stands
+        # a damaged program keeps the rows that were read before the damage
+        with suppress(IndexError, ValueError):
             self._run(program)
+        # an end has no row (0), unless another sequence begins at this address
         self.numbers = {**dict.fromkeys(self.ends, 0), **self.numbers}
         self.starts = sorted(self.numbers)
 
@@ -218,19 +240,23 @@ class _Unit:
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
+            # a call's row comes before the inlined row; in a damaged file this avoids a cycle
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 
     def _run(self, unit: _Bytes) -> None:
-        """Run a line program (DWARF 2 to 4)."""
+        """Run a line program (DWARF 2 to 4, section 6.2) and store its rows."""
         version, header_bytes = unit.number(2), unit.number(4)
         program = unit.at + header_bytes
         if not 2 <= version <= 4:
             return
         step = unit.number(1)
-        unit.at += 1 if version < 4 else 2  # maximum operations, default_is_stmt
+        # skips default_is_stmt and, in DWARF 4, maximum_operations_per_instruction
+        unit.at += 1 if version < 4 else 2
+        # line_base, line_range, opcode_base; then how many operands each standard opcode has
         base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
         sizes = [unit.number(1) for _ in range(opcodes - 1)]
+        # both tables count from 1; entry 0 is the folder of the compilation
         folders, files = [""], [""]
         while name := unit.text():
             folders.append(name)
@@ -247,6 +273,7 @@ class _Unit:
 
         while unit.at < len(unit.data):
             code = unit.number(1)
+            # a special opcode advances both address and line, and adds a row
             if code >= opcodes:
                 steps, more = divmod(code - opcodes, span or 1)
                 address, line = address + steps * step, line + base + more
@@ -264,6 +291,7 @@ class _Unit:
                 elif kind == _END_SEQUENCE:
                     self.ends.append(address)
                     address, file, line, caller = 0, 1, 1, 0
+                # skips unknown opcodes and the operands that are not needed
                 unit.at = end
             elif code == _COPY:
                 add()
@@ -273,10 +301,12 @@ class _Unit:
                 line += unit.leb(signed=True)
             elif code == _SET_FILE:
                 file = unit.leb()
+            # the address step of special opcode 255
             elif code == _CONST_ADD_PC:
                 address += (255 - opcodes) // (span or 1) * step
             elif code == _FIXED_ADVANCE_PC:
                 address += unit.number(2)
+            # every other standard opcode: its operands are skipped
             else:
                 for _ in range(sizes[code - 1]):
                     unit.leb()

@@ -1,10 +1,11 @@
 """The tables of a GPU core dump: devices, grids, blocks, warps, threads, registers, memory.
 
-`TABLES` has every field that is read; newer drivers append fields, and those that a file lacks are
-0. A section names its parent: `sh_link` is the parent table's section, `sh_info` the row in it.
+`TABLES` has every field that is read. Newer drivers append fields to a table; a field that a file
+lacks is 0. A section names its parent: `sh_link` is the section of the parent's table, `sh_info`
+the parent's row in this table.
 
-Source: cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include), the layout; measured on an
-H100, driver 580.159.04, 2026-11-22, what the fields hold.
+Source: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include); the
+meaning of the fields was measured on an H100, driver 580.159.04, 2026-11-22.
 """
 
 from __future__ import annotations
@@ -25,19 +26,23 @@ from tma_dlpack.debug.postmortem.container import Elf, LineTable, unreadable
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 Rows = npt.NDArray[Any]
-_USER = 0x80000000  # SHT_LOUSER: sections of tables and memory count from here
+# SHT_LOUSER: NVIDIA's section types are this number plus 1, 2, ...
+_USER = 0x80000000
 
-#: Sections that are bytes of memory, registers or a cubin.
+#: Types of the sections that hold bytes of memory, registers or a cubin.
 MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3, 4, 5, 7))
+# limits for damaged files: a row of a table, all warps, the parameters of a launch
 _MOST_ENTRY_BYTES = 4096
 _MOST_WARPS = 1 << 17
 _MOST_PARAMETER_BYTES = 1 << 16
-_SKIP_GLOBAL = 2  # of the flags that the dump was made with
+# bit of the metadata's `flags`: the dump was made without global memory
+_SKIP_GLOBAL = 2
+# types of the sections of kernel parameters and of uniform registers
 PARAMETERS, UNIFORM = _USER + 18, _USER + 19
 
 
 class Table(NamedTuple):
-    """A kind of table: the type of its sections, how many rows one may have, and its fields."""
+    """A kind of table: the type of its sections, the most rows of a section, and the fields."""
 
     section: int
     most_rows: int
@@ -45,7 +50,7 @@ class Table(NamedTuple):
 
 
 def _table(number: int, most_rows: int, *fields: str) -> Table:
-    """Return a table; a field has 4 bytes, or 8 if a colon follows its name."""
+    """Return a table; a field has 4 bytes, or 8 bytes if its name ends with a colon."""
     row = [(name.rstrip(":"), "<u8" if name.endswith(":") else "<u4") for name in fields]
     return Table(_USER + number, most_rows, np.dtype(row))
 
@@ -57,7 +62,8 @@ def _three(name: str) -> tuple[str, ...]:
     return tuple(f"{name}_{axis}" for axis in _XYZ)
 
 
-#: Number of the section's type, most rows of one section, fields.
+#: Tables by name: type of the sections (from `_USER`), most rows of a section, fields in order.
+#: A field named "_" is padding, or is not read.
 TABLES: Final = {
     "device": _table(
         9, 64,
@@ -88,6 +94,7 @@ TABLES: Final = {
     ),
 }  # fmt: skip
 
+# CUDBGException_t (cudadebugger.h)
 EXCEPTIONS: Final = {
     1: "illegal address",
     2: "stack overflow",
@@ -111,20 +118,21 @@ EXCEPTIONS: Final = {
     20: "tensor memory access",
     21: "tensor memory leak",
     22: "call that needs a newer driver",
-}  # CUDBGException_t (cudadebugger.h)
+}
 
 
 class Function(NamedTuple):
-    """Machine code in a loaded cubin."""
+    """A function of a loaded cubin, with its machine code."""
 
-    start: int
+    start: int  # address of the first instruction
     name: str  # mangled
-    code: Rows  # (n, 2) u64
+    code: Rows  # (n, 2) u64: the low and the high half of each 128-bit instruction
     image: Elf
-    section: int
+    section: int  # of the code, in `image`
 
     def at(self, pc: int) -> tuple[int, int] | None:
         """Return the 128 bits of the instruction at an address."""
+        # the address may come from a damaged file: inside an instruction, or outside the code
         index, rest = divmod(pc - self.start, 16)
         if rest or not 0 <= index < len(self.code):
             return None
@@ -133,14 +141,14 @@ class Function(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """A kernel on a GPU."""
+    """A kernel, and the GPU that runs it."""
 
     mangled: str
-    gpu: int | None  # its number, where the file has several
+    gpu: int | None  # number of the GPU; None if the file has only one
 
     @property
     def name(self) -> str:
-        """Its C++ name without arguments, and the GPU."""
+        """The C++ name without arguments, and the GPU."""
         short = short_name(self.mangled)
         return short if self.gpu is None else f"{short} on GPU {self.gpu}"
 
@@ -152,7 +160,7 @@ class Grid:
     row: Rows
     device: int
     parameters: bytes
-    parameter_address: int  # generic address of the first parameter, 0 if not known
+    parameter_address: int  # generic address of the first parameter; 0 if unknown
 
     def dims(self, name: str) -> tuple[int, int, int]:
         """Return ``grid``, ``block`` or ``cluster``, x first."""
@@ -161,18 +169,18 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block of threads that was on an SM."""
+    """A thread block that was resident on an SM."""
 
     row: Rows
     sm: Rows
     grid: Grid | None
     shared: memoryview
-    section: int
-    number: int  # its row in the table of its SM
+    section: int  # of the SM's table of blocks
+    number: int  # row of the block in this table
 
     @property
     def index(self) -> tuple[int, int, int]:
-        """Its blockIdx."""
+        """The block's blockIdx, x first."""
         return three(self.row, "index")
 
 
@@ -184,34 +192,35 @@ class Warp:
     block: Block
     row: Rows
     lanes: Rows
-    section: int  # of the table of lanes; 0 without a table
-    uniform: Rows  # u32
+    section: int  # of the table of lanes; 0 if the file has none
+    uniform: Rows  # uniform registers, u32
 
     @property
     def error_pc(self) -> int | None:
-        """Address of the instruction that was wrong."""
+        """Address of the instruction that failed; None if none did."""
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Return each address at which threads stand, and the rows of these in `lanes`."""
+        """Return each program counter of the warp's threads, and the rows of `lanes` at it."""
+        # `valid` has a bit for each lane whose thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
         for pc in np.unique(pcs[live]):
             yield int(pc), np.flatnonzero(live & (pcs == pc))
 
     def registers(self, lane: int) -> Rows:
-        """Return the registers of a thread, given by its row in `lanes`."""
+        """Return the registers of the thread whose row in `lanes` is given."""
         return self.dump.words(REGISTERS, self.section, lane)
 
 
 def three(row: Rows, name: str) -> tuple[int, int, int]:
-    """Return the fields of a row that are one triple, x first."""
+    """Return the fields `name`_x, `name`_y and `name`_z of a row, x first."""
     x, y, z = (int(row[f"{name}_{axis}"]) for axis in _XYZ)
     return x, y, z
 
 
 class Dump:
-    """A GPU core dump, read lazily.
+    """A GPU core dump; its parts are read on first use.
 
     Attributes
     ----------
@@ -229,7 +238,9 @@ class Dump:
         if not self.elf.is_core:
             raise unreadable(f"{name} is a cubin")
         sections = self.elf.sections
-        own = np.flatnonzero(sections["type"] >= _USER)[::-1]  # of several, the first one stays
+        # (type, parent's section, parent's row) -> section; in reverse order, because the dict
+        # keeps the last entry of a key, and the first section is wanted
+        own = np.flatnonzero(sections["type"] >= _USER)[::-1]
         keys = (sections[name][own].tolist() for name in ("type", "link", "info"))
         self._children = dict(zip(zip(*keys, strict=True), own.tolist(), strict=True))
         self._flows: dict[int, Any] = {}
@@ -242,6 +253,7 @@ class Dump:
         self.devices = self.rows("device", self._device_table)
         if not len(self.devices):
             raise unreadable(f"{name} has an empty table of devices")
+        # the first GPU with SMs in the file gives the target
         used = {d for d, _ in enumerate(self.devices) if self._child("sm", self._device_table, d)}
         first = self.devices[min(used, default=0)]
         self.major: int = int(first["major"])
@@ -254,7 +266,7 @@ class Dump:
 
     @classmethod
     def open(cls, path: Path, name: str = "") -> Dump:
-        """Map a file into memory and read it; errors call it `name`."""
+        """Map a file into memory and read it; error messages call the file `name`."""
         name = name or str(path)
         with path.open("rb") as file:
             if not path.stat().st_size:
@@ -267,10 +279,11 @@ class Dump:
     def rows(self, table: str, section: int) -> Rows:
         """Return the rows of a section; fields that the file does not have are 0."""
         kind, data = TABLES[table].row, self.elf.content(section)
-        # a table without the size of a row, as that of the metadata is, has the rows known here
+        # the table of metadata has no size of a row (sh_entsize 0): then the size of `TABLES` holds
         entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
         ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
-        whole = [end for end in ends if end <= entry_bytes]  # newer drivers append fields
+        # newer drivers append fields: read the fields that both the file and `TABLES` have
+        whole = [end for end in ends if end <= entry_bytes]
         if not whole or entry_bytes > _MOST_ENTRY_BYTES:
             raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
         count = len(data) // entry_bytes
@@ -286,28 +299,29 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Return the section, the number and the content of each row below a row."""
+        """Return the rows of a table whose parent is a row: section, number, fields."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the bytes below a row: memory, registers; empty if the file has none."""
+        """Return the memory or registers whose parent is a row; empty if the file has none."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return registers, 32 bits each."""
+        """Return the 32-bit registers whose parent is a row."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 
     @cached_property
     def grids(self) -> dict[tuple[int, int], Grid]:
-        """The grids by device and id."""
+        """Every grid, by the device's row and the grid's id."""
         found = {}
         for device, _ in enumerate(self.devices):
             for section, number, row in self._below("grid", self._device_table, device):
+                # `parameters` is an offset in constant bank 0
                 banks = [bank for _, _, bank in self._below("bank", section, number)]
                 bank = next((int(b["address"]) for b in banks if b["number"] == 0), 0)
                 first = int(row["parameters"])
@@ -317,7 +331,7 @@ class Dump:
         return found
 
     def kernel(self, function: Function | None, grid: Grid | None) -> Kernel:
-        """Return the kernel of a function that runs as a grid."""
+        """Return the kernel of a grid, named after the given function."""
         name = function.name if function is not None else "unknown code"
         if grid is None or len(self.devices) == 1:
             return Kernel(name, None)
@@ -333,7 +347,7 @@ class Dump:
 
     @cached_property
     def windows(self) -> Rows | None:
-        """The context's row: where shared, local and global memory begin."""
+        """The first context: the addresses at which shared, local and global memory begin."""
         found = (
             row
             for device, _ in enumerate(self.devices)
@@ -343,7 +357,7 @@ class Dump:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Every block that was on an SM."""
+        """Every thread block that was resident on an SM."""
         return tuple(
             Block(
                 row, sm, self.grids.get((device, int(row["grid"]))),
@@ -355,7 +369,7 @@ class Dump:
         )  # fmt: skip
 
     def warps(self, block: Block) -> Iterator[Warp]:
-        """Return the warps of a block."""
+        """Return the warps of a block, in the order of the file."""
         for section, w, row in self._below("warp", block.section, block.number):
             self._warps_read += 1
             if self._warps_read > _MOST_WARPS:
@@ -367,7 +381,7 @@ class Dump:
 
     @cached_property
     def sms(self) -> tuple[Rows, ...]:
-        """Every SM's row: an exception is kept there even when its warps are gone."""
+        """The row of every SM, which keeps an exception even after its warps have ended."""
         devices = range(len(self.devices))
         return tuple(sm for d in devices for _, _, sm in self._below("sm", self._device_table, d))
 
@@ -375,7 +389,8 @@ class Dump:
 
     @cached_property
     def has_global_memory(self) -> bool:
-        """Whether the dump was made with global memory; without it a few pieces are there too."""
+        """Whether the dump was made with global memory."""
+        # even a dump made without it has a few pieces of global memory, so the flag decides
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)
@@ -384,7 +399,7 @@ class Dump:
         return not skipped and bool(self.elf.sections["size"][self.elf.of_type(GLOBAL)].any())
 
     def global_memory(self, address: int, size: int) -> bytes | None:
-        """Return bytes of global memory; None where the file has them not."""
+        """Return bytes of global memory; None if the file lacks them."""
         kinds = self.elf.sections["type"]
         for n in np.flatnonzero((kinds == GLOBAL) | (kinds == MANAGED)):
             start = address - int(self.elf.sections["address"][n])
@@ -400,6 +415,7 @@ class Dump:
         found = []
         for n in self.elf.of_type(IMAGE):
             data = self.elf.content(int(n))
+            # an image without bytes was left out of the dump
             if not len(data):
                 continue
             try:
@@ -417,7 +433,7 @@ class Dump:
         return sorted(found, key=lambda function: function.start)
 
     def function_at(self, pc: int) -> Function | None:
-        """Return the function that an address is in."""
+        """Return the function that contains an address."""
         place = bisect.bisect(self.functions, pc, key=lambda function: function.start) - 1
         if place < 0:
             return None
@@ -425,11 +441,12 @@ class Dump:
         return function if function.at(pc) is not None else None
 
     def lines_at(self, pc: int) -> tuple[str, ...]:
-        """Return ``file:line`` of an address, the innermost first, then its callers."""
+        """Return ``file:line`` of an address: the innermost first, then its callers."""
         function = self.function_at(pc)
         if function is None:
             return ()
-        key = id(function.image)  # alive as long as the list of functions
+        # the id stays valid, because `functions` keeps the image alive
+        key = id(function.image)
         if key not in self._lines:
             self._lines[key] = LineTable(function.image)
         return self._lines[key].at(pc)

@@ -1,9 +1,9 @@
-"""Where control can go in a function, and what a register held at an instruction.
+"""Control flow of a function, and the values of registers at an instruction.
 
-A warp runs on after the instruction that was wrong, and a wait is a loop: so the registers of the
-dump are of a later moment. `Registers` says what one held earlier: the dump's value, if nothing
-between writes it, else the value that its only writer computed, if the code shows it;
-else None. Nothing is guessed.
+A warp runs on after the instruction that failed, and a wait is a loop. So the registers in the dump
+have the values of a later moment. `Registers` returns what a register held at an earlier
+instruction: the value in the dump if no instruction in between writes the register; else the value
+that its only writer computed, if the code shows this value; else None. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ from tma_dlpack.debug.postmortem.sass import (
 )
 
 _MOST_INSTRUCTIONS = 1 << 17
-_MOST_STEPS = 4096  # instructions that one search visits
-_DEEPEST = 12  # instructions whose results an operand is computed from
+# most instructions that one search visits
+_MOST_STEPS = 4096
+# longest chain of instructions that an operand's value is computed through
+_DEEPEST = 12
 _WORD = (1 << 32) - 1
-#: Where the constant bank holds the generic address of the kernel's parameters: measured for sm_90;
-#: for the others it is what ptxas 13.0's code adds a map's offset to.
+#: Compute capability's major number -> offset in constant bank 0 of the generic address of the
+#: kernel's parameters. The offset of sm_90 was measured; the others are from code of ptxas 13.0,
+#: which adds a map's offset to this word.
 _PARAMETER_POINTER: Final = {9: 0x198, 10: 0x348, 11: 0x348, 12: 0x348}
-_CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F  # special registers: rank in the cluster, SR_SWINHI
+# special registers: rank in the cluster; SR_SWINHI, the upper half of shared memory's window
+_CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F
 
 
 class Flow:
-    """The instructions of a function and where each can go; places count instructions."""
+    """The control flow of a function; a `place` is the index of an instruction."""
 
     def __init__(self, function: Function, major: int) -> None:
         self.function: Function = function
@@ -41,6 +45,7 @@ class Flow:
         self.code: list[Instruction] = [
             Instruction(int(a), int(b), major) for a, b in function.code
         ]
+        # caches of this object: `functools.cache` on the methods would keep the object alive
         self.between = cache(self._between)
         self.waits_of = cache(self._waits_of)
         self.writer = cache(self._writer)
@@ -49,12 +54,14 @@ class Flow:
         return self.code[place]
 
     def place(self, pc: int) -> int:
-        """Return the number of the instruction at an address."""
+        """Return the place of the instruction at an address."""
         return (pc - self.function.start) // INSTRUCTION_BYTES
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
-        """Which instructions can follow each."""
+        """The places that can follow each place."""
+        # convergence register -> the places that follow its BSYNC; BSSY has their distance from the
+        # instruction after BSSY
         joins: dict[int, list[int]] = {}
         for place, instruction in enumerate(self.code):
             if instruction.opcode == BSSY:
@@ -72,7 +79,7 @@ class Flow:
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
-        """Which instructions can come before each."""
+        """The places that can come before each place."""
         found: list[list[int]] = [[] for _ in self.code]
         for place, after in enumerate(self.successors):
             for to in after:
@@ -82,9 +89,9 @@ class Flow:
     def reach(
         self, start: int, back: bool = False, stop: Callable[[int], bool] = lambda place: False
     ) -> set[int] | None:
-        """Return what can be reached from an instruction; None if that is too much.
+        """Return the places that can be reached from a place; None if they are too many.
 
-        `stop`: go no further from these.
+        The search goes backwards if `back`, and does not go on behind a place where `stop` is true.
         """
         edges: list[tuple[int, ...]] | list[list[int]]
         edges = self.predecessors if back else self.successors
@@ -102,7 +109,7 @@ class Flow:
         return seen
 
     def _between(self, start: int, end: int) -> set[int] | None:
-        """Return the instructions that may run after one and before another; None: no way."""
+        """Return the places that may run between two places; None if no path is known."""
         if start == end:
             return set()
         after = self.reach(start, stop=lambda place: place in (start, end))
@@ -112,13 +119,15 @@ class Flow:
         return (after & before) - {start, end}
 
     def _waits_of(self, place: int) -> tuple[int, ...]:
-        """Return the waits in whose loop an instruction is; empty if there are none.
+        """Return the waits whose loop contains an instruction; empty if there are none.
 
-        The loop does nothing else: no copy, arrival, barrier of the block, store or matrix.
+        Only a loop that does nothing but wait counts: it has no copy, arrival, block barrier, store
+        or matrix instruction.
         """
         if self[place].is_wait:
             return (place,)
-        if self[place].name == "WARPSYNC":  # a loop around it is not the reason
+        # at a WARPSYNC the thread waits for its warp, even if a wait's loop is around it
+        if self[place].name == "WARPSYNC":
             return ()
         if unanswered := self._unanswered(place):
             return unanswered
@@ -129,7 +138,8 @@ class Flow:
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
 
     def _unanswered(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose answer an instruction needs; empty if it needs another's, too."""
+        """Return the waits whose result an instruction needs; empty if it needs other results."""
+        # a scoreboard is set by an instruction of unknown duration, and needed by its readers
         needed = self[place].needed_scoreboards
         if len(needed) != 1:
             return ()
@@ -145,9 +155,9 @@ class Flow:
         return self[place].does_work
 
     def _writer(self, kind: str, number: int, place: int) -> int | None:
-        """Return the only instruction whose result a register holds at a place; None if several.
+        """Return the only instruction that can have written a register; None if there are several.
 
-        `kind`: "uniform" or "register".
+        `kind` is "uniform" or "register".
         """
 
         def writes(i: int) -> bool:
@@ -155,13 +165,14 @@ class Flow:
 
         seen = self.reach(place, back=True, stop=writes)
         found = [i for i in seen or () if writes(i)]
+        # a path from the function's start without a writer (place 0 was seen) is a second source
         if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
             return None
         return found[0]
 
 
 def flow_of(dump: Dump, function: Function) -> Flow | None:
-    """Return the flow of a function, made once; None of one that is too long to be one."""
+    """Return the flow of a function, made once; None if the code is too long for a function."""
     if len(function.code) > _MOST_INSTRUCTIONS:
         return None
     if function.start not in dump._flows:
@@ -171,7 +182,7 @@ def flow_of(dump: Dump, function: Function) -> Flow | None:
 
 
 class Registers:
-    """The registers of a warp's thread at an instruction of its function."""
+    """The registers of a thread, at any instruction of its function."""
 
     warp: Warp
     flow: Flow
@@ -183,14 +194,16 @@ class Registers:
     def __init__(
         self, warp: Warp, flow: Flow, pc: int | None, lane: int, ahead: bool = False
     ) -> None:
-        """Read the registers of a thread at `pc`.
+        """Read the registers of a thread that is at `pc`.
 
-        Of None, or a place in another function, only what the code computes is known. `ahead`: the
-        instruction is still to run, as that of a loop that the thread is in; else it has run.
+        If `pc` is None or in another function, only values that the code computes are known. If
+        `ahead`, the instructions asked for run after `pc`, like those of the loop that the thread
+        is in; else they have run before.
         """
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None
         self.now = flow.place(pc) if pc is not None and is_here else None
+        # numbers of RZ and URZ, which read as 0; URZ was 63 until sm_90
         self.zero = {"register": ZERO_REGISTER, "uniform": 63 if flow.major == 9 else 255}
 
     @cached_property
@@ -198,20 +211,20 @@ class Registers:
         return [int(word) for word in self.warp.registers(self.lane)[:ZERO_REGISTER]]
 
     def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return a uniform register before an instruction runs; None if unknown."""
+        """Return the value of a uniform register before an instruction; None if unknown."""
         return self._value("uniform", number, place, depth)
 
     def register(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return a register before an instruction runs; None if unknown."""
+        """Return the value of a register before an instruction; None if unknown."""
         return self._value("register", number, place, depth)
 
     def pair(self, number: int, place: int) -> int | None:
-        """Return an address in two uniform registers."""
+        """Return the 64-bit address in two uniform registers, low half first."""
         low, high = self.uniform(number, place), self.uniform(number + 1, place)
         return None if low is None or high is None else low | high << 32
 
     def barrier(self, place: int) -> int | None:
-        """Return the address of the barrier that a SYNCS works on; None of others."""
+        """Return the barrier's address of a SYNCS instruction; None for other instructions."""
         i = self.flow[place]
         if i.is_wait or i.is_arrival:
             parts = self.register(i.second, place), self.uniform(i.third, place)
@@ -225,6 +238,7 @@ class Registers:
     def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
         if number == self.zero[kind]:
             return 0
+        # nothing between the instruction and the dump writes the register: the dump's value holds
         runs = self._runs_between(place)
         if runs is not None and not any(number in written(kind, self.flow[i]) for i in runs):
             kept = self.warp.uniform if kind == "uniform" else self._registers
@@ -232,13 +246,15 @@ class Registers:
         writer = self.flow.writer(kind, number, place)
         if writer is None or depth > _DEEPEST:
             return None
+        # a writer under another predicate may not have run
         guard = self.flow[writer].guard
         if guard not in (ALWAYS, self.flow[place].guard):
-            return None  # it may not have run
+            return None
         return self._computed(writer, number, depth)
 
     def _runs_between(self, place: int) -> set[int] | None:
-        """Return what may run between an instruction and now, the first included; None: no way."""
+        """Return the places that may run between an instruction and now; None if unknown."""
+        # the first of the two places is included, because it can write the register itself
         if self.now is None or place == self.now:
             return None if self.now is None else set()
         first, last = (self.now, place) if self.ahead else (place, self.now)
@@ -246,7 +262,9 @@ class Registers:
         return None if between is None else {first, *between}
 
     def _computed(self, place: int, number: int, depth: int) -> int | None:
-        """Return what an instruction writes into a register."""
+        """Return the value that an instruction writes into a register; None if unknown."""
+        # the cases are the instructions that compute addresses, coordinates and masks of copies
+        # and barriers; any other instruction makes the value unknown
         i = self.flow[place]
         depth += 1
         a, b = i.second, i.constant
@@ -271,36 +289,40 @@ class Registers:
                 return register(a)
             case 0x9C3 if i.high >> 8 & 0xFF == _CGA_CTA_ID:  # S2UR
                 return rank_in_cluster(self.warp.block)
-            case 0x9C3 if (
+            case 0x9C3 if (  # S2UR
                 i.high >> 8 & 0xFF == _SHARED_WINDOW and self.warp.dump.windows is not None
             ):
                 return int(self.warp.dump.windows["shared"]) >> 32
             case 0xAB9 | 0x7AC:  # ULDC, LDCU
                 offset = b >> 6 if i.opcode == 0xAB9 else b >> 5
                 return self._constant(offset + 4 * (number != i.target))
-            case 0x291 if i.high >> 16 & 0xFFF == 0xF8E:  # ULEA
+            # ULEA: (a << shift) + b; 0xF8E is the form without .HI and without predicates
+            case 0x291 if i.high >> 16 & 0xFFF == 0xF8E:
                 values = uniform(a, b)
                 shift = i.high >> 11 & 31
                 return (values[0] << shift) + values[1] & _WORD if values else None
-            case 0x819 if i.high & 0xFFFFFF == 0x0006FF:  # SHF.L.U32
+            # SHF.L.U32 with the zero register as its upper word: a plain left shift
+            case 0x819 if i.high & 0xFFFFFF == 0x0006FF:
                 value = register(a)
                 return None if value is None else value << (b & 31) & _WORD
             case 0x896 if b == 0x5410:  # UPRMT: the low halves of two registers
                 values = uniform(a, i.third)
                 return values[0] & 0xFFFF | (values[1] & 0xFFFF) << 16 if values else None
-            case 0x290 | 0x890:
+            case 0x290 | 0x890:  # UIADD3 of registers, of a constant
                 total = self._sum(i, place, depth)
                 return None if total is None else total & _WORD
         return None
 
     def _sum(self, i: Instruction, place: int, depth: int) -> int | None:
-        """Return the sum of a UIADD3, carry included."""
+        """Return the sum of a UIADD3 with its carry in bit 32; None if unknown."""
+        # a negated operand: a difference, which is not computed
         if i.high >> 8 & 1 or (i.opcode == 0x290 and i.low >> 63):
-            return None  # a difference
+            return None
         operands = [i.second, i.third, *([i.first] if i.opcode == 0x290 else [])]
         values = [self.uniform(n, place, depth) for n in operands]
         total = i.constant if i.opcode == 0x890 else 0
-        if i.high >> 10 & 1:  # .X: the carry of the UIADD3 before it
+        # .X adds the carry of an earlier UIADD3, the low half of a 64-bit sum
+        if i.high >> 10 & 1:
             near = range(place - 1, max(place - 32, -1), -1)
             before = next((p for p in near if _carries(self.flow[p])), None)
             low = None if before is None else self._sum(self.flow[before], before, depth)
@@ -310,13 +332,14 @@ class Registers:
         return None if None in values else total + sum(v for v in values if v is not None)
 
     def _constant(self, offset: int) -> int | None:
-        """Return 32 bits of constant bank 0: a parameter, or where the parameters are."""
+        """Return a word of constant bank 0: of a parameter, or of the parameters' address."""
         grid = self.warp.block.grid
         if grid is None:
             return None
         first = int(grid.row["parameters"])
         if first <= offset and offset + 4 <= first + len(grid.parameters):
             return int.from_bytes(grid.parameters[offset - first :][:4], "little")
+        # the address has two words, at `pointer` and `pointer` + 4
         pointer = _PARAMETER_POINTER.get(self.flow.major)
         if pointer is not None and grid.parameter_address and offset - pointer in (0, 4):
             return grid.parameter_address >> 8 * (offset - pointer) & _WORD
@@ -324,7 +347,8 @@ class Registers:
 
 
 def cluster_sizes(block: Block) -> tuple[int, int, int]:
-    """Return how many blocks a block's cluster has along x, y and z."""
+    """Return the number of blocks of a block's cluster along x, y and z."""
+    # zeros in the block's own row mean that the sizes of the grid hold
     own = three(block.row, "cluster")
     whole = block.grid.dims("cluster") if block.grid is not None else own
     x, y, z = (max(1, size) for size in (own if any(own) else whole))
@@ -338,16 +362,17 @@ def cluster_of(block: Block) -> tuple[int, int, int]:
 
 
 def rank_in_cluster(block: Block) -> int:
-    """Return the rank of a block in its cluster; 0 without clusters."""
+    """Return the rank of a block in its cluster, x fastest; 0 without clusters."""
     sizes = cluster_sizes(block)
     x, y, z = (place % size for place, size in zip(block.index, sizes, strict=True))
     return x + sizes[0] * (y + sizes[1] * z)
 
 
 def _carries(i: Instruction) -> bool:
+    # a UIADD3 without .X whose carry goes to a predicate (7 is UPT: nowhere)
     return i.opcode in (0x290, 0x890) and not i.high >> 10 & 1 and i.high >> 17 & 7 != 7
 
 
 def written(kind: str, i: Instruction) -> Iterable[int]:
-    """Return the registers, or uniform registers, that an instruction may write."""
+    """Return the numbers of the registers that an instruction may write."""
     return i.writes_uniform if kind == "uniform" else i.writes

@@ -1,7 +1,7 @@
-"""Barriers that warps wait at: what they lack, and why.
+"""Barriers that warps wait at: the arrivals or bytes that they lack, and the reason.
 
-A meaning is a row of `report.stuck.ROWS`. Bytes are held against the maps among the kernel's
-parameters, and against what the code announces where that is a constant.
+Each reason is a row of `report.stuck.ROWS`. The rows compare a barrier's bytes with the maps among
+the kernel's parameters, and with the bytes that the code announces, if this number is constant.
 """
 
 from __future__ import annotations
@@ -14,24 +14,27 @@ from tma_dlpack.report.stuck import ROWS
 
 
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
-    """Return every barrier once for each state, those with waiting warps first.
+    """Return every barrier once for each of its states; barriers with waiting warps come first.
 
-    `died`: a fault ended the kernel; then nothing follows from a barrier.
+    If a fault or a trap ended the kernel (`died`), a barrier's state is no evidence, so it gets no
+    rule.
     """
     found = [_barrier(state, died) for state in survey.states.values()]
     yield from sorted(found, key=_order)
 
 
 def _order(barrier: DeadBarrier) -> tuple[object, ...]:
-    """Sort what is wrong before what follows from it, and that before the quiet ones."""
+    """Return a sort key: first causes, then barriers that wait for others, then quiet ones."""
     word = barrier.count, barrier.arrivals, barrier.bytes, barrier.phase
     rank = 2 if not barrier.waiting else int(barrier.rule == "HANG_FOLLOWS")
     return rank, barrier.address, *word
 
 
 def _barrier(state: State, died: bool) -> DeadBarrier:
+    # the report shows the wait that most warps are at
     first = max(state.waits, key=lambda wait: state.waits[wait], default=Wait((), None, 0))
     parities = {wait.parity for wait in state.waits}
+    # the first row that holds counts; the last row of `ROWS` always holds
     row = next(row for row in ROWS if row.holds(state)) if state.waits and not died else None
     return DeadBarrier(
         kernel=state.kernel.name,

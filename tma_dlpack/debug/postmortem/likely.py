@@ -1,8 +1,8 @@
-"""Likely causes of a fault whose operands are not all known: candidates with their evidence.
+"""Likely causes of a fault with unknown operands: candidates with their evidence.
 
-Where no row of `causes` holds, each barrier of the block and each map of the kernel is a candidate:
-the rules are applied as if the instruction had used it. A candidate is no proof; the report marks
-it with "likely".
+If no row of `causes` holds, each barrier of the block and each map of the kernel is a candidate:
+the rules are tested as if the instruction had used this barrier or map. A candidate is no proof, so
+the report marks it with "likely".
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from tma_dlpack.debug.postmortem.results import Cause, FoundMap, map_words
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.limits import MAP_BYTES
 
-_STORE_LOCAL = 0x387  # STL, of 16 bytes at most
+# opcode of STL, which stores 16 bytes at most
+_STORE_LOCAL = 0x387
+# most threads of a block; most places that a message lists
 _MOST_THREADS, _MOST_SHOWN = 1024, 3
 _INITIALISE = (
     "initialise it in one thread before its first use, then fence.mbarrier_init and a barrier of "
@@ -37,7 +39,7 @@ _INITIALISE = (
 )
 _GRID_CONSTANT = "declare the parameter `const __grid_constant__ CUtensorMap map`"
 _MAP_UNKNOWN = "the map's address is no longer in the registers"
-#: Of the rules of a map that is used by a copy: those that a wrong guess of the map would break.
+#: Rules that depend on which map the copy used. Only these are tested with each candidate.
 _OF_A_MAP: Final = frozenset(
     (
         "MAP_KIND", "MAP_RANK", "COORDINATE_16B", "STORE_NEGATIVE", "IM2COL_START",
@@ -64,7 +66,7 @@ def _likely(rule: str, message: str, fix: str) -> Cause:
 
 
 def _of_barrier(use: Use) -> Iterator[Cause]:
-    """Return why an instruction on an mbarrier may trap; the hardware does not say why."""
+    """Return the possible causes of a trap at an mbarrier; the hardware reports no reason."""
     if use.exception != ILLEGAL:
         return
     if use.barrier is None:
@@ -114,7 +116,8 @@ def _barriers_in(use: Use) -> str:
 
 
 def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
-    """Return what would be wrong with each map of the kernel, then what else may hold the map."""
+    """Return the likely causes of a copy whose map is unknown."""
+    # first errors of each map among the parameters, then maps in other kinds of memory
     grid = use.warp.block.grid
     dump = use.warp.dump
     maps = maps_of(dump, grid) if grid is not None else ()
@@ -134,7 +137,7 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
             "where a map may be that was never encoded",
             "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
         )
-    # without an allocation in the dump first: its address is the best evidence
+    # first the maps whose tensor is in no allocation of the dump: that is the best evidence
     for found in sorted(
         maps, key=lambda one: dump.global_memory(one.global_address, 1) is not None
     ):
@@ -146,6 +149,7 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
             yield _likely(cause.rule, f"{by}, {cause.message}", cause.fix)
     if use.exception not in (ILLEGAL, *NO_MEMORY):
         return
+    # a kernel that copies a map to its own stack stores 128 bytes to local memory
     stores = int(np.count_nonzero((flow.function.code[:, 0] & np.uint64(0xFFF)) == _STORE_LOCAL))
     if 16 * stores >= MAP_BYTES:
         yield _likely(
@@ -167,11 +171,12 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
 
 
 def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
-    """Return the offset of 128 zero bytes among the parameters, outside of their maps."""
+    """Return the offset of 128 zero bytes among the parameters, outside of `maps`; None if none."""
     rest = bytearray(grid.parameters)
     for found in maps:
         rest[found.offset : found.offset + MAP_BYTES] = b"\1" * MAP_BYTES
-    for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):  # of CUtensorMap in CUDA 13, and before
+    # CUtensorMap is aligned to 128 bytes since CUDA 13, and to 64 before
+    for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):
         first = -int(grid.row["parameters"]) % alignment
         for place in range(first, len(rest) - MAP_BYTES + 1, alignment):
             if not any(rest[place : place + MAP_BYTES]):

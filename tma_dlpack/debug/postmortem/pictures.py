@@ -1,4 +1,4 @@
-"""A post-mortem as HTML: the findings, the barriers at the moment of death, the tile."""
+"""HTML of a post-mortem: findings, barriers at the moment of the dump, tile of a failed copy."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ from tma_dlpack.draw.timeline import chain
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError
 
-_MOST_DRAWN = 16  # barriers of a kernel
-_LEFT, _BAR, _ROW = 30.0, 320, 30  # px: where a barrier's bar begins, its length, a row
-_LEAST_FAULT = 4  # px
-_COPY_BITS = 128  # the innermost coordinate is a multiple of it
+# most barriers of a kernel that are drawn
+_MOST_DRAWN = 16
+# px: left end of a barrier's bar, length of the bar, height of a row
+_LEFT, _BAR, _ROW = 30.0, 320, 30
+# px: least width of the mark at a misaligned coordinate
+_LEAST_FAULT = 4
+# bits; the innermost coordinate is a multiple of this many
+_COPY_BITS = 128
 _LEGEND = [
     (Cell(0, 0, "even"), "phase of parity 0"),
     (Cell(0, 0, "odd"), "parity 1"),
@@ -43,19 +47,20 @@ _FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another one
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FrozenBarriers(Figure):
-    """The barriers of one kernel's blocks, as they stood when it died.
+    """A picture of the barriers of one kernel's blocks, at the moment of the dump.
 
     Attributes
     ----------
     barriers : tuple of DeadBarrier
-        By address; of several states of one, those that most blocks have.
+        Sorted by address. If blocks differ in a barrier's state, one state is drawn: if possible
+        one with a rule, and of these the most frequent.
     """
 
     title: str
     barriers: tuple[DeadBarrier, ...]
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: a row for each barrier."""
+        """Return one panel with a row for each barrier."""
         cells: list[Cell] = []
         for row, barrier in enumerate(self.barriers):
             cells += _barrier_row(row * _ROW, barrier)
@@ -68,12 +73,14 @@ class FrozenBarriers(Figure):
 
 
 def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
-    """Draw a barrier: its parity, its arrivals as parts of a bar, and what is pending in words."""
+    """Draw a barrier: parity, a bar of its arrivals, pending bytes, waiting warps."""
+    # only barriers that hang by themselves are marked, not those that wait for another barrier
     is_guilty = bool(barrier.rule) and barrier.rule != _FOLLOWS
     yield label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
     came = barrier.count - barrier.arrivals
-    split = _BAR * came / max(1, barrier.count)  # never initialised: 0
+    # a count of 0 means that the barrier was never initialised
+    split = _BAR * came / max(1, barrier.count)
     if came:
         text = f"{came} of {barrier.count}"
         yield Cell(_LEFT, top, "taken", text, columns=split, rows=20)
@@ -98,6 +105,7 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     kernels: dict[str, dict[int, DeadBarrier]] = {}
     for barrier in barriers:
         of_kernel = kernels.setdefault(barrier.kernel, {})
+        # of several states at one address: those with a rule first, then those of most blocks
         known = of_kernel.get(barrier.address)
         if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
             of_kernel[barrier.address] = barrier
@@ -110,7 +118,8 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
 
 
 def waits(barriers: Iterable[DeadBarrier]) -> tuple[Figure, ...]:
-    """Return the chain of the barriers that wait for others, or nothing where none does."""
+    """Return the chain of barriers that wait for each other; empty if none does."""
+    # messages of HANG_FOLLOWS name the other barriers by address, such as "0x40"
     known = {f"{barrier.address:#x}": barrier for barrier in barriers}
     links = []
     for name, barrier in known.items():
@@ -149,7 +158,7 @@ def _block(lines: list[str], kind: str = "tma-violation") -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WrongBox(TensorBox):
-    """The box of a copy that was never made, on its tensor.
+    """A picture of a tensor with the box of a copy that failed.
 
     Attributes
     ----------
@@ -158,10 +167,11 @@ class WrongBox(TensorBox):
     """
 
     why: str = ""
-    off: int = 0  # elements from the last multiple of 16 bytes to where the box begins
+    # elements from the last multiple of 16 bytes to the box's first element
+    off: int = 0
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot, and the part between the box and the next legal start of a copy."""
+        """Draw the plot, and mark the elements from the last multiple of 16 bytes to the box."""
         grid = TensorBox._plot(self, most)
         if not self.off:
             return grid
@@ -173,29 +183,32 @@ class WrongBox(TensorBox):
 
     @property
     def sentence(self) -> str:
-        """One sentence about the picture."""
+        """Sentence below the picture."""
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> Legend:
-        """Return the meanings of the styles, which claim no copy."""
+        """Return the meanings of the styles; "copied" becomes "wanted", as nothing was copied."""
         own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in LEGEND]
         mark = Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
 
 
 def _tile(fault: Fault) -> Iterator[Figure]:
-    """Draw the tensor with the box of the copy that was wrong."""
+    """Draw the tensor with the box of the copy that failed."""
     whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
     if whole is None or fault.coordinates is None or whole.kind != "tiled":
         return
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
+    # the picture's code refuses a misaligned coordinate, so it draws the multiple of 16 bytes below
     try:
         near = tensor(whole, (first // step * step, *rest)[::-1])
-    except TmaError:  # of another rank, of four rows
+    # the coordinates do not fit the map: another rank, or a gather of four rows
+    except TmaError:
         return
     title, columns = near.title, near.columns
-    if first % step:  # no copy can begin there: only its box is drawn
+    # no copy can begin at a misaligned coordinate: then only the box is moved to it
+    if first % step:
         title = f"{title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
         columns = replace(columns, start=first)
     off = first % step

@@ -1,4 +1,4 @@
-"""Run a program with GPU core dumps switched on, or ask cuda-gdb for one of a live process."""
+"""Programs with GPU core dumps switched on, and dumps of live processes by cuda-gdb."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
 from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
-#: What a dump leaves out. The reader needs no constant banks (parameters stand apart), and with
-#: them the driver 580.159.04 stops after 69 KB in a torch process. Without global memory a dump is
-#: small, and holds nobody's data.
+#: Parts that every dump leaves out. The reader needs no constant banks, because parameters have
+#: their own sections. With constant banks, driver 580.159.04 stops after 69 KB in a torch process.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
+#: Parts left out by default. Without global memory a dump is small, and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
+#: Time between two looks at the dumps; time without growth after which a dump may be whole.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
-#: Without growth, a dump is given up after so long: of a live process, and of one that has ended.
+#: Time without growth after which a dump is given up: of a live process, and of an ended process.
+#: The third is the longest wait for all dumps.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
@@ -36,7 +38,7 @@ Reader = Callable[[Dump], PostMortem]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended: its exit status, what its dumps say, and remarks."""
+    """The end of a program: its exit status, the findings in its dumps, and notes."""
 
     status: int
     found: PostMortem | None
@@ -44,12 +46,12 @@ class Ended:
 
 
 def _skipped(with_global: bool) -> str:
-    """Return what a dump leaves out, as driver and debugger take it."""
+    """Return the parts that a dump leaves out, as flags for the driver and the debugger."""
     return _SKIPPED if with_global else f"{_SKIPPED},{_MEMORY}"
 
 
 def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
-    """Return the variables that switch dumps on; ``%p`` is the process id, filled in by CUDA."""
+    """Return the environment variables that switch dumps on; CUDA replaces ``%p`` by the pid."""
     return {
         "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
@@ -81,13 +83,13 @@ def run(
     words : sequence of str
         The program and its arguments.
     read : function
-        What reads a dump.
+        Function that makes a `PostMortem` of a `Dump`.
     after : float, optional
-        Seconds after which a program that has not ended hangs.
+        Seconds after which a running program is taken to hang, and is dumped.
     keep : Path, optional
-        Where to keep the dump; of several, each with its process id appended.
+        File that keeps the dump. If there are several dumps, the process id is appended to each.
     with_global : bool
-        Whether the dump holds global memory, and the maps in it.
+        Whether the dump contains global memory, with the maps in it.
     """
     programs.refuse_another_tool(
         "the driver makes no dump while another developer tool runs (trace, nsys, ncu, "
@@ -100,6 +102,7 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
+            # from here on this process counts Ctrl-C; the program still ignores it
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)
@@ -108,8 +111,12 @@ def run(
 
 @contextmanager
 def _interrupts(interrupted: list[int]) -> Iterator[None]:
-    """Keep Ctrl-C from the program, which a dump then ends; pass other signals on to nobody."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child inherits that
+    """Ignore Ctrl-C in the program that starts inside this context; other signals are not handled.
+
+    After Ctrl-C, `run` makes a dump, which ends the program.
+    """
+    # a child process inherits an ignored signal
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
@@ -123,13 +130,14 @@ def _say(text: str) -> None:
 def _wait(
     child: subprocess.Popen[bytes], folder: Path, after: float | None, interrupted: list[int]
 ) -> tuple[str, ...]:
-    """Wait for the end of the program, made by a dump where it hangs."""
+    """Wait until the program ends; dump it after Ctrl-C or `after` seconds. Return notes."""
     start = time.monotonic()
     while child.poll() is None:
         if interrupted or (after is not None and time.monotonic() - start >= after):
             why = "Ctrl-C" if interrupted else f"no end after {after:g} seconds"
             return _dump_now(child, folder, why, interrupted)
-        if _dumps(folder):  # a fault: the driver ends the program when the dump is whole
+        # a fault: the driver writes a dump, and ends the program when the dump is whole
+        if _dumps(folder):
             break
         time.sleep(_LOOK_SECONDS)
     if _dumps(folder):
@@ -153,10 +161,12 @@ def _is_whole(path: Path) -> bool:
 def _dump_now(
     child: subprocess.Popen[bytes], folder: Path, why: str, interrupted: list[int]
 ) -> tuple[str, ...]:
-    """Ask every process for a dump, and wait until the files are whole."""
+    """Request a dump from every process, and wait until the files are whole. Return notes."""
     asked = 0
+    # the driver makes one pipe for each process with a context; any byte in it requests a dump
     for pipe in sorted(folder.glob("pipe.*")):
-        with suppress(OSError):  # its process has ended
+        # opening fails if the process has ended
+        with suppress(OSError):
             end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             os.write(end, b"\n")
             os.close(end)
@@ -173,7 +183,7 @@ def _dump_now(
 
 
 def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: list[int]) -> None:
-    """Wait until the driver has ended the program, or its dumps are whole, or grow no more."""
+    """Wait until the dumps are whole or have stopped growing, or Ctrl-C has come twice."""
     begun = grown = shown = time.monotonic()
     size, warned = -1, False
     while len(interrupted) < 2:
@@ -185,6 +195,7 @@ def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: l
         if total != size:
             size, grown = total, now
         has_ended, quiet = child.poll() is not None, now - grown
+        # reading a dump takes time, so it is tried only if no more bytes are expected
         if has_ended or quiet > _SETTLED_SECONDS:
             dumps = _dumps(folder)
             is_whole = bool(dumps) and all(map(_is_whole, dumps))
@@ -199,7 +210,7 @@ def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: l
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a program that its dump did not end."""
+    """End a program that runs on after its dump: SIGTERM after 3 seconds, SIGKILL after 6."""
     for end in (child.terminate, child.kill):
         with suppress(subprocess.TimeoutExpired):
             child.wait(3)
@@ -227,9 +238,10 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Return several dumps' findings as one, each kind once; None of none."""
+    """Return the findings of several dumps as one, each kind once; None without a dump."""
     if len(found) < 2:
         return found[0] if found else None
+    # equal faults, and equal states of a barrier, are one finding with the sum of the warps
     faults: dict[object, Fault] = {}
     for fault in (fault for one in found for fault in one.faults):
         known = faults.setdefault(fault.kind, replace(fault, alike=0))
@@ -253,7 +265,7 @@ def merged(found: Sequence[PostMortem]) -> PostMortem | None:
 def of_process(
     pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
 ) -> PostMortem:
-    """Dump a live process by cuda-gdb, and read it; the process continues."""
+    """Dump a live process by cuda-gdb, and read the dump; the process continues."""
     debugger = programs.tool("cuda-gdb")
     if debugger is None:
         raise TmaUnsupportedError(
@@ -274,7 +286,7 @@ def of_process(
 
 
 def _why_not(pid: int, talk: str) -> str:
-    """Word why cuda-gdb made no dump."""
+    """Return the reason why cuda-gdb made no dump, from its output."""
     if "No such process" in talk:
         return f"there is no process {pid}"
     if "ptrace" in talk or "not permitted" in talk:

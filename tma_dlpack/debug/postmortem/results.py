@@ -1,4 +1,4 @@
-"""The contents of a dump as frozen records: kernels, faults, barriers, maps; as text and JSON."""
+"""Frozen records of a dump's kernels, faults, barriers and maps, with their text and JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from tma_dlpack.tables.errors import sealed, wrapped
 from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]
-BLOCK_SHIFT = 24  # an address in a cluster: the block's rank above, the offset in its memory below
-_MOST_FULL_NAME = 300  # characters of a kernel's name with its arguments
-_MOST_SHOWN = 12  # of a kind in the text; JSON has all
+# first bit of the block's rank in a shared::cluster address; the bits below are the offset in the
+# block's shared memory
+BLOCK_SHIFT = 24
+# most characters of a kernel's name with its arguments
+_MOST_FULL_NAME = 300
+# most findings of a kind in the text; JSON has all
+_MOST_SHOWN = 12
+# attributes of a map in JSON
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
 
 
@@ -29,15 +34,17 @@ class Cause(NamedTuple):
     rule: str
     message: str
     fix: str
-    is_sure: bool  # the error is the one that this is measured to end in
-    is_likely: bool = False  # a candidate: an operand that would prove it is not in the file
+    # whether the reported error is one that this cause was measured to end in
+    is_sure: bool
+    # whether it is only a candidate, because the file lacks an operand that would prove it
+    is_likely: bool = False
 
 
 class WarpPlace(NamedTuple):
-    """Where warps of a kernel stood."""
+    """A position in the code, with the number of warps at it."""
 
     what: str
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # ``file:line``, innermost first
     warps: int
 
 
@@ -45,19 +52,19 @@ class WarpPlace(NamedTuple):
 @sealed
 @dataclass(frozen=True, slots=True)
 class DeadKernel:
-    """A kernel that was on the GPU.
+    """A kernel that was running on the GPU.
 
     Attributes
     ----------
     name : str
-        Its C++ name without arguments; `mangled` has all of it. Where the dump is of several GPUs,
-        here and in `kernel` of the others "on GPU 1" follows.
+        C++ name without arguments; `mangled` is the whole name. In a dump of several GPUs, the
+        names in all records end with the GPU, such as "on GPU 1".
     grid, block, cluster : tuple of int
-        Of the launch, x first; the cluster is (0, 0, 0) without one.
+        Sizes of the launch, x first; `cluster` is (0, 0, 0) for a launch without clusters.
     blocks, warps : int
-        How many were on the GPU.
+        Number of blocks and of warps that were on the GPU.
     standing : tuple of WarpPlace
-        Where the warps stood: ``(what, lines, warps)``, the most first.
+        Positions of the warps as ``(what, lines, warps)``, the most frequent first.
     """
 
     name: str
@@ -74,14 +81,14 @@ class DeadKernel:
 @sealed
 @dataclass(frozen=True, slots=True)
 class FoundMap:
-    """A tensor map among the parameters of a kernel; it has the attributes of its map.
+    """A tensor map among the parameters of a kernel, with the attributes of its `TensorMap`.
 
     Attributes
     ----------
     map : TensorMap
     kernel : str
     offset : int
-        Bytes from the first parameter.
+        Bytes from the first parameter to the map.
     """
 
     map: TensorMap
@@ -99,34 +106,35 @@ class FoundMap:
 @sealed
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Warps that died at one instruction, for one reason.
+    """A fault of one or several warps, at one instruction and for one reason.
 
     Attributes
     ----------
     kernel : str
     lines : tuple of str
-        ``file:line``, the innermost first, then those that call it; empty without ``-lineinfo``.
+        ``file:line``, the innermost first, then its callers; empty without ``-lineinfo``.
     block, thread : tuple of int or None
-        Of the first of the warps, x first; None where the warp is gone.
+        blockIdx and threadIdx in the first of the warps, x first; None if the warp had ended.
     alike : int
-        How many warps share it.
+        Number of warps with this fault.
     exception : str
-        What the hardware reported.
+        The error that the hardware reported.
     instruction : str
-        Its name in machine code, such as "UTMALDG.3D".
+        Name of the machine instruction, such as "UTMALDG.3D".
     destination, barrier : int or None
-        Addresses in shared memory, of a store its source; above bit 24 the block of the cluster.
+        Addresses in shared memory; `destination` of a store is its source. The bits from 24 on are
+        the rank of the block in its cluster.
     coordinates : tuple of int or None
-        Innermost first, as the instruction has them.
+        Coordinates of the copy, innermost first.
     map : FoundMap or TensorMap or None
-        The map by which it copies.
+        The map of the copy.
     causes : tuple of Cause
-        Every ``(rule, message, fix, is_sure, is_likely)`` that holds, the surest first; where none
-        is known to hold, candidates that are likely.
+        Every cause that holds, as ``(rule, message, fix, is_sure, is_likely)``, the surest first.
+        If no cause holds, likely candidates.
     notes : tuple of str
-        What the file does not say.
+        What the file lacks.
     listing : tuple of str
-        The machine code around the instruction, where nvdisasm is installed.
+        The machine code around the instruction; empty if nvdisasm is not installed.
     """
 
     kernel: str
@@ -151,7 +159,7 @@ class Fault:
 
     @property
     def rule(self) -> str:
-        """Id of the surest cause; "UNKNOWN" without a cause."""
+        """Rule of the surest cause; "UNKNOWN" without a cause."""
         return self.causes[0].rule if self.causes else "UNKNOWN"
 
     @property
@@ -161,7 +169,7 @@ class Fault:
 
     @property
     def fix(self) -> str:
-        """The fix."""
+        """The fix of the surest cause; "" without a cause."""
         return self.causes[0].fix if self.causes else ""
 
 
@@ -169,27 +177,27 @@ class Fault:
 @sealed
 @dataclass(frozen=True, slots=True)
 class DeadBarrier:
-    """An mbarrier as it stood, once for all blocks in which it stood so.
+    """One state of an mbarrier, for all blocks whose barrier was in this state.
 
     Attributes
     ----------
     kernel : str
     address : int
-        In the block's shared memory.
+        Offset in the block's shared memory.
     count : int
-        Arrivals that end a phase.
+        Number of arrivals that end a phase.
     arrivals, bytes : int
-        Those pending; bytes are negative where copies came before they were announced.
+        Pending arrivals and bytes; bytes are negative if copies came before their announcement.
     phase : int
         Parity of the current phase.
     blocks, waiting : int
-        Blocks in which it stood so, and warps that wait at it, over all these blocks.
+        Number of blocks with this state, and of warps in these blocks that wait at the barrier.
     lines : tuple of str
-        Where they wait, ``file:line``, the innermost first.
+        Source line of the wait as ``file:line``, the innermost first.
     parity : int or None
-        What they wait for; None if nobody waits, or the registers do not hold it any more.
+        Parity that the warps wait for; None if nobody waits, or the registers no longer hold it.
     rule, message, fix : str
-        What it means; "" where nothing follows from it.
+        Reason of the hang and its fix; "" if the state shows no hang.
     """
 
     kernel: str
@@ -220,11 +228,11 @@ class PostMortem(Drawn):
     kernels : tuple of DeadKernel
     faults : tuple of Fault
     barriers : tuple of DeadBarrier
-        Those that warps wait at first.
+        Barriers; those with waiting warps come first.
     maps : tuple of FoundMap
         The tensor maps among the kernels' parameters.
     notes : tuple of str
-        What the file does not hold, and what could not be read.
+        What the file lacks, and what could not be read.
     """
 
     path: str
@@ -296,7 +304,7 @@ class PostMortem(Drawn):
 
 
 def _plain(value: Any) -> Any:
-    """Return a record as JSON has it, by the names of its fields."""
+    """Return a record as a dict, list or number that JSON can store."""
     if isinstance(value, FoundMap):
         return {**_plain(value.map), "kernel": value.kernel, "offset": value.offset}
     if isinstance(value, TensorMap):
@@ -330,7 +338,7 @@ def map_words(found: TensorMap) -> str:
 
 
 def place_words(lines: tuple[str, ...]) -> str:
-    """Return the lines of source as words."""
+    """Return source lines as text."""
     if not lines:
         return "no line is known: compile with -lineinfo"
     called = [f"called at {line}" for line in lines[1:]]
@@ -338,7 +346,7 @@ def place_words(lines: tuple[str, ...]) -> str:
 
 
 def _short_place(lines: tuple[str, ...]) -> list[str]:
-    """Return the line, and the first one of another file that calls it."""
+    """Return the innermost line, and the first caller in another file."""
     called = [line for line in lines if _file_of(line) != _file_of(lines[0])]
     return [*lines[:1], *(f"called at {line}" for line in called[:1])]
 
@@ -348,7 +356,7 @@ def _file_of(line: str) -> str:
 
 
 def _shared_words(address: int) -> str:
-    """Return an address in shared memory; of another block than the cluster's first, named so."""
+    """Return an address in shared memory as text, with the block's rank if it is not 0."""
     block = address >> BLOCK_SHIFT
     offset = address & (1 << BLOCK_SHIFT) - 1
     return f"{offset:#x} of the cluster's block {block}" if block else f"{offset:#x}"

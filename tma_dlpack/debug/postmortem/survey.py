@@ -1,4 +1,4 @@
-"""Where every warp stood, and the barriers that they wait at, each state of one once."""
+"""The position of every warp, and every state of the barriers that warps wait at."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, of
 from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
 
-_MOST_ARRIVALS = 4096  # of a barrier that nobody waits at; a count beyond is taken for other data
-_NEIGHBOURS = 64  # bytes to the next barrier of an array of them
+# largest count of a barrier that nobody waits at; 8 bytes with a larger count are other data
+_MOST_ARRIVALS = 4096
+# largest distance in bytes of two barriers in one array
+_NEIGHBOURS = 64
 _WARP_THREADS, _WARPGROUP_THREADS = 32, 128
 TRAP = "at a trap (__trap, a failed assert)"
 _WAIT = "at the wait of an mbarrier"
 _AT_WGMMA = "at a wgmma, which needs all four warps of its warpgroup"
 _OF_THE_WARP = "where the threads of a warp meet (WARPSYNC, BSYNC)"
-#: Where threads that wait at no mbarrier stand: by the instruction, or the one before it.
+#: Words for threads that wait at no mbarrier, by the name of their instruction, or of the
+#: instruction before it.
 _STANDING: Final = {
     "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
     "BPT": TRAP,
@@ -36,63 +39,71 @@ _ANNOUNCING = ("", ".A0TX", ".A0TR")  # arrivals that announce bytes
 
 
 class Wait(NamedTuple):
-    """Threads of a warp that wait at a barrier."""
+    """A wait at an mbarrier by threads of a warp."""
 
-    lines: tuple[str, ...]
-    parity: int | None
-    place: int  # of the instruction
+    lines: tuple[str, ...]  # ``file:line``, innermost first
+    parity: int | None  # None if the registers do not hold it
+    place: int  # of the instruction in its function
 
 
 class Code(NamedTuple):
-    """The copies and barriers in the code of a kernel, wherever its warps are."""
+    """The facts about copies and barriers that a kernel's code shows, without any registers."""
 
-    announces: frozenset[int | None] = frozenset()  # bytes of each; None where not a constant
+    # bytes that each arrival announces; None for a number that is not constant
+    announces: frozenset[int | None] = frozenset()
     multicasts: bool = False
-    barriers: frozenset[int] = frozenset()  # those whose addresses it computes from constants
+    # offsets of the barriers whose addresses are computed from constants
+    barriers: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class State:
-    """One barrier in one state, over all blocks in which it has that state."""
+    """One state of the barrier at one address, over all blocks whose barrier has this state."""
 
     kernel: Kernel
-    address: int
+    address: int  # offset in a block's shared memory
     word: Word
     code: Code
     maps: tuple[FoundMap, ...] = ()
     blocks: int = 0
     waits: Counter[Wait] = field(default_factory=Counter)
-    here: dict[tuple[int, Word], State] = field(default_factory=dict)  # waited at in these blocks
-    far: set[int] = field(default_factory=set)  # addresses, in other blocks of the cluster
-    peers: set[Word] = field(default_factory=set)  # at this address in those
-    is_first: bool = False  # no barrier of the kernel has been touched
-    passed: int = 0  # warps of their warpgroups that are at the wgmma behind the wait
-    ended: int = 0  # warps of a block, where all others of the cluster wait at this address
+    # the other barriers that warps of these blocks wait at
+    here: dict[tuple[int, Word], State] = field(default_factory=dict)
+    # addresses of the other barriers that warps of other blocks of the cluster wait at
+    far: set[int] = field(default_factory=set)
+    # states of the barriers at this address in other blocks of the cluster
+    peers: set[Word] = field(default_factory=set)
+    # whether no barrier of the kernel has had an arrival yet
+    is_first: bool = False
+    # warps at a wgmma whose warpgroup has other warps that still wait at this barrier
+    passed: int = 0
+    # warps of a block that have ended, if all other warps of the cluster wait at this address
+    ended: int = 0
 
     @property
     def waiting(self) -> int:
-        """How many warps wait."""
+        """Number of warps that wait at the barrier."""
         return sum(self.waits.values())
 
     @property
     def came(self) -> int:
-        """How many arrivals of this phase came."""
+        """Number of arrivals that the current phase has had."""
         return self.word.count - self.word.arrivals
 
     @property
     def elsewhere(self) -> set[int]:
-        """The other barriers of these blocks that are waited at."""
+        """Addresses of the other barriers that warps of these blocks wait at."""
         return {address for address, _ in self.here}
 
     @property
     def announced(self) -> int | None:
-        """Bytes of each phase, if the code announces one constant and one thread arms."""
+        """Bytes of each phase, if the code announces one constant and the count is 1."""
         is_one = self.word.count == 1 and len(self.code.announces) == 1
         return next(iter(self.code.announces)) if is_one else None
 
     @property
     def is_behind(self) -> bool:
-        """Whether its bytes came from another block of the cluster, which armed its own before."""
+        """Whether its bytes came by multicast from another block, which has already arrived."""
         return (
             self.word.bytes < 0
             and self.code.multicasts
@@ -102,37 +113,38 @@ class State:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether another block of the cluster, which sends bytes here, has not armed its own."""
+        """Whether another block, which may send bytes by multicast, has not arrived at its own."""
         return self.code.multicasts and any(
             peer.phase == self.word.phase and peer.arrivals == peer.count for peer in self.peers
         )
 
     @property
     def is_untouched(self) -> bool:
-        """Whether no thread has arrived in its phase."""
+        """Whether no thread has arrived in the current phase."""
         return self.word.arrivals == self.word.count and (not self.word.bytes or self.is_behind)
 
 
 class _Stands(NamedTuple):
-    """Where threads of a warp stand, and what they wait at."""
+    """A position of threads of a warp, and the barrier that they wait at."""
 
-    words: str
+    words: str  # a value of `_STANDING`, or another description
+    # the fields of `Wait`, in its order
     lines: tuple[str, ...] = ()
     parity: int | None = None
     place: int = 0
-    address: int | None = None
+    address: int | None = None  # offset of the barrier; None if threads wait at none
 
 
 class _Waited(NamedTuple):
-    """A barrier of a block that warps wait at for the current phase."""
+    """A barrier of a block at which warps wait for the current phase."""
 
     word: Word
     waits: Counter[Wait]
-    passed: int
+    passed: int  # as in `State`
 
 
 class _Blocked(NamedTuple):
-    """A block, its barriers that are waited at, and how many warps it has."""
+    """A block, the barriers that its warps wait at (by address), and its number of warps."""
 
     block: Block
     waited: dict[int, _Waited]
@@ -140,15 +152,18 @@ class _Blocked(NamedTuple):
 
 
 class Survey:
-    """Where every warp stood: what `barriers_of` and `kernels_of` share."""
+    """The positions of all warps and the states of all barriers of a dump."""
 
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
+        # by kernel, address and word
         self.states: dict[tuple[Kernel, int, Word], State] = {}
+        # (words, lines) of a position -> number of groups of threads
         self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
         self._codes: dict[Kernel, Code] = {}
+        # blocks of one cluster are kept together, because a barrier may wait for another block
         clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
             kernel = dump.kernel_of(block.grid)
@@ -166,9 +181,11 @@ class Survey:
                 state.is_first = is_first
 
     def _read(self, kernel: Kernel, block: Block) -> _Blocked:
-        """Note where the warps of a block stand, and what they wait at."""
-        waits: dict[int, set[tuple[int, Wait]]] = defaultdict(set)  # address -> warp, wait
-        at_wgmma: Counter[int] = Counter()  # warpgroup -> its warps there
+        """Count the positions of a block's warps, and return the barriers that they wait at."""
+        # address -> number of the warp, wait
+        waits: dict[int, set[tuple[int, Wait]]] = defaultdict(set)
+        # warpgroup -> its warps at a wgmma
+        at_wgmma: Counter[int] = Counter()
         warps = [*self.dump.warps(block)]
         for number, warp in enumerate(warps):
             for pc, rows in warp.groups():
@@ -183,14 +200,16 @@ class Survey:
             word = Word.at(block.shared, address)
             if word is None:
                 continue
+            # a wait for the other parity has its phase behind it, and would go on
             stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
-            if stuck:  # others' phase has ended: they go on
+            if stuck:
                 groups = {_warpgroup(warps[n]) for n, _ in stuck}
                 passed = sum(at_wgmma[group] for group in groups)
                 one.waited[address] = _Waited(word, Counter(wait for _, wait in stuck), passed)
         return one
 
     def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
+        """Add the barriers of a block to `states`; `others` are the other blocks of the cluster."""
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
@@ -206,7 +225,7 @@ class Survey:
             state.here |= {other: found for other, found in states.items() if other[0] != key[0]}
 
     def state(self, kernel: Kernel, block: Block, address: int, word: Word) -> State:
-        """Return the state of a barrier, added if it is new."""
+        """Return the state of a barrier; a new state is added."""
         key = kernel, address, word
         if key not in self.states:
             maps = maps_of(self.dump, block.grid) if block.grid is not None else ()
@@ -214,7 +233,7 @@ class Survey:
         return self.states[key]
 
     def _stand(self, warp: Warp, pc: int, lane: int) -> _Stands:
-        """Return where threads stand, and the barrier that they wait at."""
+        """Return the position of threads, and the barrier that they wait at."""
         function = self.dump.function_at(pc)
         if function is None:
             return _Stands("in code that the file has not")
@@ -226,6 +245,8 @@ class Survey:
         if not waits:
             return _Stands(_standing_words(flow, place), self.dump.lines_at(pc))
         lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
+        # in a loop, the wait has run before `pc` and will run again: the registers of the dump may
+        # hold its operands in only one of the two directions
         for ahead in (False, True):
             registers = Registers(warp, flow, pc, lane, ahead)
             address = _only(registers.barrier(wait) for wait in waits)
@@ -234,6 +255,7 @@ class Survey:
         else:
             return _Stands(f"{_WAIT} that the registers no longer name", lines)
         token = _only(registers.register(flow[wait].first, wait) for wait in waits)
+        # bit 31 of a wait's operand is the parity
         parity = None if token is None else token >> 31
         return _Stands(_WAIT, lines, parity, waits[0], offset_of(address))
 
@@ -243,7 +265,7 @@ class Survey:
         return self._codes[kernel]
 
     def _read_code(self, block: Block) -> Code:
-        """Return what a kernel's code computes, whatever the registers hold."""
+        """Return the facts that the code of a block's kernel shows, without any registers."""
         function = self.dump.function_of(block.grid)
         flow = flow_of(self.dump, function) if function is not None else None
         warp = next(self.dump.warps(block), None)
@@ -263,7 +285,11 @@ class Survey:
         )
 
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
-        """Add the barriers that nobody waits at: neighbours, or at one place in several blocks."""
+        """Add the barriers that nobody waits at.
+
+        They are 8 bytes that look like an mbarrier, and are near a known barrier or at the same
+        address in all blocks.
+        """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}
         found: dict[int, list[Block]] = defaultdict(list)
@@ -272,7 +298,8 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        for address in (*sorted(found), *sorted(found, reverse=True)):  # neighbours on both sides
+        # up and down, because each chosen barrier makes its neighbour on either side known
+        for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
                 chosen.add(address)
@@ -284,18 +311,19 @@ class Survey:
 
 
 def _all_wait_at(address: int, one: _Blocked) -> bool:
+    """Return whether every warp of a block waits at the barrier at an address."""
     waiting = one.waited.get(address)
     return waiting is not None and sum(waiting.waits.values()) == one.warps
 
 
 def _warps_of(block: Block) -> int:
-    """Return how many warps a block was launched with."""
+    """Return the number of warps that a block was launched with."""
     x, y, z = block.grid.dims("block") if block.grid is not None else (0, 0, 0)
     return -(-x * y * z // _WARP_THREADS)
 
 
 def _warpgroup(warp: Warp) -> int:
-    """Return the number of a warp's warpgroup in its block."""
+    """Return the index of a warp's warpgroup in its block."""
     grid = warp.block.grid
     if grid is None or not len(warp.lanes):
         return 0
@@ -305,12 +333,13 @@ def _warpgroup(warp: Warp) -> int:
 
 
 def _only(values: Iterable[int | None]) -> int | None:
-    """Return the value that all are, None if they differ."""
+    """Return the value that all items have; None if they differ."""
     found = {*values}
     return found.pop() if len(found) == 1 else None
 
 
 def _standing_words(flow: Flow, place: int) -> str:
+    # at a block barrier or a trap, the program counter is already behind the instruction
     before = flow[place - 1].name if place else ""
     name = before if before in ("BAR", "BPT") else flow[place].name
     return _STANDING.get(name, _ELSEWHERE)
