@@ -241,7 +241,6 @@ def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
 
 # -- conversions -----------------------------------------------------------------------------------
 
-_WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 # bits of exponent and of mantissa, largest finite value
 _F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
 
