@@ -1,7 +1,7 @@
-"""The meanings of a barrier whose wait never ends: one row for each.
+"""Explanations of a wait on an mbarrier that never ends, one row per explanation.
 
-The first row that holds is the one. `postmortem` reads the state of a barrier from a core dump, the
-simulator of kernels has its own.
+The first row whose condition holds explains the wait. `postmortem` reads the state of a barrier
+from a core dump, and the simulator of kernels uses its own barriers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from tma_dlpack.tables.coerce import counted
 
-_MOST_COPIES, _MOST_MAPS = 4, 4  # that bytes are made up of
+# Maximum number of copies per map, and of maps, whose sum `copies` compares with the bytes.
+_MOST_COPIES, _MOST_MAPS = 4, 4
 
 
 class Word(Protocol):
-    """The numbers of an mbarrier; pending bytes are negative where copies came unannounced."""
+    """The state of an mbarrier.
+
+    `count` is the expected number of arrivals per phase, `arrivals` the pending arrivals and
+    `bytes` the pending bytes of this phase. `bytes` is negative if copies completed before
+    expect_tx announced their bytes.
+    """
 
     count: int
     arrivals: int
@@ -26,10 +32,11 @@ class Word(Protocol):
 
 
 class Stuck(Protocol):
-    """A barrier that threads wait at.
+    """A barrier at which threads wait.
 
-    `announced` are the bytes of each phase where that is known; `maps` have `tx_bytes`; `here` are
-    the other barriers of the block that are waited at; `far` those of other blocks of the cluster.
+    `announced` is the bytes that each phase expects, if known. `maps` are the maps of the launch,
+    with `tx_bytes`. `here` has the other barriers of the block at which threads wait, and `far` has
+    the addresses of such barriers in other blocks of the cluster.
     """
 
     word: Word
@@ -47,11 +54,12 @@ class Stuck(Protocol):
     ended: int
 
 
-# -- what is known of bytes -----------------------------------------------------------------------
+# -- bytes ----------------------------------------------------------------------------------------
 
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up a number of bytes, "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    """Return copies that add up to a number of bytes: "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    # The largest sizes, and the sums of the fewest copies first.
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
         if bytes_ and sum(n * size for n, size in zip(counts, sizes, strict=True)) == bytes_:
@@ -61,7 +69,7 @@ def copies(bytes_: int, maps: Iterable[Any]) -> str:
 
 
 def _whole(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up a number of bytes in brackets; "" if none do."""
+    """Return the result of `copies` in brackets; "" if no copies add up."""
     made_of = copies(bytes_, maps)
     return f" ({made_of})" if made_of else ""
 
@@ -134,7 +142,7 @@ def _follows(state: Stuck) -> str:
 
 
 class Row(NamedTuple):
-    """A meaning of what a barrier lacks."""
+    """An explanation of a wait: the rule, its condition, the message and the fix."""
 
     rule: str
     holds: Callable[[Any], bool]
@@ -147,6 +155,7 @@ def _is_cycle(state: Stuck) -> bool:
     return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
 
 
+# The order matters: a row assumes that the conditions of all rows above it are false.
 ROWS: Final = (
     Row(
         "BARRIER_INIT", lambda s: not s.word.is_initialised,

@@ -344,8 +344,9 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             kernel = {name: line.pop(name) for name in ("kernel", "parameter", "offset")}
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
-    # inject.c writes a line without a result before a call, and subtracts 1 from its count when
-    # the call returns. A count above 0 is a call that did not return.
+    # A call with an unreadable pointer may end the program, so inject.c also writes it before the
+    # call, without a result, and subtracts it from the count when the call returns. Here a count
+    # above 0 without a result is a call that did not return.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 
