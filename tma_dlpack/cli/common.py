@@ -295,6 +295,7 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
     The state omits options that were not given. Names of the driver, CUTLASS and PTX become the
     names of our enums.
     """
+    # Options of the command itself, which are not part of the request.
     ours = ("out", "command")
     given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"

@@ -105,6 +105,7 @@ def _say(code: str) -> None:
     status=PRINTED,
 )
 def _doctor(options: argparse.Namespace) -> int:
+    # The same dict is the JSON, so that text and JSON cannot differ.
     known = _installed()
     show(options, known, "\n".join(_lines(known)))
     return EXIT_OK

@@ -70,6 +70,7 @@ def show(
     the HTML is written.
     """
     page_to: Path | None = getattr(options, "html", None)
+    # `page_to` is None without --html.
     if not page_to == to == STDOUT:
         write(to, as_json(result) if options.json else f"{result if words is None else words}\n")
     if page_to is not None and page is not None:

@@ -13,6 +13,7 @@ from tma_dlpack.draw.figure import fragment
 from tma_dlpack.report.finding import ERROR, Finding
 from tma_dlpack.tables.errors import wrapped
 
+# The JSON schema of the SARIF standard (OASIS, version 2.1.0).
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -42,7 +43,7 @@ def as_html(
 
 def _block(finding: Finding) -> str:
     """Return a finding as a block of HTML."""
-    # CSS classes of draw/cards.py, which violations and advice have too.
+    # The CSS classes of draw/figure.css, which violations and advice of maps have too.
     kind = "violation" if finding.severity == ERROR else "advice"
     place = f"{finding.where}, in {finding.kernel}" if finding.kernel else finding.where
     rule = f"<b>{escape(finding.severity)} {escape(finding.rule)}</b> {escape(place)}"
@@ -81,7 +82,7 @@ def as_sarif(
         {"id": rule, "shortDescription": {"text": about}, "help": {"text": f"Source: {source}"}}
         for rule, (about, source) in rules.items()
     ]
-    # SARIF 2.1.0, 3.27.23: a result with a suppression is kept and not shown.
+    # SARIF 2.1.0, "suppressions": code hosts keep such a result and do not show it.
     hidden = {"suppressions": [{"kind": "inSource"}]}
     run = {
         "tool": {"driver": {"name": tool, "rules": described}},

@@ -153,6 +153,7 @@ def rules(group: str | None = None) -> RuleList:
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
+    # In the order of `GROUPS`.
     rows = (
         *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *MAP_ADVICE, *COPY_REFUSALS.values(),
         *CALL_RULES, *OPERAND_RULES, *LDMATRIX_RULES, *FILE_RULES,
@@ -165,6 +166,7 @@ def rules(group: str | None = None) -> RuleList:
 
 
 def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
+    # Ids are in upper case; the nearest id is suggested also for a word in lower case.
     near = difflib.get_close_matches(str(text_of(group)).upper(), ids, n=1)
     return bad_value(
         "group",

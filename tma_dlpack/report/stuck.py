@@ -37,8 +37,16 @@ class Stuck(Protocol):
     `announced` is the bytes that each phase expects, if known. `maps` are the maps of the launch,
     with `tx_bytes`. `here` has the other barriers of the block at which threads wait, and `far` has
     the addresses of such barriers in other blocks of the cluster.
+
+    `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of `here`.
+    `is_behind`: bytes came from another block of the cluster, which armed its own barrier before.
+    `is_ahead`: another block, which sends bytes to this barrier, has not armed its own barrier.
+    `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of the kernel has
+    completed a phase. `passed` is the number of warps of the same warpgroups that passed the wait,
+    and `ended` is the number of warps of a block that ended.
     """
 
+    # An interface of `postmortem.survey.State` and of the simulator's barriers.
     word: Word
     announced: int | None
     maps: Iterable[Any]
@@ -87,6 +95,7 @@ def _missing(state: Stuck) -> str:
     if announced is not None and announced >= pending:
         came = announced - pending
         text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
+    # Whole copies are missing if a copy was not issued; other numbers are a wrong expect_tx.
     made_of = copies(pending, state.maps)
     if state.maps:
         text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"
@@ -151,6 +160,7 @@ class Row(NamedTuple):
 
 
 def _is_cycle(state: Stuck) -> bool:
+    # Each barrier waits for warps that wait at another one, so none of them can continue.
     others = state.here.values()
     return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
 
