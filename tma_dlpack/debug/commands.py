@@ -278,7 +278,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
-            # The keys of `PostMortem.to_json`.
+            # As `PostMortem.to_json`, without findings.
             empty = '{"faults": [], "barriers": [], "maps": [], "kernels": []}'
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
             return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK

@@ -270,7 +270,7 @@ def _maps(
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
-            # A first map without swizzle has the bytes of a row in every data type.
+            # This map is made only for its bytes per row, which depend on the data type.
             row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
             chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
         for l2 in sizes:
