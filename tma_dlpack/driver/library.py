@@ -136,7 +136,7 @@ def tool(name: str) -> str | None:
 
 
 def is_available() -> bool:
-    """Whether there is a driver with at least one GPU. Never raises."""
+    """Return whether there is a driver with at least one GPU. Never raises."""
     return status().reason is None
 
 
