@@ -93,7 +93,8 @@ _CHOICES: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
 }
-#: The arguments that only im2col maps have, and those of every map, in the order of `fixed()`.
+#: The arguments that only im2col maps have, and the arguments of every map, in the order of
+#: `Report.fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_CHOICES, "rules", "target")
 # Arguments that im2col functions do not have, so they are passed only if the user gives them.

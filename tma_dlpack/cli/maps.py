@@ -1,4 +1,4 @@
-"""Commands that make a map of a tensor given by shape and dtype, and show it."""
+"""Commands that make and show a map of a tensor, which is described by its shape and dtype."""
 
 from __future__ import annotations
 

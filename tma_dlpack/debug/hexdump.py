@@ -36,7 +36,7 @@ LONGEST_DUMP = 8_000
 _HEX_LINE = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
 )
-# The beginning of such a line that has four numbers or 32 bytes.
+# The beginning of a dump's line with four numbers or 32 bytes.
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
@@ -134,7 +134,8 @@ def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> by
         if missing:
             return None
         data += row
-    return None if len(rows) in folded else data  # a `*` at the end stands for unknown lines
+    # A `*` at the end replaces an unknown number of lines.
+    return None if len(rows) in folded else data
 
 
 def _words(tokens: list[str]) -> bytes | None:

@@ -156,7 +156,7 @@ def device_target(device_id: int) -> Target:
     Raises
     ------
     TmaUnsupportedError
-        Without a driver, or if there is no such GPU.
+        Without a driver, or if this machine has no GPU with this ordinal.
     """
     found = status()
     if found.reason is not None:

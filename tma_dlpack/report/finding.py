@@ -25,7 +25,7 @@ class Finding:
     severity : str
         "error" if the tool proved the mistake, "warning" if the mistake is only possible.
     message, fix : str
-        What is wrong, and what to change.
+        The mistake, and the change that corrects it.
     kernel : str
         The function as the user writes it, or "".
     line : str or None

@@ -125,7 +125,7 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 @opaque
 def rules(group: str | None = None) -> RuleList:
-    """Return every rule that this package checks, or those of a group, or the one with an id.
+    """Return every rule that this package checks, the rules of a group, or the rule with an id.
 
     Parameters
     ----------

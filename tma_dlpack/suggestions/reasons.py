@@ -171,8 +171,8 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
-            # "no multiple of 64" is a cause only if both neighbours show the step, or if the step is
-            # not much more than the step of the search.
+            # "no multiple of 64" is a cause only if both neighbours show the step, or if the step
+            # is at most twice the step of the search.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""

@@ -183,8 +183,9 @@ class BoxChoice:
 class Refused(NamedTuple):
     """The reason why a box is refused or cannot be read, and the other boxes with this reason.
 
-    `alike` is "kind" for every box with the same swizzle and the same `split_inner`, "width" for
-    every box of this kind and width, and "box" for this box only. `violations` makes the text.
+    `alike` names these boxes: "kind" means every box with the same swizzle and `split_inner`,
+    "width" means every box of this kind and width, and "box" means only this box. `violations`
+    makes the text.
     """
 
     violations: Callable[[], tuple[Violation, ...] | list[Violation]]
@@ -341,7 +342,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
     assert wanted.reader is not None
     major: Any = wanted.major
     operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
-    # The conditions without their texts; `Refused.violations` makes these when they are read.
+    # Only the conditions are checked here; `Refused.violations` makes the texts when needed.
     failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
     if failed:
         alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"

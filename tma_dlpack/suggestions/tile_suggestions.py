@@ -58,7 +58,7 @@ class NoSuggestionError(TmaUnsupportedError, IndexError):
 
 
 class _Reasoned:
-    """The base of results whose `reasons` are made when they are first read."""
+    """The base class of results whose `reasons` are made when a program first reads them."""
 
     __slots__ = ()
 

@@ -86,7 +86,7 @@ class Arena(AbstractContextManager["Arena"]):
 
         `kernel` is the name of a file in kernels/, the name of a kernel in this file, and text to
         insert before the source. The kernel's arguments are the values, then the addresses of the
-        arrays, each of which is a multiple of 128 bytes.
+        arrays, which are multiples of 128 bytes.
         """
         file, name, *head = kernel
         library = nvrtc.compile_packaged(file, __package__, self.target, *head)

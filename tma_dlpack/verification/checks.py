@@ -1,4 +1,4 @@
-"""The checks of `verify`, each of which compares this package with the driver or the hardware.
+"""The checks of `verify`, which compare this package with the driver or the hardware.
 
 A case depends only on the check's name, the seed and the case's number, so that `replay` can repeat
 it.

@@ -62,7 +62,7 @@ class Factor:
         return bits
 
     def decode(self, elements: Array) -> Array:
-        """Return the integer values of elements, which are given as in `Tile.array`."""
+        """Return the integer values of elements of a `Tile.array`."""
         # The inverse of `codes`, which are not sorted.
         order = self.codes.argsort()
         places = self.codes.searchsorted(elements.view(self.codes.dtype), sorter=order)

@@ -7,8 +7,8 @@ own error messages, `results` recognises the driver's results, and `failures` re
 failure and ranks the causes.
 
 Text files next to the modules describe the printouts of other projects, one row per project. To add
-a format, add a row to FORMS in words.txt. The row says how to recognise a block of the format, and
-where the format differs from the driver: order of arrays, units, arguments that are not printed.
+a format, add a row to FORMS in words.txt. The row has the words by which a block of the format is
+recognised, and the differences from the driver: order of arrays, units, arguments not printed.
 Add new spellings of arguments to STRONG or WEAK in the same file, and an example printout with the
 expected arguments to tests/debug/printed_forms.py.
 """
@@ -114,8 +114,8 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
-    # Project messages ("Assertion ... failed") become encodes of their own only where the text
-    # shows no arguments; next to arguments they become notes.
+    # Error messages of projects ("Assertion ... failed") become encodes only if the text shows no
+    # arguments of an encode; otherwise, the messages become notes.
     read = [*_printed(log, known), *_refused(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
@@ -195,7 +195,7 @@ class _Log(Lines):
 # Pieces of a long line, cut at blanks where possible.
 _PIECES: Final = re.compile(rf".{{1,{LONGEST}}}(?:[ \t]|$)|.{{{LONGEST}}}")
 
-#: A line of an encode contains one of these words, or stands near a line that does.
+#: Each line of an encode contains one of these words, or is near a line with such a word.
 _MAY_BELONG: Final = re.split(
     r",\s+",
     """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
@@ -283,7 +283,7 @@ def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
-    """Return what a checked build of ``tma_dlpack.h`` printed."""
+    """Return the failed checks that a checked build of ``tma_dlpack.h`` printed."""
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))

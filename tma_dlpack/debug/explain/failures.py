@@ -50,7 +50,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-# What failures.txt writes in braces, such as {trace}.
+# Texts of the names that failures.txt has in braces, such as {trace}.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",
@@ -107,7 +107,7 @@ _SHORT_HANG = re.compile(
 
 
 class FoundFailure(NamedTuple):
-    """A failure that a text shows, and the index of its first character there."""
+    """A failure that a text shows, and the index of the failure's first character in the text."""
 
     failure: Failure
     place: int

@@ -147,8 +147,8 @@ def check_printed(read: PrintedArguments, target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
     Rules that need an argument or an entry that is not shown are skipped. If the type or the
-    interleave layout is not shown, each possible value is tried, and a violation counts if all of
-    them have it in the same words.
+    interleave layout is not shown, each possible value is tried, and a violation counts if every
+    value has the same violation.
     """
     return _check_printed(
         read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
@@ -271,7 +271,7 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
 
 
 def _overflow(stride: int | None) -> str:
-    """Return how a stride overflowed, or "" if it did not.
+    """Return how a stride overflowed; "" if it did not overflow.
 
     A stride of a negative number of elements is just below 2^61 if the code multiplies by bits and
     divides by 8 in unsigned 64 bits, and just below 2^64 if it multiplies by bytes.

@@ -1,7 +1,8 @@
 """The step from a block to the driver's arguments, in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists, or if its printer would
-not write it; a masked entry is not read either. Values that are not read are None.
+A list is not read if its length fits neither the rank nor the other lists, or if the project that
+printed it would not print such a list. A masked entry is not read either. Values that are not read
+are None.
 """
 
 from __future__ import annotations
@@ -243,7 +244,7 @@ class _Lists:
         """Return the first `count` entries of a list; () if its length does not fit."""
         values, shown = self.values[name], self.fields.get(name)
         whole = name not in self.entries and "garbage" not in self.form.flags
-        # A list in closed brackets is complete, so a short one contradicts the rank.
+        # A list in closed brackets is complete, so a short list contradicts the rank.
         short = 0 < len(values) < count
         closed = short and whole and shown is not None and shown.value.bracket
         if values and (closed or not (short or self._fits(name, count, rank))):

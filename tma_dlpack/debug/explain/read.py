@@ -80,7 +80,7 @@ _AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
 # A list that the end of the text cuts, and the remainder of a broken list.
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
-# Numbers that are whole at the end of the text: swizzles and promotions in bytes, of which no
+# Numbers that are whole at the end of the text. They are swizzles and promotions in bytes, and no
 # longer value begins with these digits.
 _WHOLE = ("16", "32", "64", "128", "256")
 # Host addresses of the stack and the heap, which are larger than any entry of a list.

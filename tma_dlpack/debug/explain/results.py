@@ -1,4 +1,4 @@
-"""The driver's results in a text, and hints where projects print the arguments of an encode."""
+"""The driver's results in a text, and notes on where projects print an encode's arguments."""
 
 from __future__ import annotations
 
@@ -184,9 +184,9 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 
 
 def where_notes(text: str, is_mixed: bool) -> list[str]:
-    """Return a note on where a project prints the arguments that are not in the text.
+    """Return a note on where a project prints the arguments that are missing in the text.
 
-    Only for the first heading that the text has; none for a mixed text, which has its own note.
+    The note is about the first heading in the text. A mixed text has a note of its own instead.
     """
     headings = [(p, where) for pattern, p, where in _TABLES["HEADINGS"] if re.search(pattern, text)]
     return [

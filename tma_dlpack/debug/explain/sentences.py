@@ -1,4 +1,4 @@
-"""Error messages of projects' own checks, each of which names one precondition of an encode.
+"""Error messages of projects' own checks; each message names one precondition of an encode.
 
 Most messages show only some of the numbers; these numbers are checked like printed arguments. A
 message without a number counts only if its line reports a failure, because documents quote the same
@@ -114,7 +114,7 @@ def report_of(
     report = check_printed(read, target)
     if report.violations:
         return read, report
-    # Without a number, or with a number that breaks no rule here, the project's word counts.
+    # Without a number, or with a number that breaks no rule, the report has the project's message.
     rule = _RULES[sentence.rule]
     violation = rule.violation(
         OF_DRIVER.get(str(rule.on), str(rule.on)),
@@ -167,7 +167,7 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
         )
 
 
-# -- what tma_dlpack_make.hpp throws --------------------------------------------------------------
+# -- exceptions of tma_dlpack_make.hpp ------------------------------------------------------------
 
 BEGINS = "tma_dlpack: refused: "
 #: The line of a refused call, which ends before the next such line begins.

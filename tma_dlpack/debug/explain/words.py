@@ -73,7 +73,7 @@ MULTI_WORD: Final = re.compile(
     r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank)(?=[\"']?[ \t]*[:=])"
 )
 
-#: The heading of a printout: the fields after it belong to another encode than those before it.
+#: The heading of a printout. Fields before and after a heading belong to different encodes.
 HEADING: Final = (
     r"(?i:TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
     r"|(?:\b\w{1,40}_)?cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
@@ -238,7 +238,7 @@ _NORMAL: Final = tuple(
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
         (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24}){1,8}\b(?! ?\*)", _product),
-        # what stands before a list: torch.Size([1]), "size 3 {...}", the list's address
+        # text before a list: torch.Size([1]), "size 3 {...}", the list's address
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it

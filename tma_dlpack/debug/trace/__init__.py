@@ -123,7 +123,7 @@ def library() -> Path:
 
 
 def refuse_another_tool() -> None:
-    """Raise where another tool is loaded into every CUDA program of this environment."""
+    """Raise if this environment loads another tool into every CUDA program."""
     programs.refuse_another_tool(
         "another tool is loaded into CUDA programs, and CUPTI has one subscriber at a time "
         f"({ALONE})"

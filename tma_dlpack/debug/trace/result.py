@@ -35,14 +35,14 @@ _FORMAT = 1
 class Trace:
     """Every tensor map that a process or a program made, from `trace`.
 
-    ``print(t)`` shows each different map: the driver's arguments, the result, who made it, which
-    kernels took it, and what the rules find. Notebooks show the maps as pictures too.
+    ``print(t)`` shows each different map: the driver's arguments, the result, the library that made
+    the map, the kernels that use it, and the rules that it breaks. Notebooks also show pictures.
 
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order in which they were first made. Within the ``with`` block,
-        the maps made until now.
+        Each different map, in the order of the first calls. Within the ``with`` block, the maps
+        made until now.
     notes : tuple of str
         Calls that could not be traced, and why.
 

@@ -165,7 +165,7 @@ def _traced(
             arguments = dataclasses.replace(arguments, global_address=first["global_address"])
     report = _report(arguments, first, made, known)
     if first["call"] is None and not (arguments.global_address and report.ok):
-        return None  # 128 bytes of a parameter that only look like a map
+        return None  # 128 bytes of a parameter that are not a map
     uses = _uses(group, processes, names)
     return TracedMap(
         call=first["call"] or "",
