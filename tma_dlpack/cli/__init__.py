@@ -15,17 +15,17 @@ A command is one function below its row of the table::
         show(options, tma.get_include())                # text or JSON, to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, `machine.py` those about this installation; a
-room with commands of its own, such as `debug`, has them in its `commands.py`, which `table.py`
-finds. `table.py` registers, `main.py` reads the command line and words its errors, `output.py`
-writes (`-` is standard output, ``--json``, ``--html``, colours), `common.py` has the options that
-describe a tensor and a request.
+`maps.py` has the commands that make and show a map, and `machine.py` has the commands about this
+installation. Other folders of the package, such as `debug`, have their commands in a `commands.py`,
+which `table.py` imports. `table.py` registers commands. `main.py` reads the command line and prints
+errors. `output.py` writes results (``--json``, ``--html``, colours; `-` is standard output).
+`common.py` has the options that describe a tensor and a request.
 
-Results go to standard output, remarks to standard error; a command that runs a program
+Results go to standard output and remarks to standard error. A command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to
-``-o``. A wrong command line raises `UsageError` with one sentence, anything else a TmaError; `main`
-prints both. Exit status: 0 accepted, 1 refused or found, 2 nothing could be read.
+``-o``. A wrong command line raises `UsageError` with one sentence; other errors are `TmaError`.
+`main` prints both. Exit status: 0 accepted, 1 refused or found, 2 nothing could be read.
 
-A new command needs a file of tests/cli/examples for its examples, tests in tests/cli, and a
-sentence in the guide; tests ask for all three.
+A new command needs files in tests/cli/examples for its examples, tests in tests/cli, and a sentence
+in the guide; tests check that all three exist.
 """

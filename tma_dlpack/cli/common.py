@@ -1,6 +1,6 @@
 """Options that describe a tensor and a request; the tensor need not exist.
 
-Each option has the name of the argument that it stands for.
+Each option is named like the argument of the Python function.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ def _address(word: str) -> int:
 
 
 def integers(word: str) -> tuple[int, ...]:
-    """Read integers between commas or crosses, as ``128x64``; a comma may follow the last.
+    """Read integers between commas or crosses, as in ``128x64``; the list may end in a comma.
 
     >>> integers("(64,)"), integers("128x64"), integers("0x10,-1")
     ((64,), (128, 64), (16, -1))
     """
+    # The x of 0x10 separates nothing.
     parts = re.split(r",|(?<=\d)(?<!\b0)x", word.strip("()[] ").removesuffix(","))
     try:
         return tuple(int(part, 0) for part in parts)
@@ -65,7 +66,7 @@ def _ids(word: str) -> tuple[str, ...]:
 
 
 def _word(word: str) -> str | int:
-    """Read a number as an enum value, anything else as a name."""
+    """Read a number as an enum value, and another word as a name."""
     try:
         return int(word, 0)
     except ValueError:
@@ -73,7 +74,7 @@ def _word(word: str) -> str | int:
 
 
 def dtype_of(word: str) -> DLDataType:
-    """Return the DLPack type of a name; the error asks for the nearest one."""
+    """Return the DLPack type of a name; an error suggests the nearest name."""
     from tma_dlpack.tables.meanings import dtype_named
 
     try:
@@ -87,23 +88,29 @@ def dtype_of(word: str) -> DLDataType:
 
 # -- options --------------------------------------------------------------------------------------
 
+# Enums by the argument's name in Python; `OPTION_NAMES` maps it to the driver's name.
 _CHOICES: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
 }
-#: The arguments that only im2col maps have, and those of every map, in the order of `fixed()`.
+#: The arguments that only im2col maps have, and the arguments of every map, in the order of
+#: `Report.fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_CHOICES, "rules", "target")
+# Arguments that im2col functions do not have, so they are passed only if the user gives them.
 _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Describe an option for the argument `name` that shows the word of its flag."""
+    """Describe an option for the argument `name`; the help shows the flag's word for its value."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
 def _choices(name: str) -> str:
-    """Return the names that an option takes; the driver's, CUTLASS's and PTX's work too."""
+    """Return the names and numbers of an enum's members, for the help.
+
+    The names of the driver, CUTLASS and PTX are accepted too.
+    """
     return ", ".join(f"{member.name} ({member.value})" for member in _CHOICES[name])
 
 
@@ -145,7 +152,7 @@ def tensor(required: bool = True) -> tuple[Option, ...]:
     )
 
 
-#: The sets of rules that are the default of tiled and of im2col maps.
+#: The default sets of rules: of tiled maps, and of im2col maps.
 _USUAL_RULES = ("libcu++", "documented")
 RULES = (
     option(
@@ -184,11 +191,11 @@ REQUEST = (
 )
 
 
-# -- what they describe ---------------------------------------------------------------------------
+# -- the tensor and the request -------------------------------------------------------------------
 
 
 def view(options: argparse.Namespace) -> TensorView:
-    """Describe a tensor that does not exist, on a GPU."""
+    """Return the view of the described tensor, as if it existed on a GPU."""
     from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 
     shape: tuple[int, ...] = options.shape
@@ -214,7 +221,7 @@ def view(options: argparse.Namespace) -> TensorView:
 
 
 def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
-    """Read the kind of map, and the arguments of its `make_*` function."""
+    """Return the kind of map and the arguments of its `make_*` function."""
     from tma_dlpack.checks.options import RULE_SETS
 
     kind = _kind(options)
@@ -229,6 +236,7 @@ def request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
+    # A tiled map has none of the four im2col arguments, an im2col map has all of them.
     column = {getattr(options, name) for name in _COLUMN}
     if options.box_sizes is not None and column == {None}:
         return "tiled"
@@ -240,6 +248,7 @@ def _kind(options: argparse.Namespace) -> MapKind:
     )
 
 
+# Options by the name of their argument, such as "box_sizes" for --box.
 _OPTIONS = {
     entry.settings.get("dest", entry.names[-1][2:].replace("-", "_")): entry
     for entry in (*tensor(), *REQUEST)
@@ -247,7 +256,7 @@ _OPTIONS = {
 
 
 def as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
-    """Return a call as one types it: the tensor that was described, with other arguments.
+    """Return a command line with the described tensor and other arguments than the user's.
 
     Arguments that have no flag are written as in Python, after the flags.
     """
@@ -262,13 +271,14 @@ def as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
             rest.append(f"{name}={value!r}")
         elif value is True:
             words.append(entry.names[-1])
+        # Defaults are left out.
         elif options_word(value) not in (str(entry.settings.get("default")), *_USUAL_RULES):
             words.append(f"{entry.names[-1]}={options_word(value)}")
     return " ".join(words) + (f"   (in Python: {', '.join(rest)})" if rest else "")
 
 
 def options_word(value: object) -> str:
-    """Return a value as one types it after a flag.
+    """Return a value in the form that a command line has after a flag.
 
     >>> options_word((16, 64)), options_word(TensorMapDataType.UINT8)
     ('16,64', 'UINT8')
@@ -283,8 +293,10 @@ def options_word(value: object) -> str:
 def page_state(options: argparse.Namespace) -> dict[str, object]:
     """Return the options as a state of the explorer's page.
 
-    What is not given is left to the page; names of the driver, of CUTLASS and of PTX become ours.
+    The state omits options that were not given. Names of the driver, CUTLASS and PTX become the
+    names of our enums.
     """
+    # Options of the command itself, which are not part of the request.
     ours = ("out", "command")
     given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
@@ -297,7 +309,7 @@ def page_state(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
-    """Return the name of a member; a word that is none stays, for the page to name it."""
+    """Return the name of a member; another word is unchanged, and the page reports it."""
     from tma_dlpack.tables.meanings import parse
 
     if word is None:

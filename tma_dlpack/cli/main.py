@@ -1,4 +1,4 @@
-"""Run a command line: find the command, read its arguments, print its errors."""
+"""The program ``tma-dlpack``: it finds a command, reads its arguments and prints its errors."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 if TYPE_CHECKING:
     import argparse
 
-EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141  # 128 + SIGINT, SIGPIPE, as shells report them
+# 128 + SIGINT and 128 + SIGPIPE, as shells report a process that a signal ended.
+EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    141 if the other end of a pipe closed before everything was printed, 130 after Ctrl-C.
+    The status is 141 if the other end of a pipe closed before the output ended, 130 after Ctrl-C.
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed, as `>&-` does
+        if getattr(sys, name) is None:  # the shell closed it, as in `>&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
         interrupt.raise_as_usual()
@@ -63,12 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Keep Python from writing what is left when it exits."""
+    """Redirect standard output to the null device, so that Python's exit writes no more to it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program() -> str:
-    """Return how this program was called.
+    """Return the words with which this program was called.
 
     >>> program()
     'python -m tma_dlpack'
@@ -119,12 +120,12 @@ def help_of(command: Command) -> str:
     return _parser(command).format_help()
 
 
-#: How a usage shows a word that may be omitted or repeated, by argparse's `nargs`.
+#: The usage of a word that may be omitted or repeated, by argparse's `nargs`.
 _NUMBER = {"?": "[{}]", "*": "[{}...]", "+": "{}..."}
 
 
 def _usage(command: Command) -> str:
-    """Return the usage in one line: what must be given, and whether there are options."""
+    """Return the usage in one line: required words and flags, and [OPTIONS] for all others."""
     words, optional = [], False
     for entry in command.shown():
         settings = entry.settings
@@ -150,6 +151,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     examples = "\n".join(f"  {program()} {example}" for example in command.examples)
     status = textwrap.fill(f"exit status: {command.status}", 90)
     about = command.about + (f".\n\n{textwrap.fill(command.more, 90)}" if command.more else "")
+    # Python 3.14's argparse colours the help; `output.write` colours it here.
     more: dict[str, bool] = {"color": False} if sys.version_info >= (3, 14) else {}
     parser = Parser(
         prog=f"{program()} {command.name}",
@@ -161,7 +163,8 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         **more,  # type: ignore[arg-type]
     )
     for entry in command.options():
-        hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}  # that very object
+        # argparse compares with `is`, and `about` is a copy of the string.
+        hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}
         parser.add_argument(*entry.names, **{**entry.settings, **hidden})
     return parser
 
@@ -170,14 +173,14 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 
 
 def own(command: Command, words: list[str]) -> list[str]:
-    """Return the words that are ours: of a command that runs a program, those before it."""
+    """Return the words of the command itself, which end before ``--`` if it runs a program."""
     if command.after_dashes and "--" in words:
         return words[: words.index("--")]
     return words
 
 
 def _read(command: Command, words: list[str]) -> argparse.Namespace:
-    """Read the arguments of a command; words after ``--`` are the program that it runs."""
+    """Read the arguments of a command; `options.program` has the words after ``--``."""
     ours = own(command, words)
     try:
         options, unknown = _parser(command).parse_known_args(_joined(ours))
@@ -191,6 +194,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
     options.command = command.name
     if command.after_dashes:
         options.program = words[len(ours) + 1 :]
+    # A page and JSON cannot both go to standard output.
     given = vars(options)
     report_to = given.get("out") or (None if given.get("program") else output.STDOUT)
     if given.get("html") == report_to == output.STDOUT and options.json:
@@ -199,7 +203,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Write ``--coords -4,0`` as ``--coords=-4,0``: argparse takes -4,0 for an option.
+    """Write ``--coords -4,0`` as ``--coords=-4,0``, because argparse reads -4,0 as an option.
 
     >>> _joined(["--coords", "-4,0", "-"])
     ['--coords=-4,0', '-']
@@ -214,7 +218,7 @@ def _joined(words: Sequence[str]) -> list[str]:
 
 
 def _in_our_words(message: str) -> str:
-    """Return an error of argparse as one of ours.
+    """Rewrite an error message of argparse in this program's style.
 
     >>> _in_our_words("the following arguments are required: --shape, --dtype")
     '--shape and --dtype are missing'
@@ -234,12 +238,13 @@ def _in_our_words(message: str) -> str:
 
 
 def _failed(words: list[str], error: Exception) -> int:
-    """Print an error, as JSON where ``--json`` was given, and return the exit status."""
+    """Print an error, as JSON if ``--json`` was given, and return the exit status."""
     message = _message(error)
     violations = error.violations if isinstance(error, TmaPreconditionError) else ()
     command = commands().get(words[0]) if words else None
     ours = own(command, words) if command else words
-    if isinstance(error, UsageError) and message[-1:] != "?":  # which is a better hint
+    # "did you mean check?" is a better hint than --help.
+    if isinstance(error, UsageError) and message[-1:] != "?":
         called = f"{program()} {command.name}" if command else program()
         message += f"; see {called} --help"
     to_stderr = command is not None and command.runs_program
@@ -250,7 +255,7 @@ def _failed(words: list[str], error: Exception) -> int:
 
 
 def _message(error: Exception) -> str:
-    """Return what an error says, without names of classes, numbers of the system, or our own id."""
+    """Return the text of an error, without class names, errno numbers and the rule id ARGUMENT."""
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         return where + error.strerror[0].lower() + error.strerror[1:]

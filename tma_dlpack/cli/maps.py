@@ -1,4 +1,4 @@
-"""Commands that make a map of a tensor given by shape and dtype, and show it."""
+"""Commands that make and show a map of a tensor, which is described by its shape and dtype."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def _check(options: argparse.Namespace) -> int:
     from tma_dlpack.make import build
     from tma_dlpack.tensor_map.text import tile_line
 
+    # A broken rule is a result here, not an error: `check_view` returns it, `make_view` raises.
     kind, request = common.request(options)
     report = build.check_view(kind, common.view(options), request)
     words, fixed = str(report), report.fixed()
@@ -90,6 +91,7 @@ def _check(options: argparse.Namespace) -> int:
 def _suggest(options: argparse.Namespace) -> int:
     from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
+    # `suggest_view` has defaults of its own for arguments that are not given.
     names = ("data_type", "rules", "allow", "target")
     given = {name: getattr(options, name) for name in names}
     found = suggest_view(
@@ -169,6 +171,7 @@ def _draw(options: argparse.Namespace) -> int:
 def _explore(options: argparse.Namespace) -> int:
     from tma_dlpack.explorer.page import page
 
+    # The page opens with the state of the command line.
     html = page(common.page_state(options))
     if options.out:
         output.write(options.out, html)
@@ -176,6 +179,7 @@ def _explore(options: argparse.Namespace) -> int:
     import tempfile
     import webbrowser
 
+    # The browser reads the file after this program has ended, so the folder is not removed.
     path = Path(tempfile.mkdtemp(prefix="tma_dlpack-")) / "explorer.html"
     path.write_text(html, encoding="utf-8")
     print(path)

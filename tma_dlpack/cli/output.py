@@ -64,11 +64,13 @@ def show(
     page: Callable[[], str] | None = None,
     to: Path | TextIO = STDOUT,
 ) -> None:
-    """Write a result as JSON where ``--json`` is given; else `words`, which may be the result.
+    """Write a result as JSON if ``--json`` is given, or else `words` (default: ``str(result)``).
 
-    Obeys ``--html`` with what `page` returns; a page replaces a text to standard output.
+    With ``--html``, also write the HTML that `page` returns. If both go to standard output, only
+    the HTML is written.
     """
     page_to: Path | None = getattr(options, "html", None)
+    # `page_to` is None without --html.
     if not page_to == to == STDOUT:
         write(to, as_json(result) if options.json else f"{result if words is None else words}\n")
     if page_to is not None and page is not None:
@@ -78,7 +80,7 @@ def show(
 
 
 def write(target: Path | TextIO, text: str) -> None:
-    """Write a text to a file, to standard output, or to a stream; coloured on a terminal."""
+    """Write a text to a file, to standard output, or to a stream; with colours on a terminal."""
     if isinstance(target, Path) and target != STDOUT:
         target.write_text(text, encoding="utf-8")
         return
@@ -93,7 +95,7 @@ def write(target: Path | TextIO, text: str) -> None:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON, by its own `to_json` if it has one, with a newline."""
+    """Return a value as JSON with a newline, from the value's `to_json` if it has this method."""
     import json
 
     own = getattr(value, "to_json", None)
@@ -101,14 +103,16 @@ def as_json(value: Any) -> str:
 
 
 def plain(value: object) -> object:
-    """Return a value as JSON has it: a dict for an object, the name of a member, hex of bytes.
+    """Return a value in the types of JSON.
 
-    Of a dataclass: its public fields.
+    An enum's member becomes its name, bytes become hex, and a dataclass becomes a dict of its
+    public fields.
 
     >>> from tma_dlpack import TmaSwizzle
     >>> plain(TmaSwizzle.bytes128), plain((1, b"ab"))
     ('bytes128', [1, '6162'])
     """
+    # Before int, because a member is an int too.
     if isinstance(value, IntEnum):
         return value.name
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -125,14 +129,14 @@ def plain(value: object) -> object:
 
 
 def vars_of(value: Any) -> dict[str, object]:
-    """Return the public fields of a dataclass, after `ok` where it has that."""
+    """Return the public fields of a dataclass by name; `ok` is first if the class has it."""
     names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
     names = ["ok"] * hasattr(value, "ok") + names
     return {name: getattr(value, name) for name in names}
 
 
 def attributes(tensor_map: TensorMap) -> dict[str, object]:
-    """Return what a map holds: the driver's words innermost first, ours row-major, its bytes."""
+    """Return a map's values: the driver's arguments (innermost first), row-major ones, bytes."""
     from tma_dlpack.tensor_map import text
 
     return {
@@ -148,13 +152,13 @@ def attributes(tensor_map: TensorMap) -> dict[str, object]:
     }
 
 
-# -- what went wrong ------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 def failure(
     stream: TextIO, as_json_too: bool, message: str, violations: Sequence[Violation] = ()
 ) -> None:
-    """Print an error: one object as JSON, or text on standard error."""
+    """Print an error as JSON to `stream`, or as text to standard error."""
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
@@ -172,8 +176,9 @@ def status_of(violations: Sequence[Violation]) -> int:
 
 # -- colour ---------------------------------------------------------------------------------------
 
+# Parameters of the escape sequence "ESC [ ... m" (ECMA-48, SGR).
 _RED, _GREEN, _CYAN, _DIM, _BOLD = "31;1", "32;1", "36", "2", "1"
-#: What is coloured: the first group of the pattern.
+#: Patterns whose first group is coloured, and the colour.
 _COLOURS: tuple[tuple[str, str], ...] = (
     (r"^(error:)", _RED),
     (r"^(refused\b|FAILED\b|error\b)", _RED),
@@ -186,7 +191,10 @@ _COLOURS: tuple[tuple[str, str], ...] = (
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that shows colours, and NO_COLOR is not set."""
+    """Return whether a stream is a terminal with colours.
+
+    The variable NO_COLOR switches colours off, and FORCE_COLOR switches them on.
+    """
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (
@@ -195,7 +203,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def coloured(text: str) -> str:
-    r"""Return a text of ours with the colours of a terminal.
+    r"""Return the output of a command with the colours of a terminal.
 
     >>> coloured("refused: 1 violation")
     '\x1b[31;1mrefused\x1b[0m: 1 violation'

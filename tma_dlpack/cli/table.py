@@ -1,4 +1,4 @@
-"""The table of commands: what each does, its options, its examples, the function that runs it."""
+"""The table of commands: help, options, examples and function of each command."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     import argparse
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
+# The exit statuses in words, for the help of commands that check and of commands that print.
 JUDGED = "0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 PRINTED = "0 printed; 2 wrong use"
 
-HIDDEN = "==SUPPRESS=="  #: for `option`'s `about`: what argparse leaves out of the help
+#: The `about` of an option that the help does not list; the value is argparse.SUPPRESS.
+HIDDEN = "==SUPPRESS=="
 
 #: The headings over the commands in ``--help``.
 HEADINGS = MAPS, FAILURES, MACHINE = (
@@ -31,32 +33,36 @@ class UsageError(Exception):
 class Option(NamedTuple):
     """A flag or a word of a command."""
 
-    names: tuple[str, ...]  #: such as ("-o", "--out"); one without a minus is a word, not a flag
-    settings: dict[str, Any]  #: what `argparse.ArgumentParser.add_argument` takes with it
-    values: tuple[str, ...]  #: that it can have, for completion; () if they cannot be listed
+    #: Such as ("-o", "--out"). A name without a minus is a word, not a flag.
+    names: tuple[str, ...]
+    #: Keyword arguments of `argparse.ArgumentParser.add_argument`.
+    settings: dict[str, Any]
+    #: Possible values, for completion; () if they cannot be listed.
+    values: tuple[str, ...]
 
     @property
     def is_flag(self) -> bool:
-        """Whether it begins with a minus."""
+        """Whether the name begins with a minus."""
         return self.names[0][0] == "-"
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows it."""
+        """Whether a value follows the name."""
         return self.settings.get("action") != "store_true"
 
     @property
     def about(self) -> str:
-        """Its line of ``--help``."""
+        """The option's text in ``--help``."""
         return str(self.settings["help"]).replace("%%", "%")
 
 
+# A function defers imports until the options are needed.
 Options = Option | Callable[[], Iterable[Option]]
 Run = Callable[["argparse.Namespace"], int]
 
 
 class Command(NamedTuple):
-    """A row of the table."""
+    """A command: a row of the table."""
 
     name: str
     about: str
@@ -66,11 +72,13 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
-    after_dashes: str  #: what its usage calls the words after ``--``; "" where it takes none
-    heading: str  #: of `HEADINGS`
+    #: The name of the words after ``--`` in the usage; "" if the command takes none.
+    after_dashes: str
+    #: The entry of `HEADINGS` under which the command is listed.
+    heading: str
 
     def options(self) -> Iterator[Option]:
-        """Return its options; those of a function are made now."""
+        """Return the command's options; functions among them are called."""
         for entry in self.declared:
             if isinstance(entry, Option):
                 yield entry
@@ -78,7 +86,7 @@ class Command(NamedTuple):
                 yield from entry()
 
     def shown(self) -> list[Option]:
-        """Return the options that its help has."""
+        """Return the options that the command's help lists."""
         return [entry for entry in self.options() if entry.about != HIDDEN]
 
 
@@ -94,15 +102,16 @@ def option(
     closed: bool = False,
     **settings: Any,
 ) -> Option:
-    """Describe an option, or a word where `name` begins with no minus.
+    """Describe an option, or a word if `name` does not begin with a minus.
 
-    `values` are completed; with `closed` they are listed in the help, and no other is accepted.
-    `settings` are passed on to `argparse.ArgumentParser.add_argument`.
+    Shells complete `values`. With `closed`, the help lists the values, and other values are
+    refused. `settings` are passed on to `argparse.ArgumentParser.add_argument`.
     """
     values = tuple(values)
     if closed:
         settings["type"] = _one_of(values)
         about = f"{about}: {', '.join(values)}"
+    # argparse formats the help with %.
     settings["help"] = about.replace("%", "%%")
     return Option((short, name) if short else (name,), settings, values)
 
@@ -121,7 +130,7 @@ def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the question for the nearest of the known words; nothing where none is near.
+    """Return a question with the nearest of the known words; "" if none is near.
 
     >>> did_you_mean("chek", ["check", "draw"])
     '; did you mean check?'
@@ -148,12 +157,12 @@ def command(
     Parameters
     ----------
     about : str
-        One line, in lower case.
+        One line of help, in lower case.
     *options : Option or function
-        A function returns options, and is called when the command's own help or arguments are read:
-        what it imports costs other commands nothing.
+        A function returns options. It is called when the help or the arguments of this command are
+        read, so that other commands do not import its modules.
     heading : str
-        The one of `HEADINGS` under which it is listed.
+        The entry of `HEADINGS` under which the command is listed.
     examples : iterable of str
         Whole command lines without the program's name, at least one. tests/cli/test_examples.py
         runs each in a folder that holds the files of tests/cli/examples.
@@ -165,7 +174,8 @@ def command(
         Words after ``--`` are a program; they become `options.program`. The command's own output
         goes to standard error, and the program's is untouched.
     after_dashes : str
-        Words after ``--`` are these, such as flags of a compiler; they become `options.program`.
+        The name of the words after ``--``, such as "NVCC FLAGS..."; the words become
+        `options.program`.
     """
 
     def added(run: Run) -> Run:
@@ -182,8 +192,10 @@ def command(
 def commands() -> dict[str, Command]:
     """Return every command by its name, in the order of ``--help``.
 
-    A room that has a module ``commands`` adds its own: whoever deletes the room deletes them.
+    Each folder of the package may have a module ``commands``, whose commands are found here
+    without a list.
     """
+    # Importing a module runs its `@command` decorators, which fill `_COMMANDS`.
     rooms = sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/commands.py"))
     for module in ("cli.maps", *(f"{room}.commands" for room in rooms), "cli.machine"):
         importlib.import_module(f"tma_dlpack.{module}")

@@ -1,10 +1,9 @@
-"""Tools for other people's programs: their logs, their calls, their dead kernels, their PTX.
+"""Tools for programs of others: for their logs, their calls, their dead kernels and their PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
-`postmortem/` reads the core dump of a dead kernel, `lint/` finds mistakes in PTX; `hexdump.py`
-reads the 128 bytes of a map in the forms that tools print, `names.py` demangles. Each has a
-docstring of its own; the commands are in `commands.py`. The classes of their results are
-importable from here.
+`postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `hexdump.py`
+reads the 128 bytes of a map in the forms that tools print, `names.py` demangles names, and
+`commands.py` has the commands. The classes of the results are importable from this package.
 """
 
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ __all__ = [
     "Trace",
     "TracedMap",
 ]
+# Modules that are imported when one of their names is first used.
 _LATER = {
     "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments"),
     "tma_dlpack.debug.lint": ("LintFinding", "LintReport"),

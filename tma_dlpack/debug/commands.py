@@ -1,4 +1,4 @@
-"""Commands that read other people's programs: what they print, what they call, how they die."""
+"""The commands `explain`, `trace`, `lint`, `postmortem` and `decode`."""
 
 from __future__ import annotations
 
@@ -59,26 +59,28 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the text of each file and its name; other words are what they say."""
+    """Return the name and the text of each file; words that are not files are a text themselves."""
     from tma_dlpack.debug import foreign
     from tma_dlpack.tables.limits import MAP_BYTES
     from tma_dlpack.tables.refusals import MAX_LOG_BYTES
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]
+    # "my kernel hangs" is a sentence, even if a folder named "kernel" exists.
     if len(words) > 1 and not any(map(and_, files, paths)):
-        files = [False]  # the words of a sentence; one may be the name of a folder
+        files = [False]
     if not any(files) and not all(paths):
         yield "", " ".join(words)
         return
     for word in words:
         content = foreign.content(word, MAX_LOG_BYTES, "FILE_LOG")
+        # A file of a map's 128 raw bytes becomes a dump.
         is_map = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
         yield word, content.hex() if is_map else content.decode("utf-8", "replace")
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word can only be meant as a path.
+    """Return whether a word is certainly a path, because it has a slash or a suffix.
 
     >>> _is_path("logs/build"), _is_path("build.log"), _is_path("715"), _is_path("error 715")
     (True, True, False, False)
@@ -87,7 +89,7 @@ def _is_path(word: str) -> bool:
 
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
-    """Show the result of each file under its name; a single result without a name."""
+    """Show the result of each file with the file's name; a single result without a name."""
     from tma_dlpack.debug.foreign import printable
 
     if len(found) == 1:
@@ -100,7 +102,7 @@ def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **
 
 
 class _Several(NamedTuple):
-    """Results of several files, as one list of JSON."""
+    """The results of several files, for one list in JSON."""
 
     all: list[Any]
 
@@ -130,6 +132,7 @@ def _trace(options: argparse.Namespace) -> int:
     if shutil.which(words[0]) is None:
         output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
         return programs.NOT_FOUND
+    # With --json and without -o, standard error has the JSON, so no other text is written to it.
     status, found = trace.run(words, talks=options.out is not None or not options.json)
     show(options, found, page=found.html, to=options.out or sys.stderr)
     return status
@@ -143,6 +146,7 @@ def _program_of(options: argparse.Namespace) -> list[str]:
             f"{unmarked[0]} stands before --, and is no program; -o FILE names the file of the "
             "report, and --json is a switch"
         )
+    # A -- after the program's own words belongs to the program.
     words = [*unmarked, *["--"] * bool(unmarked and options.program), *options.program]
     if not words:
         from tma_dlpack.cli.main import program
@@ -194,6 +198,7 @@ def _lint(options: argparse.Namespace) -> int:
             output.write(output.STDOUT, f"{head}{report}\n")
         for failure in failures:
             output.failure(sys.stderr, False, failure)
+    # --strict: warnings fail, and instructions that the analysis skipped fail too.
     strict = options.strict and any(
         any(finding.severity != lint.report.NOTE for finding in report.findings)
         or any(one.skipped for one in report.examined)
@@ -205,7 +210,7 @@ def _lint(options: argparse.Namespace) -> int:
 
 
 def _write_pages(to: Path, reports: Sequence[Any]) -> None:
-    """Write the reports of several files as one page, each under the file's name."""
+    """Write the reports of several files as one page, each with the file's name."""
     from tma_dlpack import draw
     from tma_dlpack.debug.foreign import printable
     from tma_dlpack.draw.cards import bold
@@ -255,6 +260,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
             "core.1234"
         )
+    # "global" is a keyword of Python, so it is no attribute name.
     kept = {"keep": options.keep, "with_global": vars(options)["global"]}
     if options.core:
         return _dumps(options)
@@ -272,6 +278,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
+            # As `PostMortem.to_json`, without findings.
             empty = '{"faults": [], "barriers": [], "maps": [], "kernels": []}'
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
             return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK
@@ -282,7 +289,7 @@ def _postmortem(options: argparse.Namespace) -> int:
 
 
 def _dumps(options: argparse.Namespace) -> int:
-    """Explain dumps; of several, one that cannot be read leaves the others."""
+    """Explain dumps; a dump that cannot be read is reported, and the others are explained."""
     from tma_dlpack.debug import postmortem as post
     from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
@@ -292,6 +299,7 @@ def _dumps(options: argparse.Namespace) -> int:
         try:
             found.append((core, post.postmortem(core)))
         except (TmaError, OSError) as error:
+            # `main` prints the error of a single dump.
             if len(options.core) == 1 and not isinstance(error, TmaUnsupportedError):
                 raise
             unread = True

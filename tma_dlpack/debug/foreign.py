@@ -1,8 +1,8 @@
 """Foreign text and files: read with a limit of size, and printed without control characters.
 
-`explain`, `decode`, `lint` and `postmortem` read their files here: a path, a pipe, ``-`` for
-standard input, and each of these compressed with gzip or xz, which the first bytes show. Their
-reports, and those of `trace`, pass through `printable` when they become text.
+`explain`, `decode`, `lint` and `postmortem` read their files with this module: a path, a pipe, or
+``-`` for standard input. Each of these may be compressed with gzip or xz, which the first bytes
+show. The reports of these tools and of `trace` use `printable` to make text.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tma_dlpack.tables.refusals import REFUSALS
 
 STDIN = "-"
 _PIECE = 1 << 20  # bytes
+# The first bytes of compressed files (RFC 1952; the .xz file format).
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 _MOST_XZ_MEMORY = 1 << 28  # bytes; xz -9 needs 65 MiB
 
@@ -35,7 +36,7 @@ R = TypeVar("R")
 
 
 def is_there(word: str) -> bool:
-    """Return whether a word is the path of something."""
+    """Return whether a word is the path of a file or folder that exists."""
     try:
         return Path(word).exists()
     except (OSError, ValueError):  # a name that is too long, or has a zero in it
@@ -45,7 +46,8 @@ def is_there(word: str) -> bool:
 def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> bytes:
     """Return the decompressed bytes of a file, a pipe, or standard input (``-``).
 
-    What has more than `most_bytes` is refused under `rule`, or with `cut` only its start is read.
+    Content of more than `most_bytes` bytes is refused under `rule`; with `cut`, only its start is
+    read.
     """
     found = bytearray()
     for piece in _pieces(word, rule):
@@ -61,9 +63,11 @@ def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> byte
 def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
     """Provide a path at which a file's decompressed bytes can be mapped into memory.
 
-    A regular file that is not compressed stays where it is, whatever its size.
+    An uncompressed regular file of any size is not copied: the path is its own. Other content is
+    copied into a temporary file.
     """
-    if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):  # opened once, if it is a pipe
+    # A pipe can be opened only once, so its first bytes are not read here.
+    if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):
         with Path(word).open("rb") as file:
             is_compressed = file.read(6).startswith((_GZIP, _XZ))
         if not is_compressed:
@@ -93,7 +97,7 @@ def _pieces(word: str, rule: str) -> Iterator[bytes]:
 
 
 def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
-    """Decompress as long as somebody takes the pieces: a bomb costs no more than its limit."""
+    """Decompress piece by piece, so that a decompression bomb stops at the caller's limit."""
     first = _exactly(file, 6)
     if first.startswith(_GZIP):
         pieces = _gunzipped(first, file)
@@ -111,7 +115,7 @@ def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
 
 
 def _exactly(file: IO[bytes], size_bytes: int) -> bytes:
-    """Return as many bytes, which a pipe may deliver one by one; fewer where the file ends."""
+    """Return `size_bytes` bytes, or fewer at the end of the file; a pipe may deliver one by one."""
     found = b""
     while len(found) < size_bytes and (piece := file.read(size_bytes - len(found))):
         found += piece
@@ -119,6 +123,7 @@ def _exactly(file: IO[bytes], size_bytes: int) -> bytes:
 
 
 def _gunzipped(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
+    # wbits=31 is the gzip format. Zero bytes after a member are padding.
     unzip, data = zlib.decompressobj(wbits=31), first
     while data or (data := file.read(_PIECE)):
         yield unzip.decompress(data, _PIECE)
@@ -127,7 +132,7 @@ def _gunzipped(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
             data = unzip.unused_data.lstrip(b"\0") or file.read(_PIECE).lstrip(b"\0")
             if not data:
                 return
-            unzip = zlib.decompressobj(wbits=31)  # of several members, one after the other
+            unzip = zlib.decompressobj(wbits=31)  # a file may have several members
     raise EOFError
 
 
@@ -162,7 +167,7 @@ def _too_large(word: str, most_bytes: int, rule: str) -> TmaPreconditionError:
 
 
 def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Turn what a reader of foreign bytes did not foresee into the refusal of its file."""
+    """Decorate a reader of foreign bytes so that an unexpected exception becomes a refusal."""
 
     def decorated(read: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(read)

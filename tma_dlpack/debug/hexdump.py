@@ -1,4 +1,4 @@
-"""The 128 bytes of a map as people paste them: what debuggers, xxd, hexdump, od and C print."""
+"""Reader of a map's 128 bytes in the forms of debuggers, xxd, hexdump, od and C sources."""
 
 from __future__ import annotations
 
@@ -11,48 +11,60 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.refusals import REFUSALS
 
-MAX_DUMP_BYTES = 1 << 16  # read of a file; the longest text form of a map has about 2000
+# Maximum number of bytes that are read from a file. The longest text of a map has about 2000.
+MAX_DUMP_BYTES = 1 << 16
 
-#: What `parse` reads, for those who wrote something else.
+#: The forms that `parse` reads, for an error message.
 FORMS = (
     "256 hex digits (also as xxd, hexdump or od -tx1 print them, or with colons), the words of a "
     "debugger (gdb x/32xw, x/16xg or x/128xb), a C list of opaque[16] {0x..., ...}"
 )
 
-_LABEL = re.compile(r"(?<!\S)[^\s:{]+(?:\s+<[^\n]*?>)?:(?=\s|$)")  # addr: or addr <symbol+8>:
-_XXD = re.compile(r"^\s*[0-9a-fA-F]{6,}: (\S.*?)(?:  .*)?$", re.MULTILINE)  # bytes, then characters
+# gdb's labels "0x7ffe10:" and "0x7ffe10 <symbol+8>:".
+_LABEL = re.compile(r"(?<!\S)[^\s:{]+(?:\s+<[^\n]*?>)?:(?=\s|$)")
+# xxd's line "00000000: 0000 127f  ....": an offset, bytes, and the bytes as characters.
+_XXD = re.compile(r"^\s*[0-9a-fA-F]{6,}: (\S.*?)(?:  .*)?$", re.MULTILINE)
+# gdb's "0x0 <repeats 15 times>".
 _REPEATS = re.compile(r"\b(\w{1,20}) <repeats (\d{1,3}) times>")
-_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")  # 2^64 - 1 has 20 digits
+# 2^64 - 1 has 20 digits.
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
-LONGEST_DUMP = 8_000  # characters; x/128xb of gdb with its addresses takes 1,500
+# Characters. gdb's x/128xb with its addresses takes 1,500.
+LONGEST_DUMP = 8_000
+# A line of a dump: a label, then a hex number; or 16 to 32 bytes without blanks.
 _HEX_LINE = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
 )
+# The beginning of a dump's line with four numbers or 32 bytes.
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
+# A C list in braces; an assignment "opaque[3] = 0x12"; 256 hex digits.
 _BRACES = re.compile(r"\{[^{}]{40,4000}\}")
 _ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
 _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
 
-#: A line of xxd (a colon, bytes in order), or of hexdump and od (bytes, or words), or an offset.
+#: A line of xxd (an offset with a colon, then bytes in order), a line of hexdump or od (an offset,
+#: then bytes or words), or the last line, which has only an offset.
 _OFFSET_LINE = re.compile(
     r"\s*(?P<offset>[0-9a-fA-F]{6,16})"
     r"(?::[ \t]+(?P<bytes>(?:[0-9a-fA-F]{2,32} ?)+)(?:[ \t].*)?"
     r"|(?:[ \t]+(?P<words>(?:[0-9a-fA-F]{2,16}(?:[ \t]+|$))+)(?:[|>].*)?)?)[ \t]*"
 )
+# hexdump and od write * for lines that equal the line before.
 _FOLD, _MOST_LINES = "*", 1 << 12
 
-_WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}  # of as many words
+# Bytes of a word by the number of words: 128 words of 1 byte to 16 words of 8 bytes.
+_WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
 def parse(text: str) -> bytes | None:
-    r"""Read the bytes that a text shows; None where it shows none.
+    r"""Read the bytes that a text shows; None if the text is not a dump.
 
-    Labels that end in a colon, commas, and what is outside of the last braces are left out.
-    If the rest is 128, 64, 32 or 16 numbers and one of them begins with 0x, these are little-endian
-    words of 1, 2, 4 or 8 bytes. Else it is hex digits, as many as there are.
+    Labels that end in a colon, commas, and text outside of the last braces are ignored. If the rest
+    is 128, 64, 32 or 16 numbers and one of them begins with 0x, the numbers are little-endian words
+    of 1, 2, 4 or 8 bytes. Otherwise the rest is read as hex digits of any length.
 
     Examples
     --------
@@ -66,7 +78,8 @@ def parse(text: str) -> bytes | None:
     """
     if (at_offsets := _at_offsets(text)) is not None:
         return at_offsets
-    text = _XXD.sub(r"\1", text)  # first: its characters may be anything
+    # First, because the characters at the end of a line may look like labels or braces.
+    text = _XXD.sub(r"\1", text)
     text = text[text.rfind("{") + 1 :].partition("}")[0]
     text = _REPEATS.sub(lambda m: " ".join([m[1]] * int(m[2])), text)
     text = _LABEL.sub(" ", text)
@@ -75,16 +88,16 @@ def parse(text: str) -> bytes | None:
 
 
 def _at_offsets(text: str) -> bytes | None:
-    r"""Read offsets followed by bytes or words, as hexdump, od and xxd print them; None for others.
+    r"""Read lines of an offset and bytes or words, as hexdump, od and xxd print them.
 
-    The offsets show the base that they are in, and how many lines a `*` stands for. Words without a
-    colon after the offset are little-endian.
+    The offsets show their own base, and how many lines a `*` replaces. Words after an offset
+    without a colon are little-endian. None for other texts.
 
     >>> _at_offsets("0000000 0201 0403\n*\n0000010 55aa\n0000012").hex()
     '01020304010203040102030401020304aa55'
     """
     rows: list[tuple[str, bytes]] = []
-    folded: list[int] = []  # numbers of the rows that follow a `*`
+    folded: list[int] = []  # indices of the rows that follow a `*`
     for line in text.strip().splitlines():
         found = _OFFSET_LINE.fullmatch(line)
         if line.strip() == _FOLD and rows:
@@ -100,12 +113,13 @@ def _at_offsets(text: str) -> bytes | None:
             rows.append((found["offset"], b"".join(parts)))
     if len(rows) < 2 or not rows[0][1]:
         return None
+    # xxd and hexdump print offsets in base 16, od in base 8, and od -Ad in base 10.
     candidates = (_unfolded(rows, folded, base) for base in (16, 8, 10))
     return next((data for data in candidates if data is not None), None)
 
 
 def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
-    """Join the rows if their offsets, in this base, count their bytes."""
+    """Join the rows; None if their offsets, read in this base, do not match their bytes."""
     data = b""
     try:
         offsets = [int(offset, base) for offset, _ in rows]
@@ -120,11 +134,12 @@ def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> by
         if missing:
             return None
         data += row
-    return None if len(rows) in folded else data  # a `*` at the end stands for unknown lines
+    # A `*` at the end replaces an unknown number of lines.
+    return None if len(rows) in folded else data
 
 
 def _words(tokens: list[str]) -> bytes | None:
-    """Read numbers that together make one map."""
+    """Read words of equal width that together have 128 bytes; None for other tokens."""
     if not any(token[:2] in ("0x", "0X") for token in tokens):
         return None
     numbers = [_NUMBER.fullmatch(token) for token in tokens]
@@ -138,7 +153,7 @@ def _words(tokens: list[str]) -> bytes | None:
 
 
 def _digits(tokens: list[str]) -> bytes | None:
-    """Read hex digits; 0x before the first token is ignored; later tokens with 0x are not bytes."""
+    """Read hex digits; None if they are not bytes. Only the first token may begin with 0x."""
     found = [_HEX.fullmatch(part) for token in tokens for part in token.split(":")]
     if not found or not all(found):
         return None
@@ -150,7 +165,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find(text: str) -> Iterator[tuple[int, bytes]]:
-    """Return the line, from 0, and the bytes of each map that a text shows somewhere, each once."""
+    """Return the line (from 0) and the bytes of each map that a text contains, each once."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse(candidate)
@@ -160,12 +175,13 @@ def find(text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def is_line(line: str) -> bool:
-    """Return whether a line is likely to be one of a dump: four numbers in hex or more."""
+    """Return whether a line is probably part of a dump: it begins with four hex numbers."""
     return len(line) < 400 and _FOUR.match(line) is not None
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    """Return the parts of a text that may be a dump, and their lines."""
+    """Return the parts of a text that may be a dump, each with its first line (from 0)."""
+    # A short text may be a dump as a whole.
     if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 0, text
     ends = [m.start() for m in re.finditer("\n", text)]
@@ -173,9 +189,11 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
+    # Printed entries "opaque[0] = 0x12", as many as the words of one map.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)
+    # Runs of lines in hex; the empty line at the end completes the last run.
     run: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""]):
         bare = line.strip()
@@ -190,7 +208,7 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
 
 
 def map_bytes(word: str) -> bytes:
-    """Read a pasted dump, or a file or standard input that has a dump or 128 raw bytes."""
+    """Read a map from a pasted dump, or from a file or standard input (a dump or 128 bytes)."""
     pasted = parse(word)
     if pasted is not None and len(pasted) == MAP_BYTES:
         return pasted

@@ -1,8 +1,8 @@
-"""Names of kernels as C++ writes them: demangled with limits of size and time.
+"""Demangled C++ names of kernels, with limits of size and time.
 
-A mangled name of 200 characters can stand for gigabytes: each substitution may double it. Names
-with few of them are demangled here; others by this file as a program, in a process of its own that
-a limit of time and memory ends.
+The demangled text of 200 characters can have gigabytes, because each substitution may double it.
+Names with few substitutions are demangled in this process. For other names, this file runs as a
+program, in a separate process with limits of time and memory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120  # of a name that is shown
-LONGEST_MANGLED = 20_000  # CUTLASS's longest have about 6,000
-MOST_STOPPED = 3  # processes that a name stopped; the names after that stay mangled
-SECONDS, BYTES = 0.5, 1 << 30  # of one name
+# Maximum number of characters of a demangled name, and of a short name.
+MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120
+# Characters. The longest names of CUTLASS have about 6,000.
+LONGEST_MANGLED = 20_000
+# Maximum number of processes that exceed a limit. The remaining names stay mangled.
+MOST_STOPPED = 3
+# Limits for one name.
+SECONDS, BYTES = 0.5, 1 << 30
 
 _MANGLED = re.compile(rf"_Z\w[\w.$]{{0,{LONGEST_MANGLED}}}", re.ASCII)
-_REFERENCE = re.compile(r"[ST][0-9A-Z]*_|Dp")  # a substitution, a parameter, a pack's expansion
+# Itanium C++ ABI: a substitution S_, a template parameter T_, an expansion of a pack Dp.
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_|Dp")
 _FEW = 5
 
 
@@ -33,16 +38,17 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
     for _ in range(MOST_STOPPED):
         shown = _in_a_process(many)
         found |= dict(zip(many, shown, strict=False))
-        many = many[len(shown) + 1 :]  # the next one took too long
+        many = many[len(shown) + 1 :]  # skips the name that exceeded a limit
     return {name: _cut(text) for name, text in found.items()}
 
 
 def short_name(name: str) -> str:
-    """Return the name of a mangled C++ function without its arguments; needs no C++ library.
+    """Return the name of a mangled C++ function without its arguments, without a C++ library.
 
     >>> short_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), short_name("copy")
     ('gemm::kernel<...>', 'copy')
     """
+    # Itanium C++ ABI: _ZN, then each part after its length (4gemm6kernel), then I for arguments.
     parts: list[str] = []
     rest = name[2:] if name.startswith("_Z") else ""
     is_nested = rest.startswith("N")
@@ -65,7 +71,7 @@ def _cut(text: str) -> str:
 
 
 def _in_a_process(names: list[str]) -> list[str]:
-    """Return the names that a process of its own demangled before it ended."""
+    """Return the names that a separate process demangled before it ended."""
     if not names or not sys.executable:
         return []
     command = [sys.executable, "-I", "-S", __file__]
@@ -77,7 +83,7 @@ def _in_a_process(names: list[str]) -> list[str]:
 
 
 def demangle(name: str) -> str:
-    """Return the C++ name of a mangled one, where the C++ library is there to ask."""
+    """Return the demangled name; the name itself if this machine has no C++ library."""
     try:
         cxa_demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):
@@ -86,18 +92,19 @@ def demangle(name: str) -> str:
     found = cxa_demangle(name.encode(), None, None, None)
     if not found:
         return name
+    # __cxa_demangle allocates its result by malloc.
     text = ctypes.string_at(found).decode("utf-8", "replace")
     ctypes.CDLL(None).free(ctypes.c_void_p(found))
     return text
 
 
 def main() -> None:
-    """Demangle the names on standard input, a line each, until one takes too long."""
-    import resource  # not on every system
+    """Demangle the names on standard input, one per line, until a name exceeds a limit."""
+    import resource  # Windows does not have this module
 
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     for name in sys.stdin.read().split("\n"):
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # ends the process
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # SIGPROF ends the process
         print(_cut(demangle(name)).replace("\n", " "), flush=True)
 
 

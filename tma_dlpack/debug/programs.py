@@ -1,4 +1,4 @@
-"""Other programs: where CUDA's tools are, what they answer, and how a program began and ended."""
+"""Functions that run other programs: CUDA's tools, and programs of the user."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from tma_dlpack.driver import tool as tool  # of the CUDA toolkit
+from tma_dlpack.driver import tool as tool
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
+# The variable by which libcuda loads one library into each CUDA program.
 INJECTION = "CUDA_INJECTION64_PATH"
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit statuses, as shells have them
+# The exit statuses of shells for a program that does not exist, or cannot be executed.
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 def refuse_another_tool(why: str) -> None:
-    """Raise where another tool is loaded into every CUDA program of this environment."""
+    """Raise if this environment loads another tool into every CUDA program."""
     if other := os.environ.get(INJECTION):
         raise TmaUnsupportedError(
             f"{INJECTION} is {other}: {why}; unset it, or run without that tool"
@@ -22,7 +24,7 @@ def refuse_another_tool(why: str) -> None:
 
 
 def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end; raise if that takes too long."""
+    """Run a tool and return its output; raise if the tool takes too long."""
     try:
         return subprocess.run(
             words, capture_output=True, timeout=seconds, encoding="utf-8", errors="replace"
@@ -32,7 +34,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:
-    """Start a program with more environment variables; return the error where it does not exist."""
+    """Start a program with additional environment variables; return the error if this fails."""
     try:
         return subprocess.Popen(words, env={**os.environ, **variables})
     except OSError as error:
@@ -40,8 +42,9 @@ def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[b
 
 
 def status_of(program: subprocess.Popen[bytes] | OSError) -> int:
-    """Return the exit status of a program that ended, or never began, as a shell has it."""
+    """Return the exit status that a shell reports for a program that ended or did not start."""
     if isinstance(program, OSError):
         return NOT_FOUND if isinstance(program, FileNotFoundError) else NOT_EXECUTABLE
+    # Python has -n for signal n, and shells have 128 + n.
     status = program.returncode
     return 128 - status if status < 0 else status

@@ -1,10 +1,10 @@
-"""All calls to libcuda: which GPUs there are, and the driver's encoders.
+"""All calls to libcuda: the list of GPUs, and the driver's encoders.
 
-Nothing is loaded at import. The first use loads the driver's library and calls cuInit; a context is
-created only when something is encoded. Every call restores the caller's current context.
+Nothing is loaded at import. The first use loads the driver's library and calls cuInit. A context is
+created only when a map is encoded. Every call restores the caller's current context.
 
-`library.py` loads libcuda, has the prototypes of its functions and describes the GPUs; `encode.py`
-has the parameters of cuTensorMapEncode*, one row each, and calls them.
+`library.py` loads libcuda, has the prototypes of its functions and describes the GPUs. `encode.py`
+has one row per parameter of cuTensorMapEncode*, and calls these functions.
 
 Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
 

@@ -1,7 +1,7 @@
 """Maps encoded by the driver: the three encoders, and the replacement of an address.
 
-One row per parameter of an encoder gives its prototype, the arguments of a call and the list in an
-error message. Source: cuda.h of CUDA 13.0.
+The table of parameters defines the prototypes of the encoders, the arguments of a call, and the
+list of arguments in an error message. Source: cuda.h of CUDA 13.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tma_dlpack.tables.limits import (
 from tma_dlpack.tables.refusals import REFUSALS
 from tma_dlpack.tables.targets import Target
 
-#: C type -> ctypes' class, its letter in `struct`, and what fits: low <= value < high.
+#: C type -> (ctypes' class, letter in `struct`, low, high); a value fits if low <= value < high.
 _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
     "cuuint32_t": (ctypes.c_uint32, "I", 0, 1 << 32),
     "cuuint64_t": (ctypes.c_uint64, "Q", 0, 1 << 64),
@@ -43,16 +43,16 @@ _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
 _OF_A_KERNEL = (
     "It is the error of an earlier kernel, which every later call returns, an encode too."
 )
-#: Least number of entries in an array, so that no driver reads past its end.
+#: Minimum number of entries in an array, so that the driver does not read past its end.
 _LEAST_ENTRIES = 5
 
 
 class Parameter(NamedTuple):
     """One parameter of an encoder.
 
-    `attribute` names the attribute of the arguments; "" for the address. `fewer` is None for a
-    scalar, which is the first entry of an attribute that has several. For an array, `fewer` is the
-    rank minus the number of entries. `c_name` is the C type in cuda.h.
+    `c_name` is the C type in cuda.h. `attribute` is the attribute of `EncodeArguments`, "" for the
+    address. For an array, `fewer` is the rank minus the number of entries. For a scalar, `fewer` is
+    None; if its attribute is a tuple, the scalar is the first entry.
     """
 
     name: str
@@ -61,15 +61,15 @@ class Parameter(NamedTuple):
     fewer: int | None
 
     def read(self, arguments: EncodeArguments, address: Any) -> Any:
-        """Return its value."""
+        """Return the value of this parameter."""
         value = getattr(arguments, self.attribute) if self.attribute else address
         return value[0] if self.fewer is None and isinstance(value, tuple) else value
 
 
 class Encoder(NamedTuple):
-    """One cuTensorMapEncode*: its name and its parameters after the map, in order.
+    """One function cuTensorMapEncode*: its name, and its parameters after the map, in order.
 
-    `since` is the version of CUDA that first has it, as cuDriverGetVersion returns versions.
+    `since` is the first version of CUDA with this function, in the form of cuDriverGetVersion.
     """
 
     function: str
@@ -83,6 +83,7 @@ class Encoder(NamedTuple):
         return (ctypes.c_void_p, *(ctype for ctype, *_ in types))
 
 
+# Rows: name in cuda.h | C type | attribute of `EncodeArguments` | `fewer`.
 _PARAMETERS = {
     name: Parameter(name, c_type, attribute, int(fewer) if fewer else None)
     for name, c_type, attribute, fewer in rows("""
@@ -109,6 +110,7 @@ oobFill | int | oob_fill |
 
 
 def _encoder(kind: MapKind, own: str, since: int = 12000) -> Encoder:
+    # All three functions begin and end with the same parameters.
     tensor = "tensorDataType tensorRank globalAddress globalDim globalStrides"
     names = f"{tensor} {own} swizzle l2Promotion oobFill".split()
     return Encoder(FUNCTIONS[kind], tuple(_PARAMETERS[name] for name in names), since)
@@ -148,11 +150,13 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
             if len(value) != count:
                 limit = f"the driver reads {count} at rank {arguments.rank}"
                 raise _misfit(p.name, f"{p.name} has {len(value)} entries", limit)
+            # "=" packs without padding, so the bytes are the C array.
             spare = (0,) * (_LEAST_ENTRIES - count)
             letter = _C_TYPES[p.c_name][1]
             try:
                 value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
             except struct.error:
+                # One of these raises, with the entry that does not fit.
                 for i, entry in enumerate(value):
                     _check_fits(p, f"{p.name}[{i}]", entry)
                 raise
@@ -216,10 +220,12 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     function = driver_function(encoder.function)
     function.argtypes = encoder.prototype
     values = bind(encoder, arguments, address)
+    # `room` owns the memory at `start`, so it must live until the bytes are copied.
     room, start = _map_storage()
     result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
         shown = "".join(f"\n  {line}" for line in describe(encoder, arguments, address))
+        # The arguments are not the cause of such a result.
         if result in STICKY:
             shown += f"\n{_OF_A_KERNEL} {HOW_TO_FIND}"
         raise TmaDriverError(f"{encoder.function} returned {result_name(result)}{shown}")
@@ -259,11 +265,11 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
 
 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
-    """Clear the bit that old drivers set wrongly on compute capability 10.0 and later.
+    """Clear bit 85 of a map, which old drivers set wrongly on compute capability 10.0 and later.
 
-    It is the allocation class (`tables.fields.ALLOCATION_CLASS`); a clear bit is always safe. For
-    other targets, and for drivers from CUDA 13.2 on, the bytes do not change; a target without a
-    driver version counts as old.
+    The bit is the allocation class (`tables.fields.ALLOCATION_CLASS`), and 0 is always safe. For
+    other targets, and for drivers of CUDA 13.2 and later, the bytes do not change. A target without
+    a driver version counts as an old driver.
 
     Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
     drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
@@ -290,6 +296,7 @@ def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
     """
     if arguments.kind != "tiled":
         return data
+    # `row_bytes` of a rank-1 map is the size of the whole tensor.
     if arguments.rank == 1 and arguments.row_bytes >= BIT_85_SMALL_BYTES:
         return data
     return clear_bit_85(data, target)
@@ -299,7 +306,8 @@ _Room = ctypes.c_char * (2 * MAP_BYTES)
 
 
 def _map_storage() -> tuple[Any, int]:
-    """Return zeroed storage and, in it, the address of 128 bytes aligned to 128."""
+    """Return zeroed memory, and the address of 128 bytes in it that are aligned to 128."""
+    # cuda.h requires 64 bytes for a CUtensorMap, and from CUDA 13 on its type is aligned to 128.
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES

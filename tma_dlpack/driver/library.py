@@ -1,4 +1,4 @@
-"""Load libcuda, list the GPUs, and switch contexts.
+"""The library libcuda: its functions, the list of GPUs, and the switch of contexts.
 
 Source: cuda.h of CUDA 13.0 (prototypes, attribute numbers).
 """
@@ -33,16 +33,17 @@ _POINTER_RANGE_SIZE = 12
 SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: After these, such as CUDA_ERROR_ILLEGAL_INSTRUCTION, nothing runs on the GPU in this process.
+#: Results after which no kernel runs in this process, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
-#: First driver (CUDA version, and branch of the Linux driver) that has a function. A function that
+#: The first driver with a function: CUDA version, and version of the Linux driver. A function that
 #: `_SINCE` does not name came with tensor maps or before them.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
 
-#: A letter per parameter: lower case goes in, upper case is written through a pointer.
+#: ctypes' class by letter. A lower-case letter is an input; the upper-case letter is a pointer to
+#: it, through which the function writes a result.
 _LETTERS: dict[str, Any] = {
     "i": ctypes.c_int,
     "u": ctypes.c_uint,
@@ -54,6 +55,7 @@ _LETTERS: dict[str, Any] = {
 }
 _LETTERS |= {letter.upper(): ctypes.POINTER(kind) for letter, kind in _LETTERS.items()}
 
+# Functions of cuda.h: one letter per parameter.
 _SIGNATURES = {
     "cuInit": "u",
     "cuDriverGetVersion": "I",
@@ -116,9 +118,9 @@ class DriverStatus:
     version : int or None
         ``cuDriverGetVersion``, such as 13000 for CUDA 13.0; None without a driver.
     devices : tuple of DeviceFacts
-        By ordinal.
+        The GPUs in the order of their ordinals.
     reason : str or None
-        Why no GPU can be used; None if one can.
+        The reason why no GPU can be used; None if a GPU can be used.
     """
 
     version: int | None
@@ -134,12 +136,12 @@ def tool(name: str) -> str | None:
 
 
 def is_available() -> bool:
-    """Whether there is a driver with at least one GPU. Never raises."""
+    """Return whether there is a driver with at least one GPU. Never raises."""
     return status().reason is None
 
 
 def status() -> DriverStatus:
-    """Return the driver and the GPUs; looked up once per process. Never raises."""
+    """Return the driver and the GPUs, from the first call in this process. Never raises."""
     return _survey()[1]
 
 
@@ -149,12 +151,12 @@ def device_target(device_id: int) -> Target:
     Parameters
     ----------
     device_id : int
-        The ordinal, as frameworks and DLPack count.
+        The GPU's ordinal, as in frameworks and DLPack.
 
     Raises
     ------
     TmaUnsupportedError
-        Without a driver, or if there is no such GPU.
+        Without a driver, or if this machine has no GPU with this ordinal.
     """
     found = status()
     if found.reason is not None:
@@ -180,9 +182,9 @@ def current_device() -> int | None:
 
 
 def pointer_device(address: int) -> int | None:
-    """Return the ordinal of the GPU that an address belongs to; None if CUDA does not know it.
+    """Return the ordinal of an address's GPU; None if CUDA does not know the address.
 
-    For managed memory it is the GPU whose context allocated it.
+    For managed memory, this is the GPU whose context allocated the memory.
     """
     device = ctypes.c_int(-1)
     known = _ask_pointer(_POINTER_DEVICE_ORDINAL, address, device)
@@ -190,7 +192,7 @@ def pointer_device(address: int) -> int | None:
 
 
 def pointer_range(address: int) -> tuple[int, int] | None:
-    """Return where the allocation that contains an address begins, and its bytes, or None."""
+    """Return the start address and the bytes of an address's allocation; None if unknown."""
     start, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
     if not _ask_pointer(_POINTER_RANGE_START, address, start):
         return None
@@ -200,6 +202,7 @@ def pointer_range(address: int) -> tuple[int, int] | None:
 
 
 def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
+    # The driver returns these two results for addresses that CUDA did not allocate.
     result = _library().cuPointerGetAttribute(ctypes.addressof(answer), attribute, address)
     if result in (_INVALID_VALUE, _INVALID_CONTEXT):
         return False
@@ -209,7 +212,7 @@ def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
 
 @contextmanager
 def in_context(device_id: int | None) -> Iterator[int]:
-    """Make a GPU's primary context current in a with block; restore the old one afterwards.
+    """Make a GPU's primary context current in a ``with`` block; then restore the old context.
 
     Parameters
     ----------
@@ -231,7 +234,7 @@ def in_context(device_id: int | None) -> Iterator[int]:
 
 
 def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
-    """Call a function of the driver in a GPU's primary context; fast if that is current already.
+    """Call a function of the driver in a GPU's primary context; fast if it is already current.
 
     Returns
     -------
@@ -243,6 +246,7 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
             return function(*arguments), ordinal
     context, current = _primary_context(device_id), ctypes.c_void_p()
     _library().cuCtxGetCurrent(current)
+    # No push and pop, which most calls do not need.
     if current.value == context:
         return function(*arguments), device_id
     with _pushed(context):
@@ -251,9 +255,9 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
 
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
-    """Make the context that owns an address current in a with block; restore the old one after.
+    """Make the context of an address current in a ``with`` block; then restore the old context.
 
-    For memory that belongs to no context (that of a pool), its GPU's primary context is used.
+    Memory of a pool belongs to no context; for such memory, its GPU's primary context is used.
 
     Yields
     ------
@@ -294,6 +298,7 @@ def _survey() -> tuple[Any, DriverStatus]:
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
+    # An old driver lacks some functions; `driver_function` raises when one of them is used.
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:
@@ -318,7 +323,7 @@ def _start(library: Any, version: int) -> tuple[DeviceFacts, ...]:
 
 @lru_cache(maxsize=1)
 def _forget_after_fork() -> None:
-    """Look up again in a forked child, where a driver initialised before does not work."""
+    """Clear the caches in a forked child, in which the parent's driver does not work."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_survey.cache_clear)
         os.register_at_fork(after_in_child=_primary_context.cache_clear)
@@ -368,6 +373,7 @@ def call(name: str, *arguments: Any) -> None:
 
 
 def _dotted(version: int | None) -> str:
+    # cuDriverGetVersion: 1000 * major + 10 * minor.
     return "?" if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
 

@@ -1,8 +1,8 @@
-"""Findings and refusals of the tools: the record of a finding, and the list of all rules.
+"""Findings of the tools that read or run kernels, and the list of all rules.
 
-`finding.py` has the record that tools which read or run kernels fill, `render.py` its text, HTML,
-JSON and SARIF; `rule_list.py` has `rules`. Refusals of calls are `Violation` of
-`tma_dlpack.tables.errors`.
+`finding.py` has the record `Finding`, which these tools fill. `render.py` writes findings as text,
+HTML, JSON and SARIF. `rule_list.py` has `rules`, and `stuck.py` explains waits that never end. The
+record of a refused call is `Violation` of `tma_dlpack.tables.errors`.
 """
 
 from __future__ import annotations

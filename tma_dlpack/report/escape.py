@@ -1,4 +1,4 @@
-"""Text of others, made safe to print: names of kernels and files, lines of a log."""
+"""Foreign text, made safe to print: names of kernels and files, lines of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNPRINTABLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Return a text in which no character moves a cursor, hides, or turns the line's direction.
+    r"""Return a text without characters that move the cursor, are invisible, or reverse a line.
 
     >>> printable("a\x1b[2Jb\u202ec\td\n")
     'a\\x1b[2Jb\\u202ec d\n'
@@ -21,6 +21,7 @@ def printable(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
+    # A tab becomes a blank, other characters become Python's escapes.
     code = ord(found[0])
     if code == 9:
         return " "

@@ -1,4 +1,4 @@
-"""One finding about a kernel: which rule, where, what is wrong and how to fix it."""
+"""The record of one finding about a kernel: the rule, the place, the mistake and the fix."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import wrapped
 
+# In alphabetical order, so that errors sort before warnings.
 ERROR, WARNING = "error", "warning"
 Triple = tuple[int, int, int]
 
@@ -20,23 +21,23 @@ class Finding:
     Attributes
     ----------
     rule : str
-        Stable id such as "PROXY_FENCE"; it means the same in every tool.
+        Stable id such as "PROXY_FENCE", with the same meaning in every tool.
     severity : str
-        "error" where the tool proved it, "warning" where it only can be.
+        "error" if the tool proved the mistake, "warning" if the mistake is only possible.
     message, fix : str
-        What is wrong, and what to change.
+        The mistake, and the change that corrects it.
     kernel : str
         The function as the user writes it, or "".
     line : str or None
-        "file:line" of the CUDA source, None where the code has no line table.
+        "file:line" of the CUDA source; None if the code has no line table.
     ptx_line : int or None
         Line of the PTX, from 1.
     block, thread : tuple of int or None
-        The first thread that it was found in, x first.
+        The block and the thread in which the mistake was found first, each as (x, y, z).
     sites : int
-        How many instructions or warps share the cause.
+        Number of instructions or warps with the same cause.
     evidence : tuple of str
-        Lines that show how the tool knows: a path, two accesses, the state of a barrier.
+        Lines of evidence, such as a path, two accesses, or the state of a barrier.
     source : str
         The document or measurement behind the rule.
 
@@ -64,7 +65,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The line of the source, else that of the PTX, else the kernel."""
+        """The line of the source, or else the line of the PTX, or else the kernel."""
         return self.line or (f"line {self.ptx_line}" if self.ptx_line else self.kernel)
 
     @property
@@ -80,7 +81,7 @@ class Finding:
         return ", ".join(part for part in parts if part)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, as JSON has them."""
+        """Return the fields by name, for JSON."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __str__(self) -> str:
@@ -99,7 +100,7 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Return one finding per rule and line, with the sum of their sites, in the order given.
+    """Return one finding per rule, kernel and line, with the sum of the sites, in the order given.
 
     An error replaces a warning of the same rule at the same line.
     """
@@ -108,6 +109,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         key = finding.rule, finding.kernel, finding.line, finding.ptx_line
         before = found.get(key)
         if before is not None:
+            # The minimum is the worse one: "error" < "warning".
             worse = min(before, finding, key=lambda f: f.severity)
             finding = replace(worse, sites=before.sites + finding.sites)
         found[key] = finding
@@ -115,7 +117,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def total(findings: Iterable[Finding]) -> str:
-    """Return how many errors and warnings there are, in words.
+    """Return the numbers of errors and warnings, in words.
 
     >>> total(())
     'no mistake was found'

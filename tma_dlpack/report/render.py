@@ -1,4 +1,4 @@
-"""A report of findings as text, HTML, JSON and SARIF: one function each."""
+"""Functions that write a report of findings as text, HTML, JSON and SARIF."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tma_dlpack.draw.figure import fragment
 from tma_dlpack.report.finding import ERROR, Finding
 from tma_dlpack.tables.errors import wrapped
 
+# The JSON schema of the SARIF standard (OASIS, version 2.1.0).
 _SARIF = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -34,14 +35,15 @@ def as_html(
 ) -> str:
     """Return a report as HTML: `head`, a block for each finding, `parts` (figures, HTML), notes.
 
-    Every word of `head`, of the findings and of the notes is escaped; strings in `parts` are HTML.
+    `head`, findings and notes are escaped; strings in `parts` are HTML and are not.
     """
     blocks = map(_block, findings)
     return fragment([bold(head), *blocks, *parts, *(plain(f"note: {note}") for note in notes)])
 
 
 def _block(finding: Finding) -> str:
-    """Return a finding as a block, which is as wide as the page or narrower."""
+    """Return a finding as a block of HTML."""
+    # The CSS classes of draw/figure.css, which violations and advice of maps have too.
     kind = "violation" if finding.severity == ERROR else "advice"
     place = f"{finding.where}, in {finding.kernel}" if finding.kernel else finding.where
     rule = f"<b>{escape(finding.severity)} {escape(finding.rule)}</b> {escape(place)}"
@@ -62,22 +64,25 @@ def as_sarif(
     suppressed: Iterable[tuple[Finding, str]] = (),
     notes: Iterable[str] = (),
 ) -> str:
-    """Return findings as one run of SARIF 2.1.0, which code hosts show at the lines.
+    """Return findings as one run of SARIF 2.1.0, which code hosts show next to the source lines.
 
     Parameters
     ----------
     tool : str
         Name of the tool, such as "tma_dlpack lint".
     rules : dict
-        Rule id -> what it is about, and its source.
+        Description and source of each rule, by id.
     findings, suppressed : iterable of (Finding, str)
-        With the file that was read, for findings without a line of the CUDA source.
+        Each finding with the file that was read, which is used for findings without a line of the
+        CUDA source.
     notes : iterable of str
+        Remarks, which become warnings of the run.
     """
     described = [
         {"id": rule, "shortDescription": {"text": about}, "help": {"text": f"Source: {source}"}}
         for rule, (about, source) in rules.items()
     ]
+    # SARIF 2.1.0, "suppressions": code hosts keep such a result and do not show it.
     hidden = {"suppressions": [{"kind": "inSource"}]}
     run = {
         "tool": {"driver": {"name": tool, "rules": described}},
@@ -98,6 +103,7 @@ def as_sarif(
 
 
 def _sarif_result(finding: Finding, file: str) -> dict[str, Any]:
+    # `line` is "file:number"; a path of Windows has a colon too, so the last one counts.
     name, _, number = (finding.line or "").rpartition(":")
     first = int(number) if name and number.isdecimal() else finding.ptx_line or 1
     uri = (name or file or "source.ptx").replace("\\", "/")

@@ -1,6 +1,6 @@
-"""`rules`: every rule of the package as data, generated from the rows of rules and refusals.
+"""`rules`: every rule of the package as data, generated from the tables of rules and refusals.
 
-A new row of rules, advice or refusals appears here without a change.
+A new row of these tables appears in the list without a change to this module.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value, wrapped
 from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
 
-#: What a rule is about, in the order of the list.
+#: The groups of rules, in the order of the list; `RuleInfo.group` explains them.
 GROUPS = ("tensor", "rule", "advice", "copy", "call", "operand", "file")
 
 
 @public_in("tma_dlpack.report")
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
-    """One rule of the list that `rules` gives: what it requires, why, and who refuses.
+    """One rule of the list that `rules` returns: its requirement, the reason, and who refuses.
 
     Attributes
     ----------
@@ -39,24 +39,24 @@ class RuleInfo:
     group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
         ``"tensor"``: a tensor that cannot be used at all. ``"rule"``: a precondition of a map.
         ``"advice"``: a remark on an accepted call. ``"copy"``: a precondition of a copy.
-        ``"call"``: what an argument must be. ``"operand"``: what a tensor core or ldmatrix reads.
-        ``"file"``: what a file or text from elsewhere must be.
+        ``"call"``: the form of an argument. ``"operand"``: a tile that a tensor core or ldmatrix
+        reads. ``"file"``: the form of a file or of foreign text.
     argument : str
-        The argument that it is about; "" if that depends on the call.
+        The argument that the rule is about; "" if it depends on the call.
     asks : str
-        What it requires; for an advice, what it warns of.
+        The requirement; for an advice, the warning.
     why : str
-        Why it exists; "" if `asks` says so.
+        The reason for the rule; "" if `asks` includes it.
     source : str
-        A document, a header, or a measurement; in brackets, where they disagree.
+        A document, a header, or a measurement; brackets name points in which sources disagree.
     refused_by : tuple of str
-        Who refuses a call that breaks it: ``"libcu++"``, ``"driver"``, ``"hardware"`` (the GPU
-        lacks the feature, or the copy is an illegal instruction), ``"tma_dlpack"``. Empty for
+        Who refuses a call that breaks the rule: ``"libcu++"``, ``"driver"``, ``"hardware"`` (the
+        GPU lacks the feature, or the copy is an illegal instruction), ``"tma_dlpack"``. Empty for
         advice.
     kinds : tuple of str
-        The kinds of map that it is for; empty for all.
+        The kinds of map that have this rule; empty for all kinds.
     allowable : bool
-        Whether `allow=` of make_tma_descriptor can switch it off.
+        Whether `allow=` of make_tma_descriptor can switch the rule off.
     """
 
     id: str
@@ -125,12 +125,13 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 @opaque
 def rules(group: str | None = None) -> RuleList:
-    """Return every rule that this package checks, or those of a group, or the one with an id.
+    """Return every rule that this package checks, the rules of a group, or the rule with an id.
 
     Parameters
     ----------
     group : str, optional
-        A group (see `RuleInfo.group`), or the id of a rule as messages show it. None returns all.
+        A group (see `RuleInfo.group`), or the id of a rule as messages show it. None returns all
+        rules.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def rules(group: str | None = None) -> RuleList:
     Raises
     ------
     TmaPreconditionError
-        For what is neither.
+        If `group` is neither a group nor an id.
 
     Examples
     --------
@@ -152,6 +153,7 @@ def rules(group: str | None = None) -> RuleList:
       source: libcu++ make_tma_descriptor.h at 571f2fc3bc, __get_box_sizes; CUDA driver API,
         cuTensorMapEncodeTiled
     """
+    # In the order of `GROUPS`.
     rows = (
         *TENSOR_REFUSALS.values(), *RULES, *ADVICE, *MAP_ADVICE, *COPY_REFUSALS.values(),
         *CALL_RULES, *OPERAND_RULES, *LDMATRIX_RULES, *FILE_RULES,
@@ -164,6 +166,7 @@ def rules(group: str | None = None) -> RuleList:
 
 
 def _unknown(group: object, ids: list[str]) -> TmaPreconditionError:
+    # Ids are in upper case; the nearest id is suggested also for a word in lower case.
     near = difflib.get_close_matches(str(text_of(group)).upper(), ids, n=1)
     return bad_value(
         "group",
@@ -188,7 +191,8 @@ def _info(rule: Rule) -> RuleInfo:
 
 
 def _refusing(rule: Rule) -> Iterator[str]:
-    """Yield who refuses a call that breaks a rule."""
+    """Return who refuses a call that breaks a rule; see `RuleInfo.refused_by`."""
+    # The driver never has the rules that `allow=` can switch off, nor those of `make_*` alone.
     by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
     is_rule = rule.group == "rule"
     if rule.libcudacxx:
@@ -197,6 +201,7 @@ def _refusing(rule: Rule) -> Iterator[str]:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
+    # A rule of maps that only `make_*` checks, or any rule about copies, calls, operands and files.
     ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
     if ours and not rule.unsupported:
         yield "tma_dlpack"

@@ -1,7 +1,7 @@
-"""The meanings of a barrier whose wait never ends: one row for each.
+"""Explanations of a wait on an mbarrier that never ends, one row per explanation.
 
-The first row that holds is the one. `postmortem` reads the state of a barrier from a core dump, the
-simulator of kernels has its own.
+The first row whose condition holds explains the wait. `postmortem` reads the state of a barrier
+from a core dump, and the simulator of kernels uses its own barriers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from tma_dlpack.tables.coerce import counted
 
-_MOST_COPIES, _MOST_MAPS = 4, 4  # that bytes are made up of
+# Maximum number of copies per map, and of maps, whose sum `copies` compares with the bytes.
+_MOST_COPIES, _MOST_MAPS = 4, 4
 
 
 class Word(Protocol):
-    """The numbers of an mbarrier; pending bytes are negative where copies came unannounced."""
+    """The state of an mbarrier.
+
+    `count` is the expected number of arrivals per phase, `arrivals` the pending arrivals and
+    `bytes` the pending bytes of this phase. `bytes` is negative if copies completed before
+    expect_tx announced their bytes.
+    """
 
     count: int
     arrivals: int
@@ -26,12 +32,21 @@ class Word(Protocol):
 
 
 class Stuck(Protocol):
-    """A barrier that threads wait at.
+    """A barrier at which threads wait.
 
-    `announced` are the bytes of each phase where that is known; `maps` have `tx_bytes`; `here` are
-    the other barriers of the block that are waited at; `far` those of other blocks of the cluster.
+    `announced` is the bytes that each phase expects, if known. `maps` are the maps of the launch,
+    with `tx_bytes`. `here` has the other barriers of the block at which threads wait, and `far` has
+    the addresses of such barriers in other blocks of the cluster.
+
+    `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of `here`.
+    `is_behind`: bytes came from another block of the cluster, which armed its own barrier before.
+    `is_ahead`: another block, which sends bytes to this barrier, has not armed its own barrier.
+    `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of the kernel has
+    completed a phase. `passed` is the number of warps of the same warpgroups that passed the wait,
+    and `ended` is the number of warps of a block that ended.
     """
 
+    # An interface of `postmortem.survey.State` and of the simulator's barriers.
     word: Word
     announced: int | None
     maps: Iterable[Any]
@@ -47,11 +62,12 @@ class Stuck(Protocol):
     ended: int
 
 
-# -- what is known of bytes -----------------------------------------------------------------------
+# -- bytes ----------------------------------------------------------------------------------------
 
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up a number of bytes, "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    """Return copies that add up to a number of bytes: "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    # The largest sizes, and the sums of the fewest copies first.
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
         if bytes_ and sum(n * size for n, size in zip(counts, sizes, strict=True)) == bytes_:
@@ -61,7 +77,7 @@ def copies(bytes_: int, maps: Iterable[Any]) -> str:
 
 
 def _whole(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return the copies that make up a number of bytes in brackets; "" if none do."""
+    """Return the result of `copies` in brackets; "" if no copies add up."""
     made_of = copies(bytes_, maps)
     return f" ({made_of})" if made_of else ""
 
@@ -79,6 +95,7 @@ def _missing(state: Stuck) -> str:
     if announced is not None and announced >= pending:
         came = announced - pending
         text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
+    # Whole copies are missing if a copy was not issued; other numbers are a wrong expect_tx.
     made_of = copies(pending, state.maps)
     if state.maps:
         text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"
@@ -134,7 +151,7 @@ def _follows(state: Stuck) -> str:
 
 
 class Row(NamedTuple):
-    """A meaning of what a barrier lacks."""
+    """An explanation of a wait: the rule, its condition, the message and the fix."""
 
     rule: str
     holds: Callable[[Any], bool]
@@ -143,10 +160,12 @@ class Row(NamedTuple):
 
 
 def _is_cycle(state: Stuck) -> bool:
+    # Each barrier waits for warps that wait at another one, so none of them can continue.
     others = state.here.values()
     return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
 
 
+# The order matters: a row assumes that the conditions of all rows above it are false.
 ROWS: Final = (
     Row(
         "BARRIER_INIT", lambda s: not s.word.is_initialised,

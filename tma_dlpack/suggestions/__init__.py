@@ -1,8 +1,8 @@
-"""`suggest`: which box, swizzle and L2 fetch size.
+"""`suggest`: boxes, swizzles and L2 fetch sizes for a tile, best first.
 
-`tile_suggestions.py` has `suggest` and its result, `reasons.py` the sentences of the result,
-`tile_choices.py` the boxes and swizzles that can serve a reader, `speeds.py` the measured tables
-that rank them, one per card (``python tests/bench tiles`` prints one).
+`tile_suggestions.py` has `suggest` and its result, and `reasons.py` has the sentences of the
+result. `tile_choices.py` finds the boxes and swizzles that a reader can read. `speeds.py` ranks
+them by measured tables, one per GPU (``python tests/bench tiles`` prints such a table).
 """
 
 from typing import TYPE_CHECKING

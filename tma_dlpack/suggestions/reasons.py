@@ -1,6 +1,6 @@
-"""Sentences on why a box is suggested, or no box is, and on which tiles near by would work.
+"""Sentences on why a box is or is not suggested, and on similar tiles that would work.
 
-`Suggestion.reasons` and `Suggestions.reasons` call these functions when they are read.
+`Suggestion.reasons` and `Suggestions.reasons` call these functions when they are first read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.limits import INNER_BYTES
 
-FEW_BYTES = WARP * 16  # that a warp loads in one instruction; TMA is no help below
-SLOW = 0.7  # of a memcpy's speed
+# Bytes that a warp loads with one instruction. For fewer bytes, TMA is slower than plain loads.
+FEW_BYTES = WARP * 16
+# Share of a memcpy's speed below which a choice is called slow.
+SLOW = 0.7
 PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
 Reasons = tuple[str, ...]
 
 
 def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
+    # The order: copies, split, descriptor, speed, gaps, and rules that the arguments switch off.
     target = wanted.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
@@ -49,6 +52,7 @@ def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
     )
     if choice.speed < SLOW:
         reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
+    # A line that is narrower than the swizzle's span has a gap after it in shared memory.
     if choice.smem_bytes > choice.tx_bytes:
         each_line = choice.smem_bytes * choice.line_bytes // choice.tx_bytes
         reasons.append(f"each line takes {each_line} bytes")
@@ -72,6 +76,7 @@ def of_left_out(wanted: SuggestRequest, boxes: list[BoxChoice]) -> Reasons:
 
 
 def of_tensor(findings: Sequence[Finding], wanted: SuggestRequest) -> Reasons:
+    # Plain loads accept the strides and addresses that TMA refuses.
     places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
     sentences = [_for_tile(_sentence(finding), wanted) for finding in findings]
     return (*sentences, *((f"or {PLAIN_LOADS}",) if places else ()))
@@ -81,15 +86,17 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.found}; {finding.limit}. {finding.fix}"
 
 
+# A fix such as "x.permute(1, 0) with tile=(64, 128)".
 _PERMUTE = re.compile(
     r"(?P<code>\.(?:permute|transpose)\([\d, ]+\))(?P<tile> with tile=\([^)]*\))?"
 )
 
 
 def _for_tile(text: str, wanted: SuggestRequest) -> str:
-    """Return a sentence in the words of `suggest`: its tile, and the major of a permuted one."""
+    """Return a sentence with the argument names of `suggest`: `tile`, and `major` if permuted."""
     text = text.replace("box_sizes=", "tile=")
     shape, strides = wanted.view.shape, wanted.view.strides
+    # The innermost dimension must be the second to last one, and the permutation makes it the last.
     contiguous = [d for d, n in enumerate(shape) if n > 1 and strides[d] == 1]
     if wanted.reader in (None, "threads") or contiguous[-1:] != [len(shape) - 2]:
         return text  # a permutation would not exchange K with M or N
@@ -103,7 +110,8 @@ def _for_tile(text: str, wanted: SuggestRequest) -> str:
 
 
 def if_needless(wanted: SuggestRequest) -> Callable[[], Reasons] | None:
-    """Return a function that explains why TMA should not copy such a tile, or None."""
+    """Return a function that explains why TMA should not copy this tile; None if it should."""
+    # In bits, because a row of a 4-bit type may have half a byte.
     tile, bits = wanted.tile, wanted.bits
     row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
     if row_bits % (INNER_BYTES * 8):
@@ -155,7 +163,7 @@ def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
 
 
 def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
-    """Name the nearest tiles that work; without any, say why the first box was refused."""
+    """Return the nearest tiles that work; if there are none, why the first box was refused."""
     reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
     tile = wanted.tile
@@ -163,6 +171,8 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
+            # "no multiple of 64" is a cause only if both neighbours show the step, or if the step
+            # is at most twice the step of the search.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
@@ -182,7 +192,8 @@ def _dimension(wanted: SuggestRequest, d: int) -> str:
 
 # -- tiles that work -------------------------------------------------------------------------------
 
-MAX_TRIES = 8  # of tiles in one direction
+# Maximum number of tiles that are tried in one direction.
+MAX_TRIES = 8
 
 
 def _works(wanted: SuggestRequest, tile: tuple[int, ...]) -> bool:
@@ -195,10 +206,11 @@ def _works(wanted: SuggestRequest, tile: tuple[int, ...]) -> bool:
 def _nearest(
     wanted: SuggestRequest, d: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the nearest tiles that work with another extent of one dimension: below and above."""
+    """Return the nearest smaller and larger tile that works, by the extent of one dimension."""
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
         return None, None  # the access function is for this tile only
+    # Both ranges have multiples of `unit`, without the tile itself.
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
     upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)
@@ -211,7 +223,7 @@ def _nearest(
 
 
 def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
-    """Halve the largest extents until the tile works."""
+    """Halve the largest extent until the tile works; None if no tile works."""
     tile = list(wanted.tile)
     while True:
         d = max(range(len(tile)), key=lambda d: tile[d] / _unit(wanted, d))
@@ -224,5 +236,5 @@ def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
 
 
 def _unit(wanted: SuggestRequest, d: int) -> int:
-    """Return the step between extents: whole copies along a row, the 8 rows of an atom."""
+    """Return the step between extents: 16 bytes along a row, and the 8 rows of a swizzle atom."""
     return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

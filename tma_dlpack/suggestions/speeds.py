@@ -1,14 +1,14 @@
-"""Measured speeds of copies by box, one table per card; `suggest` ranks its choices by them.
+"""Measured speeds of copies by box, one table per card, by which `suggest` ranks its choices.
 
 ``python tests/bench tiles`` prints a table. Its boxes copy whole tensors of 256 MiB, each box with
 its fastest pipeline. A speed is the median over several tensors: with rows of 4 to 16 KiB for the
-H200 (two runs), and of 2, 6 and 16 KiB for the H100. To add a card, save what is printed as a file
-in cards/, and add the file's name to `CARDS`.
+H200 (two runs), and of 2, 6 and 16 KiB for the H100. To add a card, save the printed table as a
+file in cards/, and add the file's name to `CARDS`.
 
 tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. The H200's table passed five
-runs of five: none of 30 choices was more than 3 % slower than the best. The H100's table passed
-five of five on one card; on another card one choice of 30 was 3 to 7 % slower
-in each run (2026-11-23).
+runs of five: none of 30 choices was more than 3 % slower than the best choice. The H100's table
+passed five runs of five on one card. On another card, one choice of 30 was 3 to 7 % slower than the
+best choice in each run (2026-11-23).
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ from typing import TypeVar
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 
-#: Alignment of lines -> bytes of a line -> spans -> lines -> shares with each L2 fetch size.
+#: Speeds by alignment of lines, bytes of a line, spans, and number of lines. An entry has the
+#: shares of a memcpy's speed with an L2 fetch size of none, 128 and 256 bytes.
 Shares = dict[int, dict[int, dict[int, dict[int, tuple[float, ...]]]]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One card's speeds, as shares of its memcpy.
+    """The speeds of copies on one GPU, as shares of its memcpy's speed.
 
     Attributes
     ----------
     name : str
         The GPU's name in the driver.
     measured : str
-        On which card, by which driver, and when.
+        The GPU, the driver and the date of the measurement.
     issue_bytes : int
-        Size of the smallest copy that is not limited by the rate at which a thread issues copies: a
-        smaller copy takes as long.
+        Bytes of the smallest copy that is not limited by the rate at which a thread issues copies.
+        A smaller copy takes the same time.
     table : str
-        Each row begins with the alignment of the tensor's lines (32 bytes, the unit that memory
-        moves, or only 16), the number of spans side by side in one copy (split_inner; 1 for a plain
-        box), and the bytes of a line of the box. Each column is a number of lines of the box. Each
-        cell has the share of a memcpy's speed, in thousandths: without L2 promotion, with 128 and
-        with 256 bytes.
+        Each row begins with the alignment of the tensor's lines (32 bytes, which is the unit of
+        memory transfers, or only 16), the number of spans side by side in one copy (split_inner; 1
+        for a plain box), and the bytes of a line of the box. Each column is a number of lines of
+        the box. Each cell has the shares of a memcpy's speed, in thousandths: without L2 promotion,
+        with 128 and with 256 bytes.
     """
 
     name: str
@@ -65,7 +66,7 @@ class Card:
 
 
 def _at_most(of: Mapping[int, T], most: int) -> T:
-    """Return the value of the largest key up to `most`, or of the smallest key if none is."""
+    """Return the value of the largest key up to `most`; of the smallest key if all are larger."""
     below = [key for key in of if key <= most]
     return of[max(below) if below else min(of)]
 
@@ -74,6 +75,7 @@ def _at_most(of: Mapping[int, T], most: int) -> T:
 def _parsed(table: str) -> Shares:
     heads, *rows = (line.split() for line in table.strip().splitlines())
     shares: Shares = {}
+    # A row: "32  1  128 866/862/881 ...". A cell of dashes was not measured.
     for begin, spans, width, *cells in rows:
         of_width = shares.setdefault(int(begin), {}).setdefault(int(width), {})
         of_lines = of_width.setdefault(int(spans), {})
@@ -84,9 +86,9 @@ def _parsed(table: str) -> Shares:
 
 
 def card_of(device: Device) -> tuple[Card, str | None]:
-    """Return the card to rank a tensor's boxes by, and the GPU's name if it is not that card.
+    """Return the card that ranks a tensor's boxes, and the GPU's name if it has no table.
 
-    Host memory is ranked by the first card.
+    The first card ranks the boxes of host memory, and those of a GPU without a table.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
@@ -94,7 +96,7 @@ def card_of(device: Device) -> tuple[Card, str | None]:
 
 
 def is_measured(device: Device) -> bool:
-    """Whether `CARDS` has the tensor's GPU; False for a GPU that is not in this machine."""
+    """Return whether `CARDS` has the tensor's GPU; False for a GPU that is not in this machine."""
     name = _gpu_of(device)
     return any(card.name == name for card in CARDS)
 
@@ -107,7 +109,7 @@ def _gpu_of(device: Device) -> str | None:
 
 
 def _read(name: str) -> Card:
-    """Read a card's file: one `name: value` line per field, an empty line, and the table."""
+    """Read a card's file, which has lines `name: value`, an empty line, and the table."""
     text = (Path(__file__).parent / "cards" / f"{name}.txt").read_text(encoding="utf-8")
     head, table = text.split("\n\n")
     about = dict(line.split(": ") for line in head.splitlines())

@@ -1,8 +1,8 @@
-"""Boxes and swizzles that fill a tile and that its reader can read, with what each costs.
+"""Boxes and swizzles that fill a tile and that its reader can read, with the cost of each.
 
-`make_tma_descriptor` decides whether a box is accepted, in C where that is built. The rules of
-`matrix_descriptor`, `ldmatrix_addresses` and `bank_conflicts` decide whether the reader can read
-the box. This module has no rules of its own, and makes no text for a box that is not suggested.
+`make_tma_descriptor` decides whether a box is accepted. The rules of `matrix_descriptor`,
+`ldmatrix_addresses` and `bank_conflicts` decide whether the reader can read the box. This module
+has no rules of its own, and makes no text for a box that is not suggested.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: A choice counts as fast from this share of the fastest choice's speed on. The first number allows
-#: for the noise of a measurement; the second, for a GPU that was not measured, for the difference
-#: between cards.
+#: A choice counts as fast if it has at least this share of the fastest choice's speed. The first
+#: number allows for the noise of a measurement. The second number is for a GPU that was not
+#: measured, and allows for the difference between GPUs.
 AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
 #: A choice is left out if another has fewer bank conflicts and at least this share of its speed.
 WORTH_FEWER_CONFLICTS = 0.85
+# In the order of `Card.shares`.
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
     TmaSwizzle.bytes128,
@@ -49,6 +50,7 @@ _SWIZZLES = (
 
 #: Index of the element of the tile that a thread reads; None for an idle thread.
 Place = tuple[int, ...] | None
+#: The defaults of `make_tma_descriptor`.
 DEFAULTS: dict[str, Any] = {
     name: parameter.default
     for name, parameter in inspect.signature(make_tma_descriptor).parameters.items()
@@ -58,7 +60,7 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class SuggestRequest:
-    """The arguments of `suggest`, read.
+    """The checked arguments of `suggest`, and facts about the tensor.
 
     Attributes
     ----------
@@ -67,22 +69,23 @@ class SuggestRequest:
     reader : str or None
     major : {"K", "MN"}
     access : str or tuple of Place
-        A pattern, or the place of each thread.
+        A pattern, or the element that each thread reads.
     card : Card
         The card whose speeds rank the choices.
     options : dict
-        data_type, rules, allow and target, where given; and rules of libcu++ that the tensor breaks
-        and the driver does not have, in `allow`.
+        data_type, rules, allow and target, if given. `allow` also has the rules of libcu++ that the
+        tensor breaks and that the driver does not have.
     extents : tuple of int
-        Of the tensor, in the units of boxes.
+        Extents of the tensor, in the units of boxes.
     bits : int
-        Of an element.
+        Bits of an element.
     begin : int
-        Alignment of the tensor's lines, bytes: 32, the unit that memory moves, or only 16.
+        Alignment of the tensor's lines in bytes: 32, which is the unit of memory transfers, or only
+        16.
     stages : int
-        Tiles in shared memory at a time.
+        Number of tiles in shared memory at a time.
     room : int
-        Shared memory that all stages may take, bytes.
+        Bytes of shared memory that all stages may take.
     target : Target
     """
 
@@ -101,7 +104,8 @@ class SuggestRequest:
     target: Target = DEFAULT_TARGET
 
     def map_of(self, **arguments: Any) -> TensorMap:
-        """Make a map as `make_tma_descriptor` does; it raises with every violation."""
+        """Make a map as `make_tma_descriptor` does; raise with every violation."""
+        # With a tensor, the C extension makes the map; a view without a tensor needs the slow path.
         if self.view.owner is not None:
             owner: Any = self.view.owner
             return make_tma_descriptor(owner, **self.options | arguments)
@@ -112,39 +116,43 @@ class SuggestRequest:
         return replace(self, view=self.view.at(self.view.address))
 
     def fits(self, tile_bytes: int) -> bool:
-        """Whether shared memory has room for every stage of a tile of `tile_bytes` bytes."""
+        """Return whether all stages of a tile of `tile_bytes` bytes fit into shared memory."""
         return self.stages * tile_bytes <= self.room
 
     @property
     def as_fast(self) -> float:
-        """Share of the fastest choice's speed that counts as fast."""
+        """The minimum share of the fastest choice's speed that counts as fast."""
         return AS_FAST if is_measured(self.view.device) else AS_FAST_ELSEWHERE
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of the tile; shared memory may have gaps."""
+        """Bytes of the tile, without gaps that it may have in shared memory."""
         return -(-math.prod(self.tile) * self.bits // 8)
 
 
 @dataclass(frozen=True, slots=True)
 class BoxChoice:
-    """A box that is accepted and can be read, and what it costs.
+    """A box that is accepted and that the reader can read, and its costs.
 
     Attributes
     ----------
     arguments : dict
-        Of `make_tma_descriptor`.
+        Arguments of `make_tma_descriptor`.
     box : tuple of int
-        Of the map; a split map has one dimension more than the tensor.
+        Box of the map, row-major; a split map has one dimension more than the tensor.
     swizzle : TmaSwizzle
     line_bytes : int
+        Bytes of a line of the box; of a span if the map is split.
     tx_bytes, smem_bytes, smem_alignment : int
-        Of one copy.
+        Bytes and alignment of one copy.
     copies : int
+        Number of copies that fill the tile.
     speed : float
-        Share of a memcpy's.
+        Share of a memcpy's speed.
     conflicts : int or None
+        Degree of the reader's bank conflicts; None if nobody reads the tile.
     descriptor : MatrixDescriptor or None
+        Descriptor of the first copy, for wgmma and tcgen05.
     """
 
     arguments: dict[str, Any]
@@ -167,31 +175,36 @@ class BoxChoice:
     @property
     def cost(self) -> tuple[float, ...]:
         """Sort key among choices of equal speed: copies, shared memory, conflicts, simplicity."""
-        # plain rows are the simplest; among swizzles the widest is the most usual
+        # Plain rows are the simplest. Among swizzles, the widest one is the most usual.
         swizzle = (self.swizzle != TmaSwizzle.none, -self.swizzle)
         return self.copies, self.all_bytes, self.conflicts or 0, len(self.box), *swizzle
 
 
 class Refused(NamedTuple):
-    """Reason why a box is refused or cannot be read, and the boxes that the reason holds for.
+    """The reason why a box is refused or cannot be read, and the other boxes with this reason.
 
-    "kind": every box with the same swizzle, split or not as this one; "width": every box of this
-    kind and width; "box": this box only.
+    `alike` names these boxes: "kind" means every box with the same swizzle and `split_inner`,
+    "width" means every box of this kind and width, and "box" means only this box. `violations`
+    makes the text.
     """
 
     violations: Callable[[], tuple[Violation, ...] | list[Violation]]
-    alike: str  # "kind", "width", "box"
+    alike: str
 
 
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
-    """Return the first readable box of each kind, and why the boxes before it were refused."""
+    """Return the first readable box of each kind, and the refusals of the boxes before it.
+
+    A kind is a swizzle with or without `split_inner`.
+    """
     found: list[BoxChoice] = []
     refused: list[Refused] = []
     instruction = INSTRUCTIONS.get(wanted.reader or "")
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
         if instruction is not None and swizzle not in instruction.layout_types:
             continue
-        unread: set[int] = set()  # widths that cannot be read with any number of lines
+        # Widths that the reader cannot read with any number of lines.
+        unread: set[int] = set()
         for box in _cuts(wanted, swizzle, split):
             if box[-1] in unread:
                 continue
@@ -208,13 +221,13 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
 
 
 def best_first(wanted: SuggestRequest, found: list[BoxChoice]) -> list[BoxChoice]:
-    """Sort by speed; choices that count as fast are sorted by their other costs."""
+    """Sort choices by speed; choices that count as fast are sorted by their other costs."""
     fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
 
 
 def without_needless_conflicts(found: list[BoxChoice]) -> list[BoxChoice]:
-    """Leave out choices if another one has fewer bank conflicts and is nearly as fast."""
+    """Remove choices if another choice has fewer bank conflicts and is nearly as fast."""
     return [
         one
         for one in found
@@ -231,6 +244,7 @@ def _choice(
 ) -> BoxChoice | Refused:
     row_bytes = tile[-1] * wanted.bits // 8
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) if split else row_bytes
+    # The fastest L2 fetch size for this box.
     shares = wanted.card.shares(wanted.begin, row_bytes // span, span, tile[-2])
     l2 = shares.index(max(shares))
     arguments: dict[str, Any] = {
@@ -243,6 +257,7 @@ def _choice(
         tensor_map, arguments = _made(wanted, arguments)
     except TmaPreconditionError as error:
         violations = error.violations
+        # A violation of another argument holds for every box of the kind.
         of_box = all(v.argument == "box_sizes" for v in violations)
         return Refused(lambda: violations, "box" if of_box else "kind")
     reading = READERS[wanted.reader](wanted, tensor_map)
@@ -266,7 +281,7 @@ def _choice(
 
 
 def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
-    """Make the map; a tile may be larger than the tensor, as the driver allows."""
+    """Make the map; allow a box that is larger than the tensor, as the driver does."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
         allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"
@@ -277,18 +292,20 @@ def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap,
 def begin_of(view: TensorView) -> int:
     """Return the alignment of a tensor's lines in bytes: 32 or 16."""
     steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
-    address = 0 if view.device.is_host else view.address  # its copy on the GPU has another address
+    # A tensor on the host is copied to the GPU, so its own address does not matter.
+    address = 0 if view.device.is_host else view.address
     return 16 if math.gcd(32, address, *steps) % 32 else 32
 
 
-# -- cutting a tile into boxes --------------------------------------------------------------------
+# -- boxes that fill a tile -----------------------------------------------------------------------
 
 
 def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
-    """Yield equal boxes that fill the tile, fewest copies first."""
+    """Return equal boxes that fill the tile; the boxes with the fewest copies are first."""
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
     widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
+    # A split box has two or more spans in a row; another box has a row of one span or less.
     *outer, inner = wanted.tile
     if split:
         widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
@@ -300,7 +317,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
-            continue  # a tile of several matrices needs one copy for each
+            continue  # a tile of several matrices needs one copy per matrix
         yield box
 
 
@@ -309,9 +326,9 @@ def _divisors(number: int, most: int) -> list[int]:
     return sorted({n for n in (*small, *(number // n for n in small)) if n <= most})
 
 
-# -- who reads the tile ---------------------------------------------------------------------------
+# -- the reader of the tile -----------------------------------------------------------------------
 
-#: Bank conflicts of the reader, and its matrix descriptor.
+#: (degree of the reader's bank conflicts, matrix descriptor); None for either.
 Reading = tuple[int | None, MatrixDescriptor | None]
 
 #: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend on its width.
@@ -325,6 +342,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
     assert wanted.reader is not None
     major: Any = wanted.major
     operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
+    # Only the conditions are checked here; `Refused.violations` makes the texts when needed.
     failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
     if failed:
         alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"
@@ -337,8 +355,8 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 def column_degree(tensor_map: TensorMap) -> int:
     """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
 
-    Every other group of 8 rows is a multiple of 8 pitches away. That moves or exchanges the banks
-    of all its rows in the same way, so the degree is equal.
+    The first 8 rows are enough. Another group of 8 rows is a multiple of 8 pitches away, which
+    moves or exchanges the banks of all its rows in the same way, so that its degree is equal.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))
@@ -359,10 +377,13 @@ def _by_ldmatrix(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Ref
 
 
 def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
-    """Read the first and the last matrix of the box, then count the conflicts of the largest x."""
+    """Return the bank conflicts of the largest ldmatrix (x4, x2 or x1) that the box allows.
+
+    Raises `TmaPreconditionError` if the first or the last matrix of the box cannot be read.
+    """
     ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
     tile = tile_matrix(tensor_map)
-    assert tile is not None  # or the call above had refused it
+    assert tile is not None  # because the call above succeeded
     columns = INNER_BYTES // tile.element_bytes
     last = (tile.rows - 1) // 8 * 8, tile.width - columns
     ldmatrix_addresses(tensor_map, *last, num=1, transpose=transpose)
@@ -384,18 +405,20 @@ def _by_threads(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading:
 def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: TensorMap) -> int:
     """Count the conflicts of reading elements of the whole tile, which several copies may fill.
 
-    The threads that read one copy are counted together, the others being idle; the sum over the
-    copies is what the banks have to serve at most.
+    The conflicts are counted for each copy, with the threads of the other copies idle. The result
+    is the sum over the copies, which is an upper limit.
     """
     box = tensor_map.box_sizes
     is_split = len(box) > len(tile)
     whole = (*box[1:-1], box[0] * box[-1]) if is_split else box
+    # By the index of a copy in the tile: the element of its box that each thread reads.
     copies: dict[tuple[int, ...], list[Place]] = {}
     for thread, place in enumerate(places):
         if place is None:
             continue
         quotients = tuple(i // n for i, n in zip(place, whole, strict=True))
         inside = tuple(i % n for i, n in zip(place, whole, strict=True))
+        # A split box is (span, ..., element of the span).
         if is_split:
             inside = (inside[-1] // box[-1], *inside[:-1], inside[-1] % box[-1])
         copies.setdefault(quotients, [None] * len(places))[thread] = inside
@@ -432,7 +455,7 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
 
 
 def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a tile of as many entries as the shape, with the last ones that were given."""
+    """Return a tile with one entry per dimension, which ends with the positive entries given."""
     usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
     kept = [n for n in given if n >= 1][-len(shape) :] if shape else []
     return (*((1,) * (len(shape) - len(kept)) if kept else usual), *kept)
@@ -447,7 +470,7 @@ def check_reader(reader: object) -> str | None:
 
 
 def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:
-    """Call a function for every thread of a warp."""
+    """Return the name of a pattern, or the element that a function returns for each thread."""
     pattern = text_of(access)
     if callable(access):
         return tuple(element_of(access, thread, tile) for thread in range(WARP))

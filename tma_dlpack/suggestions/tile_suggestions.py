@@ -1,4 +1,4 @@
-"""`suggest`: which box, swizzle and L2 fetch size to take for a tile, and what each costs."""
+"""`suggest` and its result: boxes, swizzles and L2 fetch sizes for a tile, with their costs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ from tma_dlpack.tables.limits import INNER_BYTES
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-PACKED_UNIT = 128  # values; boxes of some packed types need a multiple of them
+# Boxes of some packed types need a multiple of this many values.
+PACKED_UNIT = 128
+# Heads of the table's columns.
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
@@ -56,10 +58,11 @@ class NoSuggestionError(TmaUnsupportedError, IndexError):
 
 
 class _Reasoned:
-    """Base of results whose `reasons` are made when they are read."""
+    """The base class of results whose `reasons` are made when a program first reads them."""
 
     __slots__ = ()
 
+    # Python calls this only while the slot of `reasons` is empty.
     def __getattr__(self, name: str) -> Any:
         if name != "reasons":
             raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}")
@@ -72,29 +75,29 @@ class _Reasoned:
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion(_Reasoned):
-    """One way to copy a tile: arguments that are accepted, and what they cost.
+    """One way to copy a tile: arguments that are accepted, and their costs.
 
     Attributes
     ----------
     arguments : dict
         Keyword arguments of `make_tma_descriptor` for the same tensor.
     copies : int
-        Copies that fill the tile, which they cover exactly.
+        Number of copies, which cover the tile exactly.
     tx_bytes : int
-        Bytes that one copy adds to its mbarrier; times `copies` for the whole tile.
+        Bytes that one copy adds to its mbarrier; the whole tile adds `copies` times as many.
     smem_bytes : int
-        Shared memory of all stages, each copy at a multiple of `smem_alignment`.
+        Bytes of shared memory for all stages, with each copy at a multiple of `smem_alignment`.
     smem_alignment : int
-        Alignment of the first copy, bytes.
+        Alignment of the first copy in bytes.
     bank_conflicts : int or None
-        The worst degree of the reader's accesses, 1 being free of conflicts; None if nobody reads.
+        The largest degree of the reader's accesses; 1 means no conflicts. None if `reader` is None.
     bandwidth : float or None
-        Measured share of a memcpy's speed, of a tensor larger than the L2 cache; None where
-        nothing was measured (other GPUs than sm_90).
+        Measured share of a memcpy's speed, for a tensor larger than the L2 cache; None for GPUs
+        other than sm_90, which were not measured.
     descriptor : MatrixDescriptor or None
-        Of the first copy, at shared address 0, where wgmma or tcgen05 read it.
+        Descriptor of the first copy at shared address 0, if wgmma or tcgen05 reads the tile.
     reasons : tuple of str
-        Why, and what to know.
+        The reasons for this suggestion, and remarks on its use.
     """
 
     arguments: dict[str, Any]
@@ -109,7 +112,7 @@ class Suggestion(_Reasoned):
     _why: Callable[[], Reasons] = field(compare=False)
 
     def __repr__(self) -> str:
-        """Return one line: what `print` of the suggestions shows in a row."""
+        """Return one line, with the cells of a row of the suggestions' table."""
         cells = zip(HEADS[1:], self._cells(), strict=True)
         return f"<Suggestion: {', '.join(f'{head} {cell}' for head, cell in cells)}>"
 
@@ -127,16 +130,17 @@ class Suggestion(_Reasoned):
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestions(_Reasoned, Sequence[Suggestion]):
-    """The result of `suggest`: ways to copy a tile, best first; empty where TMA is no help.
+    """The result of `suggest`: ways to copy a tile, best first; empty if TMA cannot or should not.
 
-    An item of an empty one raises an IndexError (also a `TmaError`) with the reasons.
+    Indexing an empty result raises an IndexError (also a `TmaError`) with the reasons.
 
     Attributes
     ----------
     title : str
         The tile, the tensor and the reader.
     reasons : tuple of str
-        If it is empty, why, and what to do instead; else what was left out.
+        Of an empty result, the reasons and what to do instead; otherwise, the boxes that were left
+        out.
     items : tuple of Suggestion
     """
 
@@ -212,39 +216,42 @@ def suggest(
 ) -> Suggestions:
     """Suggest boxes, swizzles and L2 fetch sizes for a tile, best first.
 
-    Every suggestion is accepted by `make_tma_descriptor`, its copies cover the tile exactly, and
-    the reader can read what they write. The order is by the speed of the copies, measured with
-    `bandwidth`; among equals, the fewest copies, the least shared memory, the fewest conflicts.
+    `make_tma_descriptor` accepts every suggestion, the copies cover the tile exactly, and the
+    reader can read the tile. Suggestions are sorted by the speed of the copies, as measured with
+    `bandwidth`. Suggestions of equal speed are sorted by the number of copies, the bytes of shared
+    memory, and the bank conflicts.
 
     Parameters
     ----------
     tensor : object
         As for `make_tma_descriptor`.
     tile : sequence of int
-        The tile that the kernel wants at a time: row-major, one extent per dimension of the tensor,
-        in the units of `box_sizes`. It may be larger than a box.
+        Extents of the tile that the kernel uses at a time: row-major, one extent per dimension of
+        the tensor, in the units of `box_sizes`. A tile may be larger than a box.
     reader : {"wgmma", "tcgen05", "ldmatrix", "threads", None}
-        Who reads the tile in shared memory. None if it is only stored.
+        The instruction that reads the tile in shared memory, or threads. None if the tile is only
+        stored.
     major : {"K", "MN"}
         The dimension of the product that is contiguous in the tile, for the first three readers.
     access : {"row", "column"} or function
-        What threads read, as for `bank_conflicts`: a function takes the number of a thread of a
-        warp and returns the index of an element of the tile, row-major, or None.
+        The elements that threads read, as in `bank_conflicts`. A function takes the index of a
+        thread in its warp, and returns the row-major index of an element of the tile, or None.
     data_type : TensorMapDataType, name or value, optional
         As for `make_tma_descriptor`.
     stages : int
-        Tiles in shared memory at a time.
+        Number of tiles in shared memory at a time.
     smem_bytes : int, optional
-        Shared memory that they may take; None means all that a block of the GPU can have.
+        Bytes of shared memory for all stages. None means the maximum of a block of the GPU.
     rules, allow, target
-        As for `make_tma_descriptor`. What only libcu++ refuses of the tensor, such as the strides
-        of a permuted view, is allowed by itself: `arguments` has the `allow` and `reasons` say so.
+        As for `make_tma_descriptor`. If only libcu++ refuses the tensor, as with the strides of a
+        permuted view, the rule is switched off: `arguments` has it in `allow`, and `reasons` names
+        it.
 
     Returns
     -------
     Suggestions
-        A sequence of `Suggestion`; ``print`` shows the table. Empty where TMA cannot serve, or
-        should not: `reasons` says why, and what to do instead.
+        A sequence of `Suggestion`; ``print`` shows the table. It is empty if TMA cannot or should
+        not copy the tile; then `reasons` has the causes, and what to do instead.
 
     Raises
     ------
@@ -283,7 +290,7 @@ def suggest_view(
     stages: object,
     smem_bytes: object,
 ) -> Suggestions:
-    """Suggest for a `TensorView`, with or without a tensor behind it.
+    """Return the suggestions for a `TensorView`, which may describe a tensor that does not exist.
 
     `options` has the given options of `make_tma_descriptor`: data_type, rules, allow, target.
     """
@@ -304,6 +311,8 @@ def suggest_view(
         options = options | ({} if names is None else {"allow": names})
     read = read_access(access, extents)
     wanted = SuggestRequest(view, extents, named, of_major, read, card_of(view.device)[0], options)
+    # If no box at all is accepted, the tensor or an option is the cause. Rules that only libcu++
+    # has are switched off, and then the tensor is tried again.
     plain = _plain(wanted)
     if plain is None:
         findings, options = _findings(wanted)
@@ -327,11 +336,12 @@ def suggest_view(
 
 
 def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
-    later = wanted.without_tensor()  # the reasons, made when they are read, keep no tensor alive
+    # The reasons are made later, and must not keep the tensor's memory alive.
+    later = wanted.without_tensor()
     needless = reasons.if_needless(later)
     if needless is not None:
         return Suggestions(title, (), needless)
-    if not wanted.fits(wanted.tile_bytes):  # whatever the boxes
+    if not wanted.fits(wanted.tile_bytes):  # with any box
         return Suggestions(title, (), partial(reasons.of_too_large, later, wanted.tile_bytes))
     found, refused = choices(wanted)
     if not found:
@@ -374,7 +384,7 @@ def _read_by(reader: str | None, major: str, access: object) -> str:
 
 
 def _plain(wanted: SuggestRequest) -> TensorMap | None:
-    """Return a map of the tensor with the smallest box; None where it is refused."""
+    """Return a map of the tensor with the smallest box; None if it is refused."""
     allow = wanted.options.get("allow", ())
     if type(allow) is not tuple:
         return None
@@ -388,12 +398,14 @@ def _plain(wanted: SuggestRequest) -> TensorMap | None:
 
 
 def _findings(wanted: SuggestRequest) -> tuple[list[Violation], dict[str, Any]]:
-    """Return what is wrong with the tensor, whatever the box; raise if an option is unreadable.
+    """Return the violations that do not depend on the box, and the options with a longer `allow`.
 
-    Also the options, in which `allow` has what only libcu++ refuses of it.
+    The rules that only libcu++ has are added to `allow`, and are no violations. Raises if an option
+    cannot be read.
     """
     options = wanted.options
     own = {"box_sizes": wanted.tile, "swizzle": "none", "l2_fetch_size": "none"}
+    # A rule that is switched off may show another one, so the check is repeated.
     while True:
         report = build.check_view("tiled", wanted.view, DEFAULTS | options | own)
         unreadable = [v for v in report.violations if v.rule == "ARGUMENT"]

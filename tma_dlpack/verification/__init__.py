@@ -1,18 +1,19 @@
-"""`verify` and `bandwidth`: what a GPU does, against what this package computes.
+"""`verify` and `bandwidth`: comparisons of this package with a GPU, and the speed of copies.
 
-`verify` compares the model with the driver, and the simulator with the hardware; `bandwidth.py`
-measures how fast copies are, with the kernel of `pipeline.py`.
+`verify` compares the model with the driver, and the simulator with the hardware. `bandwidth.py`
+measures the speed of copies, with the kernel of `pipeline.py`.
 
-`run.py` has `verify`, `commands.py` its command. `checks.CHECKS` has one row per line of the
-report; `run_case` runs one case, which depends only on the check's name, the seed and the case
-number, so that `replay` can repeat it. `random_*.py` make the cases, from which
-tests/random_requests.py also makes those of `make_*` and `check_*`; `arena.py` has the calls that
-encode their maps and the memory that they copy, `on_device.py` has kernels read tiles by wgmma and
-ldmatrix and change maps, `learning.py` has the result and the file that a user can send.
+`run.py` has `verify`, and `commands.py` has its command. `checks.CHECKS` has one row per line of
+the report. `run_case` runs one case, which depends only on the check's name, the seed and the case
+number, so that `replay` can repeat it. `random_*.py` make the random cases;
+tests/random_requests.py also uses them, for the tests of `make_*` and `check_*`. `arena.py` has the
+memory that copies use, and the calls that encode their maps. `on_device.py` runs kernels that read
+tiles by wgmma and ldmatrix, or change maps. `learning.py` has the result, and the file of results
+that a user can send.
 
-A new check: a row in `CHECKS` with an `op` of its own, and a row of `checks._COMPARED` with a
-generator of random cases, and a function that returns the first difference or None. Test the
-generator in tests/verification and run the check in tests/gpu.
+To add a check, add a row to `CHECKS` with a new `op`, and a row to `checks._COMPARED` with a
+generator of random cases and a function that returns the first difference or None. Test the
+generator in tests/verification, and run the check in tests/gpu.
 """
 
 from typing import TYPE_CHECKING

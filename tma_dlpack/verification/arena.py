@@ -1,4 +1,4 @@
-"""Memory that `verify` uses on the host and on the GPU, and the calls that make its maps."""
+"""The memory of `verify` on the host and on the GPU, and the calls that make its maps."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ SIMULATOR = SimulatorBackend()
 
 
 class Arena(AbstractContextManager["Arena"]):
-    """The same random bytes on host and GPU, for copies to work on."""
+    """Memory with the same random bytes on host and GPU, which copies read and write."""
 
     def __init__(self, seed: int, device_id: int) -> None:
         self.device_id = device_id
         self.target: Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
+        # Tensors begin at multiples of 32 bytes of the arena, so the arena itself is aligned.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
@@ -57,7 +58,7 @@ class Arena(AbstractContextManager["Arena"]):
     def maps(self, arguments: EncodeArguments, start: int) -> tuple[TensorMap, TensorMap]:
         """Return the driver's map of a tensor on the GPU, and the same map on the host.
 
-        The tensor begins `start` bytes after the arena does.
+        The tensor begins at byte `start` of the arena.
         """
         on_device = ENCODERS[arguments.kind](
             **keywords_of(arguments),
@@ -68,7 +69,7 @@ class Arena(AbstractContextManager["Arena"]):
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
     def simulated(self, on_host: TensorMap, load: Copy | OperandLayout) -> Tile:
-        """Load a tile of the bytes on the host."""
+        """Load a tile of the host's bytes with the simulator."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
         )
@@ -81,15 +82,17 @@ class Arena(AbstractContextManager["Arena"]):
         values: Sequence[bytes],
         arrays: Sequence[npt.NDArray[Any]],
     ) -> None:
-        """Run one block of a kernel, and copy back the arrays as it leaves them.
+        """Run one block of a kernel on copies of the arrays, and copy the arrays back.
 
-        `kernel` is a source in kernels/, a name in it, and what goes before the source. The
-        arguments are the values, then the addresses of the arrays, each at a multiple of 128 bytes.
+        `kernel` is the name of a file in kernels/, the name of a kernel in this file, and text to
+        insert before the source. The kernel's arguments are the values, then the addresses of the
+        arrays, which are multiples of 128 bytes.
         """
         file, name, *head = kernel
         library = nvrtc.compile_packaged(file, __package__, self.target, *head)
         starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
         stream = launch.LEGACY_DEFAULT_STREAM
+        # The last "start" is the end of the last array.
         with launch.scratch(starts.pop()) as room:
             addresses = [room + start for start in starts]
             for address, array in zip(addresses, arrays, strict=True):
@@ -103,7 +106,7 @@ class Arena(AbstractContextManager["Arena"]):
             launch.synchronize(stream)
 
     def reset(self) -> None:
-        """Write the initial bytes again, on both sides."""
+        """Write the initial bytes again, on the host and on the GPU."""
         self.host[:] = self.initial
         self.device.put(self.initial)
 
@@ -112,7 +115,7 @@ class Arena(AbstractContextManager["Arena"]):
 
 
 def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Return how many bytes differ, and the first; None if they are equal."""
+    """Describe the first difference and the number of different bytes; None if all are equal."""
     places = np.flatnonzero(simulated != real)
     if not len(places):
         return None
@@ -133,7 +136,7 @@ ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
 
 
 def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:
-    """Return a call as Python source: enum members as numbers, `more` unchanged."""
+    """Return a call as Python source, with enum members as numbers and `more` unchanged."""
     plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
     inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]
     call = f"tma_dlpack.{ENCODERS[kind].__name__}"

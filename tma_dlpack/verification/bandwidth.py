@@ -1,4 +1,4 @@
-"""`bandwidth`: how fast the Tensor Memory Accelerator moves a tensor, box by box."""
+"""`bandwidth`: the speed at which TMA copies a tensor, by box, swizzle and L2 fetch size."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 
 L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
-#: The default boxes: bytes of a row, rows, swizzle.
+#: The default boxes: (bytes of a row, number of rows, swizzle).
 DEFAULT_TILES = (
     (512, 16, TmaSwizzle.none),
     (512, 32, TmaSwizzle.none),
@@ -49,9 +49,11 @@ DEFAULT_TILES = (
     (16, 64, TmaSwizzle.none),
     (16, 256, TmaSwizzle.none),
 )
-#: The swizzle whose span is the row of a box, bytes.
+#: The swizzle whose span has as many bytes as the row of a box.
 SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
+# CUDA's limit of blocks per multiprocessor on compute capability 9.0.
 MAX_CTAS_PER_SM = 32
+# Heads of the table's columns; "turn" is `Pipeline.neighbours`.
 HEADER = (
     *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
     *("TB/s", "ratio", "copy"),
@@ -61,25 +63,26 @@ HEADER = (
 @sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
-    """One box, swizzle and L2 fetch size, at the best pipeline that was tried.
+    """The speed of one box, swizzle and L2 fetch size, with the fastest pipeline.
 
     Attributes
     ----------
     box_sizes : tuple of int
-        Row-major, elements.
+        Extents of the box in elements, row-major.
     row_bytes : int
         Bytes of the box along the innermost dimension.
     swizzle : TmaSwizzle
     l2_fetch_size : TmaL2FetchSize
     pipeline : Pipeline
-        `.stages` (tiles in shared memory per CTA), `.ctas_per_sm`, `.stores_in_flight` (of the
-        stages), `.neighbours` (tiles in a row that a CTA takes at its turn).
+        `.stages` (tiles in shared memory per CTA), `.ctas_per_sm`, `.stores_in_flight` (stages
+        whose stores may be pending), `.neighbours` (adjacent tiles that a CTA copies before the
+        next CTA's tiles begin).
     bytes_per_second : float
-        Bytes of the tensor read and written, each counted.
+        Bytes read plus bytes written, per second.
     ratio : float
-        To the device-to-device memcpy of the same run.
+        `bytes_per_second` divided by the speed of a device-to-device memcpy in the same run.
     verified : bool
-        Whether the copy was right with every pipeline that was tried.
+        Whether the copy was right with every pipeline.
     """
 
     box_sizes: tuple[int, ...]
@@ -117,7 +120,7 @@ class BandwidthReport(Drawn):
     tensor_bytes : int
         Bytes of the tensor.
     memcpy_bytes_per_second : float
-        Speed of a device-to-device memcpy of the tensor: bytes read and written per second.
+        Speed of a device-to-device memcpy of the tensor: bytes read plus written per second.
     rows : tuple of BandwidthRow
         One per box, swizzle and L2 fetch size, with the fastest pipeline.
     """
@@ -169,35 +172,35 @@ def bandwidth(
     ctas_per_sm: Ints = (1, 2, 4),
     repeats: SupportsIndex = 5,
 ) -> BandwidthReport:
-    """Measure how fast TMA copies every tile of a tensor, compared with memcpy.
+    """Measure the speed at which TMA copies every tile of a tensor, compared with memcpy.
 
     A persistent kernel with one issuing thread per block keeps `stages` tiles in flight. For each
-    box, swizzle and L2 fetch size the report has the fastest pipeline, as a ratio to a
-    device-to-device memcpy of the same run. Every copy is compared byte for byte before it is
-    timed.
+    box, swizzle and L2 fetch size, the report has the speed of the fastest pipeline, also as a
+    ratio to a device-to-device memcpy of the same run. Every copy is compared byte for byte before
+    it is timed.
 
     Parameters
     ----------
     tensor : object
-        A CUDA tensor with ``__dlpack__``, best several times as large as the L2 cache. It is only
-        read; the same amount of memory is allocated for the copy.
+        A CUDA tensor with ``__dlpack__``, preferably several times as large as the L2 cache. The
+        tensor is only read; the copy takes as much additional memory.
     boxes : iterable of box_sizes, optional
         Boxes to try, row-major, in elements. None tries rows of 16 to 512 bytes that fit the
         tensor.
     swizzle : enum member, name or value, optional
-        For all boxes. None means, for each box, the swizzle whose span equals its row of 32, 64 or
-        128 bytes, else none.
+        The swizzle of all boxes. None means, for each box, the swizzle whose span equals the row of
+        32, 64 or 128 bytes, and no swizzle for other rows.
     l2_fetch_size : enum member, name or value, or several, optional
-        None tries none, 128 and 256 bytes.
+        The L2 fetch sizes to try. None tries none, 128 and 256 bytes.
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block to try, 1..8; those that do not fit into shared memory
-        are skipped.
+        Numbers of tiles in flight per block to try, 1..8. Numbers whose tiles do not fit into
+        shared memory are skipped.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int
-        Timed launches of each pipeline; the median counts.
+        Number of timed launches of each pipeline; the result is their median.
 
     Returns
     -------
@@ -228,6 +231,7 @@ def bandwidth(
         raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
     with TiledCopy(maps[0]) as copy:
         runs = [_best_run(copy, tensor_map, pipelines, count) for tensor_map in maps]
+        # Each byte is read and written.
         memcpy = 2 * copy.extent_bytes / copy.memcpy_seconds(4 * count)
     return BandwidthReport(
         device=str(driver.status().devices[copy.device_id]),
@@ -266,6 +270,7 @@ def _maps(
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
+            # This map is made only for its bytes per row, which depend on the data type.
             row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
             chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
         for l2 in sizes:
@@ -273,14 +278,15 @@ def _maps(
 
 
 def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
-    """Return the boxes and swizzles of the default table that a tensor is large enough for."""
+    """Return the default boxes that are not larger than the tensor, with their swizzles."""
     if not view.shape:
-        return [((), TmaSwizzle.none)]  # for make_tma_descriptor to refuse
+        return [((), TmaSwizzle.none)]  # make_tma_descriptor refuses this box
     *outer, columns = view.shape
     found: dict[tuple[tuple[int, ...], TmaSwizzle], None] = {}
     for row_bytes, rows, swizzle in DEFAULT_TILES:
         row = row_bytes * 8 // view.dtype.bits
         if row <= min(MAX_BOX, columns * view.dtype.lanes):
+            # All dimensions but the last two have extent 1 in the box.
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
@@ -289,7 +295,7 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]
 def _best_run(
     copy: TiledCopy, tensor_map: TensorMap, pipelines: Sequence[Pipeline], repeats: int
 ) -> Run:
-    """Try every pipeline that fits; return the fastest, verified only if all were right."""
+    """Return the fastest run of all pipelines that fit, verified if all copies were right."""
     runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
     if not runs:
         raise TmaUnsupportedError(

@@ -1,4 +1,4 @@
-"""The command `verify`, which the command line finds by the name of this file."""
+"""The command `verify`; cli/table.py finds this file by its name."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, MACHINE, c
 def _verify(options: argparse.Namespace) -> int:
     import tma_dlpack as tma
 
+    # `verify` writes its file to a path. If that is standard output, the report goes to standard
+    # error.
     out = Path("/dev/stdout") if options.out == output.STDOUT else options.out
     if options.read is not None:
         from tma_dlpack.verification import learning

@@ -1,9 +1,9 @@
-"""Findings of `verify`: the report that it returns, and a file that a user can send and read.
+"""Findings of `verify`: the report, and a file of all cases that a user can send and read.
 
-The file is JSON (compressed if its name ends with .gz): the GPU, and every case with its arguments,
-verdict and bytes. `Findings.against` compares the encodings in it with the rules and the layout of
-a target's column; that needs no GPU. For a layout that has not been measured,
-`FieldStatistics` counts which fields agree with sm_90's.
+The file is JSON (compressed if its name ends with .gz). It has the GPU, and every case with its
+arguments, verdict and bytes. `Findings.against` compares the file's encodings with the rules and
+the layout of a target, without a GPU. For a layout that has not been measured, `FieldStatistics`
+counts the maps in which a field agrees with the layout of sm_90.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from tma_dlpack.tables.refusals import MAX_VERIFY_BYTES, REFUSALS, VERIFY_FORMAT
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
 
-#: What reading a file that `write` did not write may raise.
+#: Exceptions that reading a file may raise if `Findings.write` did not write the file.
 _NOT_OURS = (
     *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
     *(ArithmeticError, RecursionError, MemoryError),
 )
+# The first bytes of a gzip file (RFC 1952).
 _GZIP = b"\x1f\x8b"
+# Attributes of `Outcome` and of `Target` that the file has.
 _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
 
@@ -69,7 +71,7 @@ class VerifyRow:
 
     @classmethod
     def of(cls, name: str, results: Iterable[tuple[bool, str | None]]) -> VerifyRow:
-        """Count cases: whether each was accepted, and how the two sides differ."""
+        """Count cases, each given as (whether it was accepted, difference or None)."""
         cases = list(results)
         differing = [text for _, text in cases if text is not None]
         first = differing[0] if differing else None
@@ -89,8 +91,8 @@ class VerifyReport(Drawn):
     seed : int
         Seed of the random cases.
     rows : tuple of VerifyRow
-        Each with `name`, `cases`, `accepted`, `disagreements`, `first` (a call that repeats the
-        first disagreement) and `note`.
+        The checks, each with `name`, `cases`, `accepted`, `disagreements`, `first` (a call that
+        repeats the first disagreement) and `note`.
     """
 
     device: str
@@ -132,11 +134,12 @@ class Findings:
     target : Target
     seed : int
     version : str
-        Of this package.
+        Version of this package.
     cases : list of dict
-        `check`, `number`, `call`, `accepted`, `difference`, and the `Outcome.evidence` of it: of an
-        encoding its arguments, the driver's verdict and bytes; of a copy the hardware's verdict and
-        how its bytes differ from the simulator's (`xor`, compressed, in base 64).
+        `check`, `number`, `call`, `accepted`, `difference`, and the entries of `Outcome.evidence`.
+        For an encoding, these are the arguments, and the driver's verdict and bytes. For a copy,
+        these are the hardware's verdict, and the XOR of its bytes with the simulator's (`xor`,
+        compressed, in base 64).
     """
 
     device: str
@@ -146,12 +149,12 @@ class Findings:
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
-        """Keep one case."""
+        """Add one case."""
         result = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         self.cases.append({"check": check, "number": number} | result | outcome.evidence)
 
     def write(self, path: str | Path) -> None:
-        """Write the file."""
+        """Write all cases to a file."""
         content = {
             "format": VERIFY_FORMAT,
             "version": self.version,
@@ -165,12 +168,12 @@ class Findings:
 
     @classmethod
     def read(cls, path: str | Path) -> Findings:
-        """Read a file.
+        """Read a file that `write` wrote.
 
         Raises
         ------
         TmaPreconditionError
-            If it cannot be read, or is not one that `write` wrote.
+            If the file cannot be read, or `write` did not write it.
         """
         try:
             content = json.loads(_content(Path(path)))
@@ -190,7 +193,8 @@ class Findings:
     def against(self, target: Target | str | None = None) -> VerifyReport:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
 
-        Copies are reported as they were compared on the GPU. `target` is the GPU's own by default.
+        Copies are not compared again: the report has the results of the GPU. The default of
+        `target` is the GPU's own target.
         """
         column = self.target if target is None else Target.of(target)
         try:
@@ -207,6 +211,7 @@ class Findings:
             if not cases:
                 continue
             encodes = check.op == "encode"
+            # Encodings are compared now; other checks keep the difference that the GPU showed.
             texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
             calls = [text and f"{c['call']}\n{text}" for c, text in zip(cases, texts, strict=True)]
             accepted = [case["accepted"] for case in cases]
@@ -215,7 +220,10 @@ class Findings:
         return tuple(rows)
 
     def fields(self, check: str) -> str:
-        """Return which fields of sm_90's layout agree with the driver's maps; "" if it is known."""
+        """Return which fields of sm_90's layout agree with the driver's maps.
+
+        "" if the layout of the target is known.
+        """
         if self.target.has_model:
             return ""
         statistics = FieldStatistics()
@@ -232,6 +240,7 @@ def _content(path: Path) -> bytes:
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP)) == _GZIP
     with gzip.open(path) if is_gzip else path.open("rb") as file:
+        # One byte more than the limit shows that the file is longer.
         data = file.read(MAX_VERIFY_BYTES + 1)
     if len(data) > MAX_VERIFY_BYTES:
         raise ValueError(f"it holds more than {MAX_VERIFY_BYTES >> 20} MiB")
@@ -252,6 +261,7 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
     request = read_driver_call(case["kind"], case["arguments"], target)
     violations = find_violations(request)
     ours = ", ".join(violation.rule for violation in violations) or "accepted"
+    # The driver refused: the rules must refuse too.
     if case["bytes"] is None:
         return None if violations else f"driver: {case['driver']}\nrules of {target}: accepted"
     if violations:
@@ -266,7 +276,7 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
         decoded, address = bits.decode(data, derived=True)
     except TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
-    # The compiler's code, from which the layout is derived, shows nothing of L2 promotion.
+    # The layout is derived from code of the compiler, which has no instruction for L2 promotion.
     derived = decoded._replace(l2_promotion=arguments.l2_promotion)
     if (derived, address) == (arguments, request.address):
         return None
@@ -274,7 +284,11 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
 
 
 class FieldStatistics:
-    """Counts, per field of sm_90's layout, in how many maps the driver wrote the same value."""
+    """The number of maps, per field of sm_90's layout, in which the driver wrote the same value.
+
+    `seen` counts the maps that have the field, and `same` the maps that agree. `stray` has the bits
+    that are set in a map outside of all fields.
+    """
 
     maps: int
     stray: int
@@ -296,11 +310,11 @@ class FieldStatistics:
         for one in fields_of(arguments.kind, arguments.rank):
             self.seen[one.label] += 1
             self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
-            word &= ~one.mask
+            word &= ~one.mask  # bits that remain belong to no field
         self.stray |= word
 
     def __str__(self) -> str:
-        """Return the number of fields that agree in all maps, and the others with their counts."""
+        """Return the number of fields that agree in all maps, and counts for other fields."""
         labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"

@@ -1,13 +1,14 @@
-"""Kernels that use loaded tiles, or change maps, compared with the simulator and the driver.
+"""Checks of kernels that read loaded tiles or change maps, against the simulator and the driver.
 
-TMA loads tiles with the driver's maps; wgmma reads them with our descriptors, or ldmatrix at our
-addresses. The results are compared with those computed from the simulator's tiles: products of
-small integers, so that every sum is exact.
+In the first checks, TMA loads tiles with the driver's maps. Then wgmma reads the tiles with our
+descriptors, or ldmatrix reads them at our addresses. The expected results are computed from the
+simulator's tiles. Matrices have small integers, so that every sum of products is exact.
 
-A kernel that changes a map starts from the driver's map with some fields overwritten, writes them
-back with ``tensormap.replace``, and loads a tile by the result: the fields and the tile must be
-those of the driver's map. Half of the maps are changed in shared memory and published, half where
-they are used; all lie at places where other maps lay before.
+In the last check, a kernel starts from the driver's map with wrong values in some fields. The
+kernel writes the right values with ``tensormap.replace``, and loads a tile with the changed map.
+The map and the tile must equal those of the driver's map. Half of the maps are changed in shared
+memory and then copied to global memory; the others are changed in global memory. The addresses of
+the maps were used by other maps before.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WARP = 32
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with our descriptors; return the difference to the exact."""
+    """Multiply two tiles by wgmma with our descriptors; return the difference, or None."""
     _put_integers(product, arena)
     try:
         a, a_host = arena.maps(product.a.arguments(), 0)
@@ -45,10 +46,12 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         exact = _exact(product, a_tile, b_tile)
         a_is = matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
         b_is = matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
+        # One descriptor per 64 rows of A and step of K, and one per step of B: wgmma has M = 64.
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
+        # -1, so that elements that the kernel does not write are probably different.
         out = np.full(exact.shape, -1, dtype)
         factor, turned = product.factor, (product.a_major == "MN", product.b_major == "MN")
         macro = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
@@ -63,7 +66,7 @@ def compare_product(product: Product, arena: Arena) -> str | None:
 
 
 def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64]:
-    """Multiply the tiles of the simulator, in int64."""
+    """Multiply the simulator's tiles in int64."""
     a = product.factor.decode(product.a.logical(a_tile.array))
     b = product.factor.decode(product.b.logical(b_tile.array))
     m_by_k = a if product.a_major == "K" else a.T
@@ -93,7 +96,8 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Return the registers of each lane: PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values."""
+    """Return the registers of each lane (PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values)."""
+    # The 8 x 8 matrices in the order of the addresses: (down, right) in units of 8 rows, 16 bytes.
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]
@@ -113,7 +117,10 @@ def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.
 
 
 def _put_integers(product: Product, arena: Arena) -> None:
-    """Fill both matrices with integers that their type represents exactly; leave the padding."""
+    """Fill both matrices with integers that their type represents exactly.
+
+    The padding between rows keeps its random bytes.
+    """
     rng, factor = np.random.default_rng(product.data_seed), product.factor
     for layout, start in ((product.a, 0), (product.b, ROOM_BYTES)):
         rows, width = layout.shape
@@ -125,7 +132,8 @@ def _put_integers(product: Product, arena: Arena) -> None:
 
 
 def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
-    """Write the kernel's struct Tile."""
+    """Return the bytes of the kernel's struct Tile (kernels/operands.cu)."""
+    # The kernel has coordinates innermost first.
     coords = (*layout.coords[::-1], 0, 0)[:3]
     words = (tensor_map.rank, layout.smem_offset, tensor_map.tx_bytes)
     return struct.pack("<3i3I", *coords, *words)
@@ -135,7 +143,7 @@ def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
 
 
 def _words(*numbers: int) -> list[bytes]:
-    """Write unsigned arguments of a kernel."""
+    """Return unsigned arguments of a kernel as bytes."""
     return [struct.pack("<I", number) for number in numbers]
 
 
@@ -148,7 +156,8 @@ def _read_tiles(
     counts: tuple[int, ...],
     arrays: list[npt.NDArray[Any]],
 ) -> None:
-    """Run a kernel of operands.cu: its barrier stands after the tiles, which reach to `end`."""
+    """Run a kernel of operands.cu; the tiles end at byte `end`, and its barrier follows them."""
+    # An mbarrier has 8 bytes and is aligned to 8 (PTX ISA, mbarrier).
     barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
     values = [*maps, *_words(barrier, *counts)]
     arena.run(("operands.cu", *kernel), threads, barrier + 8, values, [*arrays, done])
@@ -159,12 +168,14 @@ def _read_tiles(
 def wgmma_macro(
     ptx: str, accumulator: str, n: int, k_elements: int, a_turned: bool, b_turned: bool
 ) -> str:
-    """Write one wgmma instruction, with all its registers, as a macro of CUDA C++."""
+    """Return a macro of CUDA C++ with one wgmma instruction and all its registers."""
+    # PTX ISA, wgmma.mma_async: each of 128 threads has 64 * n / 128 accumulators of 32 bits.
     registers = n // 2
     d = ", ".join(f"%{i}" for i in range(registers))
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(registers))
     result = "f32" if accumulator == "float" else "s32"
+    # Scales of A and B (floats only), then the transposes, which only 16-bit types have.
     immediates = {"float": ", 1, 1", "int": ""}[accumulator]
     if ptx in ("f16", "bf16"):
         immediates += f", {int(a_turned)}, {int(b_turned)}"
@@ -179,7 +190,7 @@ def wgmma_macro(
 
 
 def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Return how many elements differ, and the first."""
+    """Describe the first difference and the number of different elements; None if all are equal."""
     places = np.argwhere(mine != real)
     if not len(places):
         return None
@@ -192,11 +203,13 @@ def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> st
 
 # --- Changed maps --------------------------------------------------------------------------------
 
-#: Room in shared memory, in addition to the tile, for the map and the barrier of the kernel.
+#: Bytes of shared memory in addition to the tile, for the kernel's map and barrier.
 CHANGES_BYTES = 512
+# The initial value of bytes that the kernel writes.
 UNTOUCHED = 0xEE
-#: Numbers of the PTX fields in changes.cu: one per dimension, or one per constant.
+#: Fields whose new value is a constant of the instruction (PTX ISA, tensormap.replace).
 CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
+# Fields whose new value is in a register; the last four have one value per dimension.
 _BY_DIMENSION = (
     "global_address",
     "rank",
@@ -205,15 +218,20 @@ _BY_DIMENSION = (
     "box_dim",
     "element_stride",
 )
+# The number of each field in changes.cu. elemtype has more than 8 constants, so it is the last one.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
 TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
-#: Ends of what the bits of these can be.
+#: Ends of the valid values of fields whose bits can hold more values.
 _ENDS = {"interleave": 3, "element_type": 11}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Load by a map after the kernel has changed some of its fields."""
+    """A load with a map, some of whose fields the kernel has to correct.
+
+    `overwritten_by` has the wrong values of `fields`. `in_place`: the map is changed in global
+    memory.
+    """
 
     copy: Copy
     fields: tuple[Field, ...]
@@ -227,10 +245,11 @@ class Change:
 
 
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
-    """Return a tile load, and any number of fields of its map with wrong values."""
+    """Return a tile load, with wrong values for a random choice of its map's fields."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
     fields = [f for f in fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
-    if copy.arguments.data_type not in TF32:  # the instruction sets the bit, and never clears it
+    # The instruction sets the bit of tf32 and never clears it.
+    if copy.arguments.data_type not in TF32:
         fields = [field for field in fields if field.name != "tf32"]
     chosen = set(rng.sample(fields, rng.randint(1, len(fields))))
     ordered = tuple(field for field in fields if field in chosen)
@@ -239,12 +258,13 @@ def random_change(rng: Random, max_smem_bytes: int) -> Change:
 
 
 def _legal(field: Field, rng: Random) -> int:
+    # A field stores value / unit - bias.
     raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
     return (raw + field.bias) * field.unit
 
 
 def compare_change(change: Change, arena: Arena) -> str | None:
-    """Change the map on the device and load by it; return the first difference."""
+    """Change the map on the device and load with it; return the first difference, or None."""
     copy = change.copy
     tensor_map, on_host = arena.maps(copy.arguments, copy.start)
     expected = bytes(tensor_map)
@@ -264,13 +284,15 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         [out, changes],
     )
     changed = out[:MAP_BYTES].tobytes()
-    if changed != expected:  # bytes 64..127 stay as they were, and those were the driver's
+    # Bytes 64..127 are compared too: the kernel must not change them.
+    if changed != expected:
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
     return byte_difference("the tile", tile, out[MAP_BYTES:])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
-    """Return what writes the fields back: their numbers in changes.cu, and operands."""
+    """Return (field, value) of the instructions that write the right values, as in changes.cu."""
+    # Several of our fields may be one field of PTX; a dict keeps one instruction of each.
     found = {}
     for field in change.fields:
         assert field.ptx is not None

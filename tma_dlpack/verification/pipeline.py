@@ -1,4 +1,4 @@
-"""A whole tensor copied tile by tile on the GPU, timed and compared; for `tma.bandwidth`."""
+"""A timed copy of a whole tensor on the GPU, tile by tile; for `tma.bandwidth`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: What a block's shared memory takes besides its own (CUDA C++ Programming Guide, 9.0), and what a
-#: multiprocessor has more than the largest block may ask for.
+#: Shared memory that the system reserves for each block (CUDA C++ Programming Guide, compute
+#: capability 9.0). A multiprocessor has this much more than the largest block may request.
 RESERVED_SMEM_BYTES = 1024
 BARRIER_BYTES = 8
+# The kernel counts tiles in 32 bits.
 MAX_TILES = 1 << 31
-#: Stages that the kernel can wait for (its wait_group takes immediates up to 4).
+#: Maximum number of stages. Half of them may wait for stores, and kernels/bandwidth.cu has a
+#: wait_group for up to 4 stores.
 MAX_STAGES = 8
-#: More than any store writes past the end of a ragged row.
+#: An upper limit of the bytes that a store writes after the end of a ragged row.
 OVERRUN_BYTES = 16
+# Threads per block of the copying kernel (one thread issues) and of the comparing kernels, and
+# blocks of the comparing kernels per multiprocessor.
 ISSUING_THREADS, LOOKING_THREADS, LOOKING_CTAS_PER_SM = 32, 256, 8
 _PREFERRED_SHARED_MEMORY_CARVEOUT = 9  # CUfunction_attribute (cuda.h)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How a kernel keeps copies in flight.
+    """The parameters of the copying kernel, which keeps several copies in flight.
 
     Attributes
     ----------
@@ -41,10 +45,10 @@ class Pipeline:
         Tiles in shared memory per CTA.
     ctas_per_sm : int
     stores_in_flight : int
-        How many of the stages may wait for their stores; the others hold loads.
+        Number of stages whose stores may be pending; the other stages hold loads.
     neighbours : int
-        Tiles next to each other that one CTA takes before the next CTA's turn: two rows of 128
-        bytes share what L2 fetches at 256.
+        Number of adjacent tiles that one CTA copies before the next CTA's tiles begin. With 2
+        tiles, two rows of 128 bytes share one L2 fetch of 256 bytes.
     """
 
     stages: int
@@ -62,16 +66,16 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way of copying a tensor.
+    """The result of copying a tensor with one map and one pipeline.
 
     Attributes
     ----------
     tensor_map : TensorMap
     pipeline : Pipeline
     seconds : float
-        The median.
+        Median time of a copy.
     verified : bool
-        Whether every byte of the tensor arrived, over a copy that had every byte wrong.
+        Whether the copy wrote every byte; before it, every byte of the destination was wrong.
     """
 
     tensor_map: TensorMap
@@ -81,7 +85,7 @@ class Run:
 
 
 def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
-    """Whether these blocks and stages fit into the shared memory of a multiprocessor."""
+    """Return whether these blocks and stages fit into a multiprocessor's shared memory."""
     block_bytes = _block_bytes(pipeline, tensor_map)
     needed = pipeline.ctas_per_sm * (block_bytes + RESERVED_SMEM_BYTES)
     return (
@@ -91,6 +95,7 @@ def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
 
 
 def _stage_bytes(tensor_map: TensorMap) -> int:
+    # The pattern of the largest swizzle repeats every 1024 bytes.
     return -(-tensor_map.smem_bytes // 1024) * 1024
 
 
@@ -99,15 +104,15 @@ def _block_bytes(pipeline: Pipeline, tensor_map: TensorMap) -> int:
 
 
 class TiledCopy:
-    """A tensor, room for its copy, and the kernels; used as a context manager.
+    """A tensor, memory for its copy, and the kernels, as a context manager.
 
-    Takes any map of the tensor; the copies may use other boxes.
+    The argument is any map of the tensor; each copy may use a map with another box.
     """
 
     copy: int
 
     def __init__(self, tensor_map: TensorMap) -> None:
-        """Refuse what cannot be copied tile by tile and compared."""
+        """Refuse a tensor whose copy cannot be compared, because its rows overlap."""
         if 0 in tensor_map.global_strides:
             raise TmaUnsupportedError(
                 f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
@@ -118,7 +123,9 @@ class TiledCopy:
         counts = tensor_map.global_dim[1:]
         self.tensor_bytes: int = math.prod(counts) * row_bytes
         steps = zip(counts, tensor_map.global_strides, strict=True)
+        # From the first byte to the last one, with the gaps between rows.
         self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
+        # struct Rows of kernels/bandwidth.cu, which has 4 dimensions of rows.
         missing = 4 - len(counts)
         strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
         self._rows = launch.by_value(
@@ -149,12 +156,13 @@ class TiledCopy:
             where = self.copy, self.source, self.extent_bytes
             driver.call("cuMemcpyDtoDAsync_v2", *where, self._stream)
 
-        memcpy()
+        memcpy()  # the first one is slower
         return statistics.median(self._seconds(memcpy) for _ in range(repeats))
 
     def run(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> Run:
-        """Copy through a map of the tensor, compare, and time it."""
+        """Copy the tensor with a map, compare the result, and time the copy."""
         copy = self._launcher(tensor_map, pipeline)
+        # The destination is the inverted source, in which every byte is wrong.
         self._look("invert")
         self._require_done(self._answer_after(copy))
         differences = self._answer_after(lambda: self._look("compare", self._answer))
@@ -176,7 +184,9 @@ class TiledCopy:
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        strides = tensor_map.global_strides  # of a map of split_inner, the last is the smallest
+        # In a map of split_inner, the outermost dimension steps along a row and has the smallest
+        # stride. The kernel counts it first, so that adjacent tiles are adjacent in memory.
+        strides = tensor_map.global_strides
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
         sizes = pipeline.stages, _stage_bytes(tensor_map), tensor_map.tx_bytes
@@ -188,6 +198,7 @@ class TiledCopy:
             launch.by_value(ring),
             ctypes.c_uint64(self._answer),
         )
+        # 100 percent of the L1 cache's memory as shared memory, so that all blocks are resident.
         kernel = self._library.kernel(f"copy_tiles_{rank}", self.device_id)
         carveout = _PREFERRED_SHARED_MEMORY_CARVEOUT
         driver.call("cuKernelSetAttribute", carveout, 100, kernel, self.device_id)
@@ -203,7 +214,7 @@ class TiledCopy:
         launch.launch(kernel, grid, LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Return the word that a kernel leaves where there was 0."""
+        """Return the word that a kernel wrote to the answer's address, which was 0 before."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()
@@ -234,7 +245,7 @@ def library(target: Target) -> nvrtc.Library:
 
 
 def multiprocessors(target: Target) -> int:
-    assert target.multiprocessors is not None  # the driver's facts have it
+    assert target.multiprocessors is not None  # `driver.device_target` sets it
     return target.multiprocessors
 
 

@@ -1,4 +1,4 @@
-"""Random tiles that tensor cores read, and the products that they make."""
+"""Random tiles for wgmma and ldmatrix, and the products of such tiles."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 
 Array = npt.NDArray[Any]
 SWIZZLES = (TmaSwizzle.none, TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
-#: Of the arena, bytes: one half each.
+#: Bytes of the arena for each of the two matrices.
 ROOM_BYTES = 1 << 18
 MAX_K_STEPS = 12
+# Values of N; wgmma has multiples of 8 up to 256.
 N_CHOICES = (8, 64, 192)
-MAX_OFFSET_UNITS = 16  # of 128 bytes, before each tile in shared memory
+# Maximum gap before each tile in shared memory, in units of 128 bytes.
+MAX_OFFSET_UNITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,15 @@ class Factor:
     Attributes
     ----------
     ptx : str
-        Its name in PTX.
+        Name of the type in PTX.
     data_type : TensorMapDataType
     accumulator : {"float", "int"}
-        CUDA's word for the type of the product.
+        Type of the product in CUDA C++.
     least : int
-        The smallest integer in random matrices; all sums of products are exact.
+        The smallest integer in random matrices. The range is small, so that all sums of products
+        are exact.
     codes : unsigned array
-        The bits of the integers from `least` on.
+        The bits of the integers `least`, `least` + 1, ...
     """
 
     ptx: str
@@ -54,12 +57,13 @@ class Factor:
         return self.least + len(self.codes) - 1
 
     def encode(self, numbers: Array) -> Array:
-        """Turn integers into the bits of elements."""
+        """Return the bits of elements with these integer values."""
         bits: Array = self.codes[numbers - self.least]
         return bits
 
     def decode(self, elements: Array) -> Array:
-        """Turn elements as in `Tile.array` into integers."""
+        """Return the integer values of elements of a `Tile.array`."""
+        # The inverse of `codes`, which are not sorted.
         order = self.codes.argsort()
         places = self.codes.searchsorted(elements.view(self.codes.dtype), sorter=order)
         numbers: Array = order[places] + self.least
@@ -80,6 +84,7 @@ _T = TensorMapDataType
 _SMALL = np.arange(-8, 9)
 _BYTES = np.arange(256)
 _FLOATS = _SMALL.astype(np.float32).view(np.uint32)
+# bf16 is the upper half of a float32. The 8-bit floats have the bits of -2, -1, 0, 1 and 2.
 MULTIPLIED = (
     Factor("f16", _T.FLOAT16, "float", -8, _SMALL.astype(np.float16).view(np.uint16)),
     Factor("bf16", _T.BFLOAT16, "float", -8, (_FLOATS >> 16).astype(np.uint16)),
@@ -94,21 +99,22 @@ _BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
 
 @dataclass(frozen=True, slots=True)
 class OperandLayout:
-    """A matrix in global memory and the tile of it that is loaded, rows by row.
+    """A matrix in global memory, row-major, and the tile of the matrix that is loaded.
 
     Attributes
     ----------
     data_type : TensorMapDataType
     swizzle : TmaSwizzle
     shape : tuple of int
-        Rows and elements of a row, of the matrix.
+        Number of the matrix's rows, and of the elements of a row.
     pitch_bytes : int
-        From row to row in global memory.
+        Bytes from a row to the next row in global memory.
     rows, columns, row_bytes : int
-        Of the tile: `columns` columns of spans of `row_bytes` bytes, with `rows` rows each.
+        The tile has `columns` columns. Each column has `rows` rows of `row_bytes` bytes.
     at : tuple of int
-        Row and element of the tile's first one; may lie outside.
+        Row and element of the matrix at which the tile begins; may be outside of the matrix.
     smem_offset : int
+        Byte of shared memory at which the tile begins.
     """
 
     data_type: TensorMapDataType
@@ -123,7 +129,7 @@ class OperandLayout:
 
     @property
     def wide(self) -> int:
-        """Elements of a row of the tile in one span."""
+        """Number of elements in a row of one column of the tile."""
         return self.row_bytes // DATA_TYPES[self.data_type].element_bytes
 
     @property
@@ -133,7 +139,7 @@ class OperandLayout:
         return (element // self.wide, first_row, 0) if self.columns > 1 else self.at
 
     def arguments(self) -> EncodeArguments:
-        """Return the map: of rank 3 where spans lie side by side, as `split_inner` makes it."""
+        """Return the map's arguments; several columns make a rank of 3, as with `split_inner`."""
         rows, width = self.shape
         dims: tuple[int, ...] = (width, rows)
         strides: tuple[int, ...] = (self.pitch_bytes,)
@@ -147,7 +153,7 @@ class OperandLayout:
         )
 
     def logical(self, array: Array) -> Array:
-        """Turn `Tile.array` into the matrix that it is, rows by row."""
+        """Return the tile's matrix, row-major, from `Tile.array`, which is column by column."""
         if self.columns == 1:
             return array
         side_by_side: Array = array.transpose(1, 0, 2)
@@ -155,13 +161,13 @@ class OperandLayout:
 
     @property
     def end(self) -> int:
-        """Where the tile ends in shared memory."""
+        """The byte of shared memory after the tile."""
         return self.smem_offset + geometry.smem_bytes(self.arguments())
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One product: 64 x `blocks` by `n`, over `k_steps`."""
+    """One product of tiles: M is 64 x `blocks`, N is `n`, and K has `k_steps` steps."""
 
     ptx: str
     n: int
@@ -181,7 +187,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """One ldmatrix of a tile."""
+    """One ldmatrix instruction that reads `num` matrices of a tile, from `row` and `column`."""
 
     layout: OperandLayout
     row: int
@@ -195,6 +201,7 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
     while True:
         factor = rng.choice(MULTIPLIED)
         k_steps, n, blocks = rng.randint(1, MAX_K_STEPS), rng.choice(N_CHOICES), rng.randint(1, 3)
+        # wgmma reads MN-major tiles only of 16-bit types.
         majors: tuple[Major, ...] = ("K", "MN") if factor.element_bytes == 2 else ("K",)
         a_major, b_major = rng.choice(majors), rng.choice(majors)
         first = 128 * rng.randint(0, MAX_OFFSET_UNITS)
@@ -211,7 +218,7 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
 ) -> OperandLayout | None:
-    """Return a tile with these extents of M or N and of K; None if the swizzle does not fit."""
+    """Return a random tile of `mn` by `k_steps` steps of K; None if the swizzle does not fit."""
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
     if major == "K":
@@ -237,7 +244,10 @@ def _layout(
     row_bytes: int,
     smem_offset: int,
 ) -> OperandLayout | None:
-    """Put a tile somewhere in and around a matrix that is larger or smaller than it."""
+    """Return a tile at a random place of a random matrix; None if an extent is over 256.
+
+    The matrix may be smaller than the tile, and the tile may begin outside of the matrix.
+    """
     if rows > 256 or columns > 256:
         return None
     wide = row_bytes // DATA_TYPES[data_type].element_bytes
@@ -246,7 +256,8 @@ def _layout(
     height = min(rng.randint(1, 300), ROOM_BYTES // pitch_bytes)
     at = (rng.choice((0, rng.randint(-9, height))), wide * rng.choice((0, rng.randint(-1, spans))))
     width = spans * wide
-    if columns == 1 and rng.random() < 0.5:  # a ragged row, with the same pitch
+    # A row that ends within the tile, with the same pitch.
+    if columns == 1 and rng.random() < 0.5:
         width = rng.randint(1, width)
     shape = (height, width)
     return OperandLayout(
@@ -255,7 +266,7 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Return an ldmatrix of any tile of rows of whole 16 bytes."""
+    """Return an ldmatrix of a random tile, whose rows are multiples of 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))
@@ -267,6 +278,7 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
         rows, columns = rng.randint(8, 80), rng.randint(1, 4)
         layout = _layout(rng, data_type, swizzle, rows, columns, row_bytes, offset)
+        # The matrices that `num` reads: rows down, and 16-byte chunks to the right.
         down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
         chunks = columns * row_bytes // 16
         if layout is None or rows < 8 * down or chunks < right:

@@ -1,4 +1,4 @@
-"""`verify`: run the checks on a GPU; `replay`: one case of them again."""
+"""`verify`, which runs all checks on a GPU, and `replay`, which runs one case again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
 
-BAR_WIDTH = 30
+BAR_WIDTH = 30  # characters
 
 
 @opaque
@@ -23,13 +23,13 @@ def verify(
 ) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    - Encoders: the measured layout against cuTensorMapEncode*, refusals and bytes.
-    - Copies: the simulator against the hardware, for tile and im2col loads and stores and for
-      reductions: shared memory, which bytes were written, and global memory. Also loads of maps of
-      any size that the driver accepts, at the limits of coordinates.
-    - Tensor cores: products of loaded tiles by wgmma with our matrix descriptors, against exact
-      results; ldmatrix at our addresses, against the simulated tile.
-    - Maps that a kernel changes: their fields, and tiles loaded by them.
+    - Encoders: the refusals and bytes of the measured layout are compared with cuTensorMapEncode*.
+    - Copies: the simulator is compared with the hardware, for tile and im2col loads and stores and
+      for reductions. Compared are shared memory, the set of written bytes, and global memory. Some
+      loads have maps of any size that the driver accepts, and coordinates at the limits.
+    - Tensor cores: products of loaded tiles, by wgmma with our matrix descriptors, are compared
+      with exact results. ldmatrix at our addresses is compared with the simulated tile.
+    - Maps that a kernel changes: the maps' fields, and tiles that are loaded with these maps.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def verify(
         Ordinal of the GPU.
     out : path, optional
         Write every case with its arguments, verdicts and bytes to this file (compressed if its name
-        ends with .gz), for those who maintain this package. It has nothing of you but the name of
-        the GPU and the versions of driver and package.
+        ends with .gz), for the maintainers of this package. The only facts about your machine in
+        the file are the name of the GPU and the versions of driver and package.
 
     Returns
     -------
     VerifyReport
         `.ok`, and a row per check; ``print`` shows the table. On a GPU whose layout has not been
-        measured, the rows of the encoders say which fields of sm_90's layout agree.
+        measured, the encoders' rows list the fields that agree with the layout of sm_90.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     TmaPreconditionError
         If the check is unknown, or a number is not an integer or negative.
     TmaUnsupportedError
-        As `verify`.
+        As in `verify`.
     """
     check = next((c for c in CHECKS if c.name == name), None)
     if check is None:
@@ -131,6 +131,7 @@ def _run(
     def results() -> Iterator[tuple[bool, str | None]]:
         for number in _progress(check.name, n):
             outcome = run_case(check, number, seed, arena)
+            # Without a model, the statistics of fields need every encoding.
             if keeps_all or (encodes and not arena.target.has_model):
                 findings.add(check.name, number, outcome)
             found = outcome.difference
@@ -149,7 +150,7 @@ def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str
 
 
 def _require_writable(out: str | Path) -> None:
-    """Create the file before the cases run."""
+    """Create the file, so that a wrong path is an error before the cases run."""
     try:
         Path(out).open("ab").close()
     except OSError as error:

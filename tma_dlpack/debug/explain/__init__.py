@@ -1,14 +1,16 @@
 """`explain`: read the output of a program whose encode or launch failed, and check it.
 
-Read, judge, word: `lines` splits a text by process; `read` gathers lines ``name = value`` in
-blocks, with the tables of `words`, which also writes numbers one way; `printed` turns a block into
-the driver's arguments; `judge` checks them against the rules. `sentences` recognises projects' own
-error messages, `results` the driver's results, `failures` every other failure and all causes.
+`lines` splits a text by process. `read` gathers lines ``name = value`` in blocks; it uses the
+tables of `words`, which also normalises numbers. `printed` turns a block into the driver's
+arguments, and `judge` checks these arguments against the rules. `sentences` recognises projects'
+own error messages, `results` recognises the driver's results, and `failures` recognises every other
+failure and ranks the causes.
 
-The printouts of other projects are in text files next to the modules, a row each. New format: a row
-of FORMS in words.txt (how to recognise its block, and where it differs from the driver: order of
-arrays, units, arguments that it does not print), new spellings next to it, and an example as
-printed, with the expected arguments, in tests/debug/printed_forms.py.
+Text files next to the modules describe the printouts of other projects, one row per project. To add
+a format, add a row to FORMS in words.txt. The row has the words by which a block of the format is
+recognised, and the differences from the driver: order of arrays, units, arguments not printed.
+Add new spellings of arguments to STRONG or WEAK in the same file, and an example printout with the
+expected arguments to tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -42,10 +44,14 @@ NOTHING_READ = (
     "this text has neither an encode nor a failure that TMA explains; the lines around the first "
     "error are missing, or the arguments of the encode, which `tma-dlpack trace -- PROGRAM` prints"
 )
-MOST_NOTES = 100  # of each kind, in a log that has more
-LONG = 1 << 18  # characters; of a longer text, lines that cannot belong to an encode are left out
-LONGEST = 10_000  # characters of a line; a longer one is read in pieces
-MOST_READ = 1 << 20  # characters of the lines that may belong to one
+# Maximum number of notes of each kind.
+MOST_NOTES = 100
+# Characters. In a longer text, lines that cannot belong to an encode are skipped.
+LONG = 1 << 18
+# Characters of a line. A longer line is read in pieces.
+LONGEST = 10_000
+# Characters of all lines that may belong to an encode. Of more, the middle is skipped.
+MOST_READ = 1 << 20
 
 
 @opaque
@@ -56,9 +62,9 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     ----------
     text : str or BaseException
         The printed arguments of an encode, a traceback or a whole log, pasted source of the call, a
-        dump of a map's 128 bytes, or what was seen after a launch ("misaligned address", 719, "my
-        kernel hangs"). Line prefixes and colours are ignored; a log of several processes is fine if
-        each line names its process. An exception counts as its message.
+        dump of a map's 128 bytes, or a failure after a launch ("misaligned address", 719, "my
+        kernel hangs"). Line prefixes and colours are ignored. A log may mix several processes if
+        each line names its process. Of an exception, the message is read.
     target : Target or str
         The GPU that the encode was for.
 
@@ -66,9 +72,9 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     -------
     Explanation
         `.reports`: one Report per encode found, with every violation and its fix. `.requests`: the
-        arguments as read (innermost first, strides in bytes, None for those not read). `.notes`:
-        remarks. If nothing can be read, there are no reports, and a note names what is missing.
-        `.symptoms`: the failures that the text shows, the first one first.
+        arguments as read (innermost first, strides in bytes, None for arguments not read).
+        `.notes`: remarks. If nothing can be read, there are no reports, and a note names what is
+        missing. `.symptoms`: the failures that the text shows, in the order of the text.
 
     Raises
     ------
@@ -79,9 +85,9 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     -----
     Reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
     ThunderKittens, FlashMLA, XLA and others, and ``name = value`` lines with the driver's names.
-    The results 700, 715, 719 and 999 come from an earlier kernel, and a note says so. A number that
-    is masked, cut off, or mixed with another process's output is not read, and nothing is concluded
-    from it.
+    The results 700, 715, 719 and 999 come from an earlier kernel, and a note reports this. A number
+    that is masked, cut off, or mixed with another process's output is not read, and no rule is
+    checked on it.
 
     Examples
     --------
@@ -108,6 +114,8 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
+    # Error messages of projects ("Assertion ... failed") become encodes only if the text shows no
+    # arguments of an encode; otherwise, the messages become notes.
     read = [*_printed(log, known), *_refused(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
@@ -117,6 +125,7 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
     seen: list[failures.FoundFailure] = []
+    # A failed device check ends its kernel with __trap, so the launch error has no other cause.
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
         notes.append("the error of the launch comes from the failed check, which ends the kernel")
     else:
@@ -143,7 +152,7 @@ class _Encode(NamedTuple):
 
 
 class _Log(Lines):
-    """The lines of a text that may belong to an encode, and remarks on them."""
+    """The lines of a text that may belong to an encode, and notes about these lines."""
 
     def __init__(self, text: str) -> None:
         self.notes: list[str] = []
@@ -158,7 +167,9 @@ class _Log(Lines):
     def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; of too many, the first and last ones."""
         lines: list[tuple[int, str]] = []
-        taken = wanted = 0  # the ends of what is in `lines`, and of what belongs to the last find
+        # Indices into `all_lines`: `taken` is one past the last line in `lines`, and `wanted` is
+        # one past the last line that is kept for the latest match (4 lines before it, 16 after).
+        taken = wanted = 0
         for at, (_, line) in enumerate(all_lines):
             low = line.lower()
             if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
@@ -181,9 +192,10 @@ class _Log(Lines):
         return lines[:first] + rest
 
 
+# Pieces of a long line, cut at blanks where possible.
 _PIECES: Final = re.compile(rf".{{1,{LONGEST}}}(?:[ \t]|$)|.{{{LONGEST}}}")
 
-#: A line without any of these, and none such near it, is of no encode.
+#: Each line of an encode contains one of these words, or is near a line with such a word.
 _MAY_BELONG: Final = re.split(
     r",\s+",
     """tma, tensormap, tensor_map, tensor map, globaldim, global_dim, globalstride, global_stride,
@@ -195,10 +207,11 @@ _MAY_BELONG: Final = re.split(
 
 
 def _printed(log: _Log, target: Target) -> list[_Encode]:
-    """Return the encodes whose arguments are printed; add remarks on blocks that are not read."""
+    """Return the encodes whose arguments are printed; add notes about blocks that are not read."""
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
+    # `_refused` reads the lines of tma_dlpack_make.hpp, whose arguments have the same names.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):
@@ -217,13 +230,13 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
         log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
-    if whole:  # a note is enough for an encode that is cut off
+    if whole:  # cut encodes become notes if there is a whole encode
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
 
 
 def _cut_note(encode: _Encode) -> str:
-    """Return what a printout that is cut off shows, and which rules that breaks."""
+    """Return the arguments that a cut-off printout shows, and the rules that they break."""
     shown = f"what the printout that is cut off shows: {encode.arguments}"
     return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
 
@@ -233,7 +246,7 @@ def _in_words(report: Report) -> str:
 
 
 def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
-    """Return the maps whose 128 bytes are in the text; add why other bytes are not a map."""
+    """Return the maps whose 128 bytes are in the text; note why other bytes are not a map."""
     for place, data in hexdump.find(log.text):
         line = log.numbered[place][0]
         if not any(data):
@@ -248,7 +261,8 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
         printer = "a dump of the map's 128 bytes"
         arguments = of_map(tensor_map, printed_by=printer, lines=(line, line))
         report = check_printed(arguments, target)
-        advice = report.advice + tensor_map.advice  # of the bytes
+        # The second advice is about bits that the arguments do not show, such as BIT_85.
+        advice = report.advice + tensor_map.advice
         yield _Encode(line, arguments, Report(report.violations, advice))
 
 
@@ -269,7 +283,7 @@ def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
-    """Return what a checked build of ``tma_dlpack.h`` printed."""
+    """Return the failed checks that a checked build of ``tma_dlpack.h`` printed."""
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
@@ -277,7 +291,7 @@ def _checked(log: _Log) -> Iterator[_Encode]:
 
 
 def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
-    """Return the failed checks of projects' own that are in the text."""
+    """Return the error messages of other projects that are in the text."""
     for sentence, found in sentences.sentences_in(log.text)[:MOST_NOTES]:
         line = log.line_at(found.start())
         yield _Encode(line, *sentences.report_of(sentence, found, line, target))
@@ -290,23 +304,23 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    r"""The result of `explain`: the failed encodes in a text, and which rules they break.
+    r"""The result of `explain`: the encodes in a text, and the rules that they break.
 
-    ``print(explanation)`` shows it all; notebooks show it as HTML.
+    ``print(explanation)`` shows the whole result; notebooks show it as HTML.
 
     Attributes
     ----------
     reports : tuple of Report
         One per encode found, in the order of the text.
     requests : tuple of PrintedArguments
-        The driver's arguments of each encode as read; None for those that are not printed.
+        The driver's arguments of each encode as read; None for arguments that are not printed.
     notes : tuple of str
-        Remarks that are not about one argument: the error of an earlier kernel, the causes of what
-        was seen after a launch, text that is cut off or mixed, which formats can be read.
+        Remarks that are not about one argument: the error of an earlier kernel, the causes of a
+        failed launch, text that is cut off or mixed, which formats can be read.
     target : str
         The GPU that the encodes were checked for.
     symptoms : tuple of str
-        What was seen after a launch, such as "719 (unspecified launch failure)".
+        The failures after a launch, such as "719 (unspecified launch failure)".
 
     Examples
     --------
@@ -325,11 +339,11 @@ class Explanation:
 
     @property
     def ok(self) -> bool:
-        """Whether an encode was read and no rule is broken by what it shows."""
+        """Whether an encode was read and the arguments that it shows break no rule."""
         return bool(self.reports) and not any(report.violations for report in self.reports)
 
     def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
-        """Return encodes with equal arguments together: a title, the arguments, the verdict."""
+        """Group encodes with equal arguments: (title, arguments, verdict) of each group."""
         groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
             groups.setdefault((request, report), []).append(n)

@@ -1,7 +1,8 @@
-"""Failures by one table: the patterns of a text, the causes by likelihood, and the next step.
+"""Failures that a text shows: patterns, causes by likelihood, and the next step, in one table.
 
-A new failure is a block of failures.txt and a text in tests/golden/failures.json. A result of the
-driver is recognised by the patterns of `results`, every other failure by those of its block.
+To add a failure, add a block to failures.txt and a text to tests/golden/failures.json. The patterns
+of `results` recognise the driver's results. Every other failure is recognised by the patterns of
+its block.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.limits import INNER_BYTES, STICKY
 
-ENCODE = "encode"  # among the ids that replace a failure: an encode that was read
-_MEASURED = "measured, H200"  # of what a launch ends in
-_NEAR = 2_000  # characters around a failure in which a log names its cause
+# An id in `Failure.replaced_by`: an encode was read, which explains more than the failure does.
+ENCODE = "encode"
+# The source of the failures that end a launch.
+_MEASURED = "measured, H200"
+# Characters before and after a failure that are searched for the name of its cause.
+_NEAR = 2_000
 _LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters
 
 
 class Cause(NamedTuple):
-    """A misuse, the check that settles it, a key of `_facts`, and how a log names it."""
+    """A cause of a failure: the misuse, how to check it, a key of `_facts`, how a log names it."""
 
     misuse: str
     check: str
@@ -35,7 +39,7 @@ class Cause(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A block of the table."""
+    """A block of failures.txt; `replaced_by` has the ids that make this failure redundant."""
 
     id: str
     words: str
@@ -46,6 +50,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
+# Texts of the names that failures.txt has in braces, such as {trace}.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",
@@ -66,12 +71,14 @@ def _cause(misuse: str, check: str, fact: str = "", named: str = "") -> Cause:
 
 
 def _failures() -> Iterator[Failure]:
+    # A block is a row "# id | ...", rows "? pattern", and rows of causes; a row is a list of cells.
     blocks: list[list[list[str]]] = []
     for cells in tables("failures")["FAILURES"]:
         if cells[0].startswith("# "):
             blocks.append([])
         blocks[-1].append(cells)
     for (name, words, step, source, *replaced), *lines in blocks:
+        # A pattern may have " | " inside, at which the reader of the table split it.
         patterns = [" | ".join(cells)[2:] for cells in lines if cells[0].startswith("? ")]
         causes = [_cause(*cells) for cells in lines if not cells[0].startswith("? ")]
         yield Failure(
@@ -82,6 +89,7 @@ def _failures() -> Iterator[Failure]:
 
 FAILURES: Final = {failure.id: failure for failure in _failures()}
 
+# "the kernel hangs", but not "the kernel no longer hangs".
 _HANGS = re.compile(
     r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b"
     r"(?:(?!\b(?:not|no longer|never hangs?)\b|n't\b)[^\n.]){0,40}?"
@@ -89,6 +97,7 @@ _HANGS = re.compile(
     re.IGNORECASE,
 )
 _DOES_NOT = r"(?:not|nothing|no|never|without|\w+n't) (?:[\w']+ )?(?:hang|deadlock|stuck|freez)"
+# A whole text of few words, such as "it hangs sometimes".
 _SHORT_HANG = re.compile(
     rf"(?:(?!{_DOES_NOT})[\w']+ ){{0,6}}"
     r"(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
@@ -98,7 +107,7 @@ _SHORT_HANG = re.compile(
 
 
 class FoundFailure(NamedTuple):
-    """A failure that a text shows, and the place where it shows it first."""
+    """A failure that a text shows, and the index of the failure's first character in the text."""
 
     failure: Failure
     place: int
@@ -110,17 +119,19 @@ def distinct_lines(text: str) -> str:
 
 
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
-    """Return the failures that a text shows, the first one first.
+    """Return the failures that a text shows, in the order of the text.
 
-    `replacing`: ids that are known without the text, such as `ENCODE`.
+    `replacing` has more ids that may replace a failure, such as `ENCODE`.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
     """
+    # `found` has the first place of each failure by id; `others` has results without a block.
     found: dict[str, int] = {}
     others: dict[str, Failure] = {}
     for result, place in places_of(text).items():
         code = str(result.code)
+        # Result 1 has stricter patterns in failures.txt: "invalid argument" may be of any library.
         if code in FAILURES and code != "1":
             found[code] = place
         elif result.code in STICKY:
@@ -145,16 +156,19 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
 def notes_of(
     text: str, seen: Sequence[FoundFailure], maps: Sequence[PrintedArguments]
 ) -> list[str]:
-    """Return the causes of each failure, those that the text names first, and the next step.
+    """Return notes on each failure: its causes, then the next step.
 
-    A map in the same text rules out some causes, and specifies others.
+    Causes that the text names come first. A map in the same text rules out some causes, and adds
+    facts to other causes.
     """
+    # With several different maps, it is not known which map the failed kernel used.
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
     for failure, place in seen:
         near = text[max(0, place - _NEAR) : place + _NEAR]
         out = [c for c in failure.causes if facts.get(c.fact, "").startswith("ruled out")]
         likely = [(_evidence(c, near), c) for c in failure.causes if c not in out]
+        # The sort is stable: causes without evidence keep the table's order, by likelihood.
         likely.sort(key=lambda item: not item[0])
         for number, (evidence, cause) in enumerate(likely, 1):
             fact = f" ({facts[cause.fact]})" if cause.fact in facts else ""
@@ -190,7 +204,10 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return the facts of a map about causes; a fact that begins with "ruled out" excludes one."""
+    """Return facts about a map that concern causes, by the key in the table.
+
+    A fact that begins with "ruled out" excludes the cause.
+    """
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}
     facts["kind"] = f"this map is {read.kind}: {mode[read.kind]} instruction may use it"
@@ -204,9 +221,11 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     row = DATA_TYPES[read.data_type]
     facts["unit"] = f"with this map, a multiple of {INNER_BYTES * 8 // row.element_bits} elements"
     box, steps = read.box_dim or (), read.element_strides or ()
+    # A box of extent e with element stride s has ceil(e / s) elements (CUDA driver API).
     if box and len(box) == len(steps) and None not in (*box, *steps):
         count = math.prod(-(-(e or 0) // (s or 1)) for e, s in zip(box, steps, strict=True))
         tx_bytes = count * row.element_bits // 8
+        # The tx-count of an mbarrier is at most 2^20 - 1 (PTX ISA, mbarrier).
         many = (1 << 20) // max(tx_bytes, 1) + 1
         facts["bytes"] = f"one copy through this map transfers {tx_bytes} bytes"
         facts["range"] = (

@@ -1,7 +1,7 @@
-"""Printed arguments, checked against the rules; rules that read unknown arguments are skipped.
+"""Printed arguments and their check; rules that need an unknown argument are skipped.
 
-A verdict comes from the engine alone, through the request of a driver call (`find_violations`,
-`read_driver_call`).
+This module has no rules of its own: `read_driver_call` makes a request from the arguments, and
+`find_violations` checks the request.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class PrintedArguments:
     """The arguments of one encode, as read from a printout by `explain`.
 
     The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, whatever the printout uses. An argument, or a single entry, that
-    is not printed, or cannot be read with certainty, is None. A number that is not a member of its
-    enum stays an int.
+    for dimensions 1 to rank - 1, even where the printout uses another order or unit. An argument or
+    an entry is None if it is not printed or cannot be read with certainty. A number that is not a
+    member of its enum stays an int.
 
     Attributes
     ----------
@@ -66,18 +66,18 @@ class PrintedArguments:
 interleave, swizzle, l2_promotion, oob_fill
         As in `TensorMap`.
     pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
-        For im2col maps; None for tiled ones.
+        For im2col maps; None for tiled maps.
     element_bytes : int or None
         Bytes of one element, if the printout shows them.
     printed_by : str
-        The project whose format it is; "" if it is not a known one.
+        The project whose format the printout has; "" if the format is not known.
     lines : (int, int)
-        Its first and last line in the text, counted from 1.
+        The printout's first and last line in the text, counted from 1.
     implied : mapping
         Arguments that this project always passes and does not print (source: its code). They are
         checked too.
     inferred : tuple of str
-        Arguments that are not printed and follow from others, as the rank from the lists.
+        Arguments that are not printed and follow from others, such as the rank from the lists.
     """
 
     kind: MapKind = "tiled"
@@ -108,7 +108,7 @@ interleave, swizzle, l2_promotion, oob_fill
         return {name: value for name, value in values.items() if value is not None}
 
     def missing(self) -> tuple[str, ...]:
-        """Return what an encode of this kind takes and the printout does not show."""
+        """Return the names of the arguments and entries that the printout does not show."""
         missing: list[str] = []
         for name in arguments_of(self.kind):
             value = getattr(self, name)
@@ -146,9 +146,9 @@ def _text(name: str, value: object) -> str:
 def check_printed(read: PrintedArguments, target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
-    Rules that read an argument or an entry that is not shown are skipped. Where that is the type or
-    the interleave layout, a violation counts if it is there with each that could be, in the same
-    words.
+    Rules that need an argument or an entry that is not shown are skipped. If the type or the
+    interleave layout is not shown, each possible value is tried, and a violation counts if every
+    value has the same violation.
     """
     return _check_printed(
         read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
@@ -157,16 +157,23 @@ def check_printed(read: PrintedArguments, target: Target) -> Report:
 
 @lru_cache(maxsize=4096)
 def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
-    """Check arguments; `how` has what makes two equal ones differ, which logs repeat."""
+    """Check arguments, with a cache, because logs repeat them.
+
+    `how` has the fields that the comparison of `PrintedArguments` ignores and the verdict uses.
+    """
+    # The violations of each driver call that could have printed this.
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):
-        wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}  # no such member
+        # An enum value without a member is a violation itself; rules that read it are skipped.
+        wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}
         asked = request.with_fields(unreadable=(), unread=request.unread | wrong)
         violations = request.unreadable + find_violations(asked)
+        # A layout that breaks a rule by itself cannot be the one that was not printed.
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
     in_all = (v for key, v in first.items() if all(key in found for found in could_be))
+    # A rank that was inferred from the lists cannot be wrong by itself.
     found = tuple(
         _explained(violation, read)
         for violation in in_all
@@ -182,7 +189,7 @@ def _same_as(violation: Violation) -> tuple[str, str, str]:
 
 
 def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
-    """Return the driver calls that could have printed this: each type, each interleave layout."""
+    """Return the driver calls that could have printed this, one per possible type and layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -191,18 +198,18 @@ def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
     layout = read.implied.get("interleave") if read.interleave is None else read.interleave
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
-        layout = 0  # it always passes none, and the lines behind the box were not pasted
+        layout = 0  # CUTLASS always passes no interleave, and the last lines were not pasted
     layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
         yield _request(read, target, int(data_type), layout)
 
 
-#: In place of what is not shown; rules that read it are skipped.
+#: The value of an argument that is not shown; rules that read this argument are skipped.
 UNREAD = 0
 
 
 def _request(read: PrintedArguments, target: Target, data_type: int, interleave: int) -> Request:
-    """Return the record of a driver call of this type and layout, its unread columns marked."""
+    """Return the request of a driver call with this type and layout; unread columns are marked."""
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     call = {**_call(read), "tensor_data_type": data_type, "interleave": interleave}
     request = read_driver_call(read.kind, call, target)
@@ -211,7 +218,8 @@ def _request(read: PrintedArguments, target: Target, data_type: int, interleave:
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
-    """Return the arguments of the driver's call, with lists as long as the rank asks."""
+    """Return the arguments of the driver's call, with lists as long as the rank requires."""
+    # A 0 for dimension 0, which has no stride, so that the length counts dimensions.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -224,7 +232,8 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            every = read.implied.get(name, UNREAD)  # such as a step of 1 along every dimension
+            # Of a list, `implied` has one value for all entries, such as an element stride of 1.
+            every = read.implied.get(name, UNREAD)
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))
         else:
@@ -241,12 +250,13 @@ _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
 def _explained(violation: Violation, read: PrintedArguments) -> Violation:
-    """Add that a stride belongs to a dimension of extent 1, or that a product overflowed."""
+    """Add to a violation that its stride overflowed, or is of a dimension of extent 1."""
     entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
         return violation
     place = int(entry[2])
     found, fix = violation.found, violation.fix
+    # The padding makes every place in a message valid, also one past the printed strides.
     overflow = _overflow((*read.global_strides, *(None,) * MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
@@ -261,10 +271,10 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
 
 
 def _overflow(stride: int | None) -> str:
-    """Return how a stride came to be, where it is a negative number in disguise.
+    """Return how a stride overflowed; "" if it did not overflow.
 
-    A negative count of elements times their bits, divided by 8 in unsigned 64 bits, is just below
-    2^61; times their bytes, just below 2^64.
+    A stride of a negative number of elements is just below 2^61 if the code multiplies by bits and
+    divides by 8 in unsigned 64 bits, and just below 2^64 if it multiplies by bytes.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

@@ -1,4 +1,4 @@
-"""Lines of a log: split by the process that wrote them, without prefixes of loggers and colours."""
+"""Lines of a log by process, without colours and without the prefixes of loggers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, norma
 
 LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
 
+# Escape sequences of terminals, such as "\x1b[31m".
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")  # full-width, Arabic, ...: read as a masked digit
+# Digits other than 0 to 9 (full-width, Arabic, ...), which are read as masked digits.
+_FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
+# One prefix, such as "[rank0]:", "2026-01-02 03:04:05", "(Worker pid=12)" or "INFO"; a line may
+# have several. The alternatives in order: brackets or a time; short times and mpirun's
+# "[1,0]<stdout>"; glog; syslog; levels; parentheses; docker's "name |"; pytest's "E".
 _PREFIX = re.compile(
     rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
@@ -26,7 +31,9 @@ _PREFIX = re.compile(
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>(?!\d)|#(?=\s)"
     r"|E(?=[ \t]{2}))[ \t]*"
 )
-_ARGUMENTS = STRONG.keys() | WEAK.keys()  # of a table, and nobody's name
+# In a table "boxdim | 64", the first column looks like docker's name of a container.
+_ARGUMENTS = STRONG.keys() | WEAK.keys()
+# A prefix that names a process, such as "rank 3", "pid=12" or "TP0".
 _PROCESS = re.compile(
     r"(?:rank|pid|worker|engine|core|gpu|node|proc|device|\b[TDPE]P)[^\d\n]{0,12}\d|<std|\|"
     r"|^\d{1,5}:",
@@ -35,7 +42,7 @@ _PROCESS = re.compile(
 
 
 class Lines:
-    """Lines with their numbers in the log, and the process that wrote them, if they name it."""
+    """Lines with their numbers in the log, and the process that wrote them ("" if not named)."""
 
     numbered: list[tuple[int, str]]
     process: str
@@ -47,17 +54,19 @@ class Lines:
         self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
 
     def line_at(self, place: int) -> int:
-        """Return the number of the line at a place of `text`."""
+        """Return the log's line number of a character of `text`, given its index."""
         return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
 def plain(text: str) -> str:
-    """Return a text without colours, with plain blanks and line ends; a repr as what it shows.
+    r"""Return a text without colours, and with plain blanks and line ends.
 
-    Of log lines that are JSON objects, what they say.
+    A log line that is a JSON object becomes its message, and the escapes of a repr (``\n``) become
+    characters.
     """
     if _OBJECT.match(text) or '\n{"' in text:
         text = "\n".join(map(_said, text.splitlines()))
+    # More escaped line ends than real ones: the text is a repr.
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
     text = _FOREIGN_DIGIT.sub("?", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
@@ -65,16 +74,17 @@ def plain(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Return a text with the lines whole that a terminal's width cut, and blank lines behind them.
+    """Join lines that a terminal's width cut; a blank line keeps the place of each joined line.
 
-    Such lines are the longest, each as long as the others; what follows is shorter, and begins with
-    no prefix and no field.
+    All cut lines have the same length, which is the longest of the text. The line after a cut line
+    is shorter, and does not begin with a prefix or a field.
     """
     lines = text.split("\n")
     width = max(map(len, lines))
     if width not in _WIDTHS:
         return text
     cut = [i for i, line in enumerate(lines[:-1]) if len(line) == width and _CUT_OFF.search(line)]
+    # An unusual width counts only if two different lines have it.
     if width not in _USUAL_WIDTHS and len({lines[i] for i in cut}) < 2:
         return text
     for i in cut:
@@ -86,11 +96,13 @@ def _unwrapped(text: str) -> str:
     return "\n".join(lines)
 
 
+# The end of a cut line, and the beginning of the line that continues it.
 _CUT_OFF = re.compile(r"[\w,.(\[:=][ \t]*$")
 _GOES_ON = re.compile(r"[\w,.()\[\]]")
 _WIDTHS, _USUAL_WIDTHS = range(60, 301), (79, 80, 100, 120, 132)  # of terminals
 
 _OBJECT = re.compile(r"\s*\{\s*\"")
+# Keys of a JSON log line that may have its message: docker, logging libraries, journald.
 _SAYS = ("log", "message", "msg", "text", "textPayload", "MESSAGE")
 
 
@@ -107,7 +119,8 @@ def _said(line: str) -> str:
 
 
 def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
-    """Split numbered lines by the process that each names, and normalise them."""
+    """Split numbered lines by the process in their prefixes, and normalise them."""
+    # By process: the numbers of its lines, and the lines without prefixes.
     streams: dict[str, tuple[list[int], list[str]]] = {}
     for number, line in numbered:
         process, content = _split_prefix(line)
@@ -124,8 +137,9 @@ def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
 def _split_prefix(line: str) -> tuple[str, str]:
     """Return the process that a line's prefix names, and the rest of the line."""
     at, process = len(line) - len(line.lstrip()), ""
+    # A fast path: most lines of a printout begin with a small letter and have no prefix.
     if line[at : at + 1].islower() and "|" not in line[:80]:
-        return "", line[at:]  # as most lines of a printout are
+        return "", line[at:]
     for _ in range(8):
         prefix = _PREFIX.match(line, at)
         if prefix is None or prefix[0].rstrip("| \t").replace("_", "").lower() in _ARGUMENTS:

@@ -1,7 +1,8 @@
-"""From a block to the driver's arguments, in the driver's order, units and lengths.
+"""The step from a block to the driver's arguments, in the driver's order, units and lengths.
 
-A list that does not fit the rank, the others, or its own printer is not read; nor is an entry that
-is masked. What is not read is None.
+A list is not read if its length fits neither the rank nor the other lists, or if the project that
+printed it would not print such a list. A masked entry is not read either. Values that are not read
+are None.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import MAX_RANK
 
-Fields = Mapping[str, Field | None]  # by argument; None where two differ
+# The field of each argument; None if the block has two fields that differ.
+Fields = Mapping[str, Field | None]
 
 _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 
 
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
-    """Return the driver's arguments that a block shows, and remarks on what was not read."""
+    """Return the driver's arguments that a block shows, and notes about values not read."""
     form = form_of(block)
     fields = {name: _chosen(name, block, form) for name in block.arguments()}
     numbers = {
@@ -35,10 +37,11 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         if found and len(found.value.numbers) == 1 and not found.value.fault
     }
     kind = _kind(block)
+    # Enums by argument; `OPTIONS` begins with the element strides, which are a list.
     members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
-    if members["oob_fill"] is None:  # Triton's padding: 1 is NaN
+    if members["oob_fill"] is None:  # Triton prints "padding"; 1 is NaN, as in the driver's enum
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
-    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the atom of a swizzle next to it
+    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the swizzle's atom, in bytes
         members["swizzle"] = TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
@@ -49,6 +52,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
     values: dict[str, Any] = {name: entries or None for name, entries in lists.values.items()}
     values |= {name: numbers.get(name) for name in ("global_address", *COLUMN[2:])}
+    # im2col_wide has one width per corner, which `PrintedArguments` keeps as a list of one entry.
     for corner in CORNERS:
         if (width := numbers.get(f"{corner}_width")) is not None:
             values[corner] = (width,)
@@ -69,7 +73,10 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 
 
 def _chosen(name: str, block: Block, form: Form) -> Field | None:
-    """Return the field of an argument; None where two differ, or it is a line of something else."""
+    """Return the field of an argument; None if two fields differ or none looks like the others.
+
+    In a known form, weak words count as strong ones do, because the form lists its words.
+    """
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
     if form.words or not strong:
@@ -81,8 +88,9 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 
 
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
-    """Return whether a weak word looks as the other words of its printout do."""
+    """Return whether a weak word has the look of its printout: bracket, sign and case."""
     if form.words:
+        # The word belongs to the form, and its list has the brackets of the other lists.
         brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
         fits = not (found.argument in ARRAYS and brackets) or found.value.bracket in brackets
         return found.word in form.words and fits
@@ -101,21 +109,24 @@ def _kind(block: Block) -> MapKind:
 def _member(name: str, shown: Field | None) -> Any:
     if shown is None or shown.value.fault:
         return None
+    # A value may be printed as "BFLOAT16 (9)"; if the name and the number differ, neither counts.
     values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
     members = {member_of(name, value) for value in values if value is not None}
-    return members.pop() if len(members) == 1 else None  # a name and a number may differ
+    return members.pop() if len(members) == 1 else None
 
 
 class _Lists:
-    """The lists of a block on their way to the driver's order, units and lengths; () if not read.
+    """The lists of a block, converted to the driver's order, units and lengths.
 
-    `rank`: from the printout or the lists, None where neither shows it.
+    `values` has the lists by argument, () for a list that is not read. `rank` comes from the
+    printout or from the lists, and is None if neither shows it. `size` is the bytes of an element.
     """
 
     def __init__(
         self, block: Block, form: Form, fields: Fields, numbers: dict[str, Any], data_type: Any
     ) -> None:
         self.block, self.form, self.fields = block, form, fields
+        # Arguments whose entries are printed one by one, as in box_dim[0] = 64.
         self.entries = {f.argument for f in block.fields if f.place is not None}
         self.notes: list[str] = []
         size = numbers.get("element_bytes")
@@ -139,7 +150,7 @@ class _Lists:
             self.values[name] = self._fitted(name, self.rank, self.rank)
 
     def _shown(self, name: str) -> Entries:
-        """Return a list as printed at one place, if it can be trusted."""
+        """Return a list that is printed as a whole; () if it cannot be read with certainty."""
         shown = self.fields.get(name)
         if shown is None:
             return ()
@@ -148,6 +159,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
+        # "4,096" may be one number or two. If another list of the block has no blanks after its
+        # commas, this one is such a list too.
         tight = any(f.value.comma == "tight" for f in self.block.fields if not f.value.fault)
         if shown.value.comma == "?" and not tight:
             return self._refused(name, "may have a separator of thousands")
@@ -159,7 +172,10 @@ class _Lists:
         return ()
 
     def _read_entries(self) -> None:
-        """Read entries printed by themselves, as ``name[0] = 64``, counted from 0 or from 1."""
+        """Read entries that are printed one by one, such as ``name[0] = 64``.
+
+        Indices begin at 0 or 1. They begin at 1 only if the rank is printed and is the last index.
+        """
         found: dict[str, dict[int, int | None]] = {name: {} for name in sorted(self.entries)}
         for f in self.block.fields:
             if f.place is not None:
@@ -175,24 +191,24 @@ class _Lists:
             else:
                 self.values[name] = tuple(places.get(i) for i in range(first, max(places) + 1))
 
-    # -- how many dimensions ---------------------------------------------------------------------
+    # -- the rank --------------------------------------------------------------------------------
 
     def _whole(self) -> list[str]:
         return [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
 
     def _fits(self, name: str, count: int, rank: int) -> bool:
-        """Return whether a list could have `count` entries, or be a whole array with padding."""
+        """Return whether a list has `count` entries, or is a whole array with padding."""
         values = self.values[name]
         if len(values) <= count:
             return len(values) == count
         lengths, padding = {MAX_RANK}, {0, 1, None}
-        if count < rank:  # strides: there is one less, and no stride is 1
+        if count < rank:  # strides: one entry fewer than dimensions, and no stride is 1
             lengths, padding = {MAX_RANK - 1, MAX_RANK}, {0, None}
         is_padded = "garbage" in self.form.flags or all(v in padding for v in values[count:])
         return len(values) in lengths and is_padded
 
     def _trusts(self, rank: int | None) -> bool:
-        """Return whether a printed rank is the map's; "rank: 9" may be a logger's."""
+        """Return whether a printed rank is the map's, because "rank: 9" may be a process."""
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
@@ -201,19 +217,23 @@ class _Lists:
         return rank <= MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
 
     def _inferred_rank(self) -> int | None:
-        """Return the rank that the lists show; without one, no list counts."""
+        """Return the rank that the lists show; if they show none, drop all lists."""
         whole, strides = self._whole(), self.values["global_strides"]
         if not whole:
             return max(len(self.values[name]) for name in _BY_DIMENSION) or None
         if "garbage" in self.form.flags and all(len(self.values[n]) == MAX_RANK for n in whole):
-            firsts = {name: self.values[name][:1] for name in whole}  # these are the map's
+            # Entries past the rank are garbage, so that only the first entries are certain.
+            firsts = {name: self.values[name][:1] for name in whole}
             self.values = dict.fromkeys(self.values, ()) | firsts
             return None
+        # The number of lists that fit each rank.
         fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, MAX_RANK + 1)}
         for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
             if any(strides[rank + len(strides) - MAX_RANK :]):
-                fits[rank] = 0  # these strides are not padding
-        fewest = -1 if whole != ["element_strides"] else 1  # which are 1 in every dimension
+                fits[rank] = 0  # strides past this rank are not padding
+        # Of equal fits, the lowest rank. Element strides are usually all 1, which looks like
+        # padding; if they are the only list, the highest rank.
+        fewest = -1 if whole != ["element_strides"] else 1
         best = max(fits, key=lambda r: (fits[r], fewest * r))
         if fits[best] >= min(2, len(whole)):
             return best
@@ -221,9 +241,10 @@ class _Lists:
         return None
 
     def _fitted(self, name: str, count: int, rank: int) -> Entries:
-        """Return a list without entries past its length; () if it does not fit it."""
+        """Return the first `count` entries of a list; () if its length does not fit."""
         values, shown = self.values[name], self.fields.get(name)
         whole = name not in self.entries and "garbage" not in self.form.flags
+        # A list in closed brackets is complete, so a short list contradicts the rank.
         short = 0 < len(values) < count
         closed = short and whole and shown is not None and shown.value.bracket
         if values and (closed or not (short or self._fits(name, count, rank))):
@@ -236,7 +257,10 @@ class _Lists:
     # -- strides ---------------------------------------------------------------------------------
 
     def _strides(self, rank: int) -> Entries:
-        """Return the strides in bytes, without the size of an element and padding."""
+        """Return the strides in bytes, without a leading element size and without padding.
+
+        "raw_strides" are lists whose first entry is the size of an element.
+        """
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
         values = self.values[name]
@@ -244,6 +268,7 @@ class _Lists:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
         in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
+        # Only a printout of an unknown project may have another order or unit than the driver.
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
@@ -265,37 +290,43 @@ class _Lists:
     def _without_extra(
         self, values: Entries, rank: int, leading: bool, in_elements: bool
     ) -> Entries | None:
-        """Return strides without the size of an element, and without one past the last dimension.
+        """Return strides without a leading element size and without the bytes of the whole tensor.
 
-        None where the entry in that place is neither.
+        None if the additional entry is neither of the two.
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
         if len(values) in (rank, MAX_RANK) and (leading or shows_size):
+            # The innermost stride is 1 in elements; `in_elements` is that 1.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
+            # A first stride in bytes shows the size of an element, which was not known before.
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
+        # Triton prints one stride per dimension, the last one the bytes of the whole tensor.
         if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        is_first = leading and values[0] in (1, 2, 4, 8)  # of too few or too many
+        # An element size in a list of a wrong length: it is not known which entry is missing.
+        is_first = leading and values[0] in (1, 2, 4, 8)
         return None if is_first else values
 
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
-        """Turn lists that show by themselves that they are row-major, or in elements.
+        """Reverse lists that are row-major; return strides and whether they are in elements.
 
-        They do where the strides have one entry per dimension with a 1 (or the size of an element)
-        at the inner end, or where they fit a dense tensor in only one order and unit.
-        Else they are taken as the driver's: innermost first, in bytes. Returns the strides, and
-        whether they are in elements; None if nothing shows it.
+        Two kinds of strides show their order and unit. Strides with one entry per dimension have a
+        1 (or the size of an element) at the inner end. Strides of a dense tensor fit its extents in
+        only one order and unit. Other strides are the driver's, innermost first and in bytes: the
+        result is None. It is ``((), False)`` if there is one stride per dimension and none is 1 or
+        the size of an element, because no order is certain.
         """
         dims, size = self.values["global_dim"], self.size
         if None in (*strides, *dims) or not dims or 0 in dims:
             return None
+        # 1: innermost first, as the driver has them; -1: row-major, as PyTorch has them.
         for step in (1, -1):
             own, extents = strides[::step], dims[::step]
             if len(own) == len(extents) > 1 and own[0] in (1, size):

@@ -1,6 +1,6 @@
-"""Read the lines of a process: find fields, gather them in blocks.
+"""Fields of a printout, found in the lines of one process and gathered in blocks.
 
-A field is ``name [index] (unit) = value``; a block is the fields of one printout. Lines that may
+A field is ``name [index] (unit) = value``; a block has the fields of one printout. Lines that may
 come from several processes are not read.
 """
 
@@ -25,21 +25,26 @@ from tma_dlpack.debug.explain.words import (
     meaning_of,
 )
 
-FAR_LINES = 12  # between two fields of one printout, at most
-FAR_WHOLE_LINES = 3  # where the tensor and the tile are there already
-NEAR_LINES = 3  # between blocks that touch; a weak word is no further from its neighbours
+# Maximum number of lines between two fields of one printout; the second one is for a block that
+# already has the tensor's extents and the tile's.
+FAR_LINES = 12
+FAR_WHOLE_LINES = 3
+# Maximum number of lines between two blocks of one run, and between a weak word and its block.
+NEAR_LINES = 3
 LONGEST_LIST = 600  # characters
 
 # -- one value ------------------------------------------------------------------------------------
 
 
 class Value(NamedTuple):
-    """One printed value: numbers or a name; or why there is no value.
+    """One printed value: numbers, or a name, or the reason why there is no value.
 
-    `fault` is "" or "unread" (masked, with a unit), "cut" (the text ends), "address" (in place of a
-    list), "broken" (a part of a list, as of several processes) or "prose". An entry of `numbers`
-    that cannot be read is None. `comma` is "tight" in a list without blanks, "?" where it may be
-    one of thousands, "mixed" where both may stand.
+    `fault` is "" for a value; "unread" for a masked number or an unknown unit; "cut" if the text
+    ends; "address" for an address in place of a list; "broken" for a part of a list, such as mixed
+    output of processes leaves; and "prose" for words of a sentence. An entry of `numbers` that
+    cannot be read is None. `comma` is "tight" in a list without blanks, "?" if commas may separate
+    thousands, and "mixed" if the list may have both kinds of commas. `end` is an index into the
+    text.
     """
 
     numbers: Entries = ()
@@ -51,25 +56,35 @@ class Value(NamedTuple):
     unit: str = ""
 
 
-_ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"  # the rest of a number
+# A decimal number, or a masked one, which `normal` writes as "?".
+_ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"
 _ONE = re.compile(_ITEM)
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
-_PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")  # of a list: a number, or an expression
-_GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")  # 4096 with a separator, or a list
+# A piece of a list between commas: a number or an expression, such as "64 * 2".
+_PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")
+# "4,096", which may be 4096 or the list (4, 96).
+_GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")
 _UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
-_AFTER = re.compile(  # of numbers without brackets; what else is stuck to them masks them
+# The text after numbers without brackets: the end of the line, a separator, "(mod4 = 0)", or
+# another word. After other text, such as "64%", the numbers are masked.
+_AFTER = re.compile(
     r"[ \t]*[)\]}]{0,8}(?:[.,;|]?[ \t]*$|[;|](?=[ \tA-Za-z_])|,(?=[ \t]*[A-Za-z_])"
     r"|[ \t]*\((?=mod\d|base:|CU_|0x|[A-Z\d_]{2,}\))"
     r"|[ \t]*(?P<word>[A-Za-z_]\w*)(?P<sign>[ \t]*[:=])?)",
     re.MULTILINE,
 )
+# An enum's member, such as "BFLOAT16", "CU_TENSOR_MAP_SWIZZLE_128B (3)" or "Swizzle::B128".
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
 _AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
+# A list that the end of the text cuts, and the remainder of a broken list.
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
-_WHOLE = ("16", "32", "64", "128", "256")  # bytes that no longer number begins with
-_ADDRESSES = range(1 << 44, 1 << 48)  # of the stack and the heap; no entry of a list is one
+# Numbers that are whole at the end of the text. They are swizzles and promotions in bytes, and no
+# longer value begins with these digits.
+_WHOLE = ("16", "32", "64", "128", "256")
+# Host addresses of the stack and the heap, which are larger than any entry of a list.
+_ADDRESSES = range(1 << 44, 1 << 48)
 
 
 def read_value(text: str, at: int, argument: str) -> Value:
@@ -104,7 +119,8 @@ def _listed(text: str, found: re.Match[str]) -> Value:
         commas or len(pieces) == 1 or None not in numbers
     )
     comma, unit = _comma(inside), _UNIT.match(text, end)
-    is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])  # and the list stands behind it
+    # In "name[2] = (64, 1)" the brackets are an index, and the list follows.
+    is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])
     unread = is_index or comma == "mixed"
     if is_list and not unread and any(n is not None for n in numbers):
         return Value(numbers, "", "", end, found[0][0], comma, unit[1] if unit else "")
@@ -120,15 +136,18 @@ def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
     unit = _UNIT.match(text, row.end())
     end = (unit or row).end()
     after = _AFTER.match(text, end)
+    # The word after the numbers is known if it begins the next field.
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
     between = {*map(str.strip, re.findall(r"[,\s]+", row[0]))}
     if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif len(between) > 1 or (between == {""} and None in numbers):
-        fault = "unread"  # a mask apart from its number is a part of it
+        # Different separators, or "64 ?": the mask may belong to the number before it.
+        fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
+    # At the end of the text, more digits may be missing.
     elif is_array or (len(row[0]) > 1 and row[0] not in _WHOLE):
         fault = "cut" if re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST]) else ""
     return Value(numbers, "", fault, end, "", comma, unit[1] if unit else "")
@@ -139,7 +158,7 @@ def _int(item: str) -> int | None:
 
 
 def _comma(inside: str) -> str:
-    """Return what `Value.comma` is for numbers written so."""
+    """Return `Value.comma` of the text between two brackets."""
     is_tight = bool(re.search(r",\S", inside))
     if is_tight and re.search(r"\s", inside) and re.search(r",(?:\d{3}\b|\?)", inside):
         return "mixed"
@@ -152,9 +171,10 @@ def _comma(inside: str) -> str:
 
 
 class Field(NamedTuple):
-    """One printed argument: the driver's name for it, the word, the value, its place.
+    """One printed argument: the driver's name, the key in the table, the printed word, the value.
 
-    Without an argument it is a mark: where a printout begins, or the rest of a list.
+    A field without an argument is a mark. A mark with a word is the heading of a printout; a mark
+    without a word is the rest of a list. `unit` is "elements", "bytes" or "".
     """
 
     argument: str
@@ -164,11 +184,12 @@ class Field(NamedTuple):
     value: Value
     unit: str = ""
     sign: str = ""
-    place: str | None = None  # of an entry printed by itself, as in name[0] = 64
+    place: str | None = None  # the index of a single entry, as in name[0] = 64
     line: int = 0
     last_line: int = 0
 
 
+# An index, a unit and a sign: "[0]", "(bytes)" and " = " of "strides[0] (bytes) = 8192".
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
@@ -181,7 +202,7 @@ _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
 
 def fields_of(stream: Lines) -> Iterator[Field]:
-    """Return fields and marks, in the order of the text."""
+    """Return the fields and marks of a stream, in the order of the text."""
     text, after = stream.text, 0
     while word := WORD.search(text, after):
         found: Field | None = None
@@ -199,12 +220,14 @@ def fields_of(stream: Lines) -> Iterator[Field]:
 def _read_field(
     text: str, word: re.Match[str], after: int, argument: str, key: str, strong: bool
 ) -> Field | None:
-    """Read the value after a word; None where the word is part of a sentence."""
+    """Read the value after a word; None if the word is part of a sentence."""
     follows = _AFTER_WORD.match(text, word.end())
     if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
     before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
+    # `leads`: nothing but marks of a list stands before the word on its line. `is_part`: the word
+    # continues another word, such as "x.shape" or "output shape".
     leads = not before.strip(" \t'*-{(,")
     opens = text[at : at + 1] in tuple("([{")
     is_part = before[-1:] in tuple(".-_>") or before.rstrip()[-1:].isalpha()
@@ -214,7 +237,8 @@ def _read_field(
     value = read_value(text, at, argument)
     if not is_array and value.word and not (sign or opens or "CU_" in value.word):
         return None
-    if index is not None and (value.bracket or len(value.numbers) > 1 or opens):  # a count
+    # Before a whole list, the number in brackets is the count of entries: "boxDim[2] = (64, 64)".
+    if index is not None and (value.bracket or len(value.numbers) > 1 or opens):
         if index.isdigit() and not opens and int(index) != len(value.numbers):
             value = value._replace(fault="unread")
         index = None if re.fullmatch(r"\d*|\w*[A-Za-z_]\w*", index) else index
@@ -223,17 +247,21 @@ def _read_field(
         value = value._replace(fault=value.fault or "unread")
     is_field = leads or (strong and opens)
     if value.fault == "prose" or (value.fault == "broken" and not is_field):
-        return None  # a sentence, or "strides:" as the heading of something else
+        return None  # a sentence, or "strides:" as the heading of other lines
     sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
     return Field(argument, key, word[0], strong, value, unit, sign, index)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
-    """Return whether a word is the rest of one that a terminal's width or the text's start cut."""
+    """Return whether a word is the end of a longer word that was cut.
+
+    The cut is a line end of a terminal's width, or the start of the text.
+    """
     before = text[max(0, word.start() - 80) : word.start()]
     cut = re.search(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", before)
     whole = cut and meaning_of(cut[1] + word[0])
-    starts = key in ("stride", "strides") and not before.strip()  # as no printout does
+    # No printout begins with strides: "Strides" at the start is the end of "globalStrides".
+    starts = key in ("stride", "strides") and not before.strip()
     return starts or bool(whole and whole[1] != key)
 
 
@@ -242,10 +270,10 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
 
 @dataclass(slots=True)
 class Block:
-    """The fields of one printout, and the words of the line that it begins with.
+    """The fields of one printout, and its heading.
 
-    `is_mixed`: its lines may come from several processes, so that no number counts. `is_broken`:
-    the rest of a list stands behind its last field.
+    `is_mixed`: the lines may come from several processes, so that no number counts. `is_broken`:
+    the rest of a broken list follows the last field.
     """
 
     heading: str = ""
@@ -257,27 +285,27 @@ class Block:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the text ends within it."""
+        """Whether the text ends within the block."""
         return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
 
     def arguments(self, only_strong: bool = False) -> set[str]:
-        """Return what it shows."""
+        """Return the names of the arguments that the block shows."""
         return {f.argument for f in self.fields if f.strong or not only_strong}
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words, as keys of the table, each once, in the order of the text."""
+        """The block's words, as keys of the table, each once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
     def is_whole(self) -> bool:
-        """Whether what every printout shows is there: the tensor's extents and the tile's."""
+        """Whether the block has the tensor's extents and the tile's, which every printout shows."""
         shown = self.arguments()
         return "global_dim" in shown and bool({"box_dim", "channels_per_pixel"} & shown)
 
     @property
     def shows_arguments(self) -> bool:
-        """Whether it is the printout of an encode, not words of a log that happen to be there."""
+        """Whether the block is the printout of an encode, and not unrelated words of a log."""
         strong = self.arguments(only_strong=True)
         own = self.arguments() if form_of(self).words else strong
         return len(strong) >= 2 and bool(own & ARRAYS)
@@ -289,10 +317,12 @@ def form_of(block: Block) -> Form:
     for form in FORMS:
         if not any(together <= keys for together in form.any_of):
             continue
+        # tma_dlpack.h prints the driver's names, which other code prints too.
         own_words = {"tensorDataType"} & {f.word for f in block.fields}
         if form.name == "tma_dlpack.h" and not ("uTensorMapEncode" in block.heading and own_words):
             continue
-        if form.name == "CUTLASS":  # its words are the driver's: no sign before the value
+        # CUTLASS also prints the driver's names, but with no sign between a name and its value.
+        if form.name == "CUTLASS":
             spaced = sum(f.sign in ("", " ") for f in block.fields)
             if not {"gmemaddress", "format"} & keys and 2 * spaced <= len(block.fields):
                 continue
@@ -301,12 +331,15 @@ def form_of(block: Block) -> Form:
 
 
 def blocks_in(streams: list[Lines]) -> list[Block]:
-    """Gather the fields of each stream in blocks; those that cannot be trusted are mixed."""
+    """Gather the fields of each stream in blocks; mark blocks that may be of several processes.
+
+    A block without a process may be part of a block with a process if their lines overlap.
+    """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
     for block, other in product((b for process, b in blocks if not process), named):
         apart = other.last_line < block.first_line or block.last_line < other.first_line
-        if not apart and not (block.is_whole and other.is_whole):  # one may be a part of the other
+        if not apart and not (block.is_whole and other.is_whole):
             block.is_mixed = other.is_mixed = True
     return [block for _, block in blocks]
 
@@ -318,7 +351,8 @@ def _blocks_of(stream: Lines) -> list[Block]:
         if not found.argument and not found.word:  # the rest of a list
             block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
-        block.is_mixed |= block.is_broken  # as the text does not end there
+        # A broken list at the end of the text was cut; before another field, it was mixed.
+        block.is_mixed |= block.is_broken
         if found.argument:
             _add(blocks, found)
         else:
@@ -333,27 +367,28 @@ def _blocks_of(stream: Lines) -> list[Block]:
 
 
 def _has_words_of_another(block: Block) -> bool:
-    """Return whether lines of another project's printout stand within a block."""
+    """Return whether a block contains words of another project's printout."""
     own = form_of(block).words
-    # Where the text ends, a word may be the start of another.
+    # At the end of the text, a word may be the start of a longer word.
     whole = [f for f in block.fields if f.value.numbers or f.value.fault != "cut"]
     words = {f.word for f in whole if f.strong}
     return bool(own) and any(words & {*form.words} - {*own} for form in FORMS)
 
 
 def _add(blocks: list[Block], found: Field) -> None:
-    """Put a field into the block it belongs to, the last one or a new one."""
+    """Add a field to the last block, or to a new block if the field begins another printout."""
     block = blocks[-1]
     gap = found.line - block.last_line
     lone = gap > NEAR_LINES
     if lone and found.strong and not block.arguments(only_strong=True):
-        block.fields.clear()  # weak words further up belong to something else
+        block.fields.clear()  # weak words far above the first strong word are unrelated
         block.first_line = found.line
     far = gap > (FAR_WHOLE_LINES if block.is_whole else FAR_LINES)
     if block.fields and (far or (lone and not found.strong)):
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
+    # The same word twice: a repetition on one line is skipped, and another value begins a block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):
@@ -366,10 +401,11 @@ def _add(blocks: list[Block], found: Field) -> None:
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
-    """Mark blocks that are not whole among others of their printer: several processes wrote them.
+    """Mark blocks that lack words which other blocks of the same printer have.
 
-    A printer writes the same words in the same order each time. The first block of a run may lack
-    its beginning, and the last one its end.
+    A printer writes the same words in the same order each time, so missing words mean that several
+    processes wrote the lines. The first block of a run may lack its beginning, and the last one its
+    end.
     """
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
@@ -379,6 +415,7 @@ def _mark_mixed(blocks: list[Block]) -> None:
         else:
             runs.append([block])
     for run in runs:
+        # Blocks of one line each, on different lines, are not mixed.
         one_line_each = all(len({f.line for f in b.fields}) <= 1 for b in run)
         apart = one_line_each and len({b.first_line for b in run}) == len(run)
         if any(b.is_mixed for b in run) or not (apart or _is_regular(run)):
@@ -394,6 +431,8 @@ def _agree(a: Block, b: Block) -> bool:
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, except at the run's two ends."""
+    # `whole` has all words of the run, in the form's order if the form is known. A printout of
+    # rank 1 has no strides, and `rank_1` also leaves out DeepGEMM's base of the swizzle.
     order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))

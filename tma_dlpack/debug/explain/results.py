@@ -1,4 +1,4 @@
-"""The driver's results, and where projects print arguments that are not in the text."""
+"""The driver's results in a text, and notes on where projects print an encode's arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLES: Final = tables("results")
 
 
 class Result(NamedTuple):
-    """A CUresult as texts show it, the driver's words for it, and what to do in an encode."""
+    """A CUresult: its code, its name, the driver's words, and the fix if an encode returns it."""
 
     code: int
     name: str
@@ -28,18 +28,18 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
     Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _TABLES["RESULTS"]
 )
 
-#: What the runtime calls these: cudaErrorIllegalAddress, ...
+#: Results by the runtime's names, such as cudaErrorIllegalAddress.
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
     if r.code in STICKY
 }
-#: Parts of the driver's words, as people repeat them.
+#: Results by the part of the driver's words that people repeat.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
 }
-#: What cuda-gdb, compute-sanitizer and the kernel's log call them.
+#: Results by the words of cuda-gdb, compute-sanitizer and the kernel log.
 _TOOL_PHRASES: Final = {
     words: next(r for r in RESULTS if r.code == code)
     for code, said in (
@@ -52,8 +52,10 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Words that only CUDA says; others count where the line speaks of CUDA or of a map.
+#: Codes whose words no other library prints. The words of other codes count only if their line
+#: names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
+# Results by everything that a pattern may find as its key: names, phrases, codes.
 _KNOWN: Final = (
     _RUNTIME
     | _PHRASES
@@ -63,7 +65,7 @@ _KNOWN: Final = (
 
 
 def _one_of(keys: Iterable[str]) -> str:
-    """Return a pattern of any of some keys, the longest first."""
+    """Return a pattern that matches any of the keys; it tries the longest key first."""
     return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
 
 
@@ -72,25 +74,31 @@ _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
+        # "TMA descriptor 700", "cuTensorMapEncodeTiled failed: 1"
         r"(?:TMA descriptor|TMA desc|tensor ?map|[Tt]ensor map|TensorMapEncode\w*|CUresult)"
         r"(?: [A-Za-z_]\w*| \d{1,3}(?=:))?(?:,? ?(?:error code|code|failed|returned|error|result))*"
         r"[ ,:=(]{1,3}(?P<key>\d{1,3})(?![\w.])",
+        # "CUDA driver error: 719"
         r"(?:CUDA|cuda|[Ll]aunch|[Kk]ernel)\w*[^\n]{0,60}?(?:error|code|result|status|returned)"
         r"\W{1,4}(?P<key>7\d\d|999)(?![\w.])",
+        # a line such as "error code: 716"
         r"(?i:^[^\w\n]*(?:(?:error|code|status|result)[^\w\n]{1,4}){0,2})(?P<key>7\d\d|999)[^\w\n]*$",
         r"(?:^|: )(?P<key>misaligned address)[^\w\n]*$",
         _one_of([*(result.name for result in RESULTS), *_RUNTIME]),
         f"(?i:{_ABOUT + _one_of(result.words for result in RESULTS)})",
         f"(?i:{_one_of(result.words for result in RESULTS if result.code in _OF_CUDA_ALONE)})",
         r"(?i:(?P<key>illegal memory access))",
+        # cuda-gdb: "Warp Illegal Address"; kernel log: "Exception on (...): Illegal Instruction"
         r"(?i:\b(?:Warp|Lane|Device|Exception on \([^()\n]{1,60}\):) "
         r"(?P<key>illegal (?:address|instruction)|misaligned address|out[ -]of[ -]range address))",
+        # compute-sanitizer: "========= Address 0x7f00 is out of bounds"
         r"(?<!=)={3,} +(?:Address|Access)(?: (?:at|to|address))? 0x[\da-f]+ is "
         r"(?P<key>out of bounds|misaligned)",
     )
 )
-LONGEST_SYMPTOM = 200  # characters of a text that only says what was seen
-#: What shows a result there, in whatever sentence.
+# Maximum number of characters of a text that only names a failure.
+LONGEST_SYMPTOM = 200
+#: The forms of a result in such a short text: "got 719", "it dies with an illegal instruction".
 _SHORT: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -104,9 +112,10 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return the driver's results that a text shows, and where each stands first, in order."""
+    """Return the driver's results that a text shows, each with its first place, in order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
+    # Phrases are in lower case in `_KNOWN`, and names as CUDA spells them.
     found = [
         (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
         for match in matches
@@ -160,7 +169,7 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return what to do about mixed lines, with the error codes around them."""
+    """Return a note on mixed lines: what to do, and the error codes near these lines."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in STICKY and r.name not in text]
     return (
@@ -175,7 +184,10 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 
 
 def where_notes(text: str, is_mixed: bool) -> list[str]:
-    """Return where a known project prints the arguments that are not in the text."""
+    """Return a note on where a project prints the arguments that are missing in the text.
+
+    The note is about the first heading in the text. A mixed text has a note of its own instead.
+    """
     headings = [(p, where) for pattern, p, where in _TABLES["HEADINGS"] if re.search(pattern, text)]
     return [
         f"{printer}: the arguments of the encode are not in the text; {where}"

@@ -1,9 +1,9 @@
-"""Sentences in place of arguments: checks of a project's own, which name one precondition.
+"""Error messages of projects' own checks; each message names one precondition of an encode.
 
-Most checks do not show all the numbers; what they show is judged as printed arguments are. A
-sentence without a number counts only where its line says that it failed: documents quote the same
-words. The lines of our own headers show more, the tensor and the options too: there the whole call
-is checked, as `check_tma_descriptor` does, under its own rules.
+Most messages show only some of the numbers; these numbers are checked like printed arguments. A
+message without a number counts only if its line reports a failure, because documents quote the same
+words. The messages of our own headers also show the tensor and the options, so that the whole call
+is checked as `check_tma_descriptor` checks it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TABLES: Final = tables("sentences")
 
 
 class Sentence(NamedTuple):
-    """One printer's check: who prints it, how, and which rule it is."""
+    """A project's check: who prints it, the pattern of its message, the rule, and the source."""
 
     printer: str
     pattern: re.Pattern[str]
@@ -39,7 +39,7 @@ class Sentence(NamedTuple):
     source: str
 
 
-#: Parts that several patterns have.
+#: Parts that several patterns of sentences.txt share.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"
@@ -51,6 +51,7 @@ _PARTS: Final = {
 
 
 def _sentences() -> Iterator[Sentence]:
+    # A row "# printer | source" is the heading of rows "RULE pattern".
     printer = source = ""
     for cells in _TABLES["CHECKS"]:
         first, _, rest = cells[0].partition(" ")
@@ -65,23 +66,26 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: What to do about a rule, for checks that show no numbers.
+#: The fix by rule, for checks that show no numbers.
 FIXES: Final = dict(_TABLES["FIXES"])
 _RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
 
-_FAILED = re.compile(  # on the line of a sentence
+# Words on the line of a message that reports a failure.
+_FAILED = re.compile(
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
     re.IGNORECASE,
 )
-_SHOWS_VALUE = re.compile(  # so does no document
+# Values of a failed run, which a document that quotes the message does not show.
+_SHOWS_VALUE = re.compile(
     r"\bgot\b|mod\d+=\d|too large \d|Feature '|last dim must be 1|TILE_GATHER4 requires"
     r"|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
 )
-_HEADING = "Invalid TMA descriptor arguments"  # of TileLang, above its checks
+# TileLang's heading above the messages of its checks.
+_HEADING = "Invalid TMA descriptor arguments"
 
 
 def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
-    """Return every failed check of the table that a text has, each once, in its order."""
+    """Return every failed check of the table that a text has, each once, in the text's order."""
     found = []
     seen: set[str] = set()
     for sentence in SENTENCES:
@@ -101,6 +105,7 @@ def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: Target
 ) -> tuple[PrintedArguments, Report]:
     """Turn a project's own error message into a report; check its number if it shows one."""
+    # A pattern's groups: `bytes` is a stride, and `entry` its index.
     shown, strides = found.groupdict(), None
     if shown.get("bytes"):
         entries_before = (None,) * int(shown.get("entry", 0))
@@ -109,6 +114,7 @@ def report_of(
     report = check_printed(read, target)
     if report.violations:
         return read, report
+    # Without a number, or with a number that breaks no rule, the report has the project's message.
     rule = _RULES[sentence.rule]
     violation = rule.violation(
         OF_DRIVER.get(str(rule.on), str(rule.on)),
@@ -123,6 +129,7 @@ def report_of(
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
 
 _PLACE = r"-?\d{1,10}, -?\d{1,10}, -?\d{1,10}"
+# A line that TMA_DLPACK_CHECK prints: file, block, thread, the checked call, value and limit.
 _DEVICE_CHECK: Final = re.compile(
     r"tma_dlpack check: (?P<file>[^\n]{1,300}?:\d{1,9}), "
     rf"block \((?P<block>{_PLACE})\), thread \((?P<thread>{_PLACE})\), "
@@ -131,7 +138,7 @@ _DEVICE_CHECK: Final = re.compile(
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return what to change after a failed check on the device; most limits say it."""
+    """Return the fix of a failed check on the device: the table's, or else the limit itself."""
     words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
@@ -140,7 +147,8 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
-    """Return the place of each failed check that a checked build printed, once, and the check."""
+    """Return each failed check that a checked build printed: its first place, and a violation."""
+    # Many threads print the same check; their lines differ in block and thread only.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
         failed.setdefault(match.group("file", "verb", "found", "limit"), []).append(match)
@@ -159,22 +167,26 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
         )
 
 
-# -- what tma_dlpack_make.hpp throws --------------------------------------------------------------
+# -- exceptions of tma_dlpack_make.hpp ------------------------------------------------------------
 
 BEGINS = "tma_dlpack: refused: "
-#: The line of a call: at most as far as the next one begins.
+#: The line of a refused call, which ends before the next such line begins.
 REFUSED_CALL: Final = re.compile(
     rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
     r"; (?:tma-dlpack|python -m tma_dlpack) explain says why"
 )
 _CALL = re.compile(r"(cuTensorMapEncode\w{1,20})\((.*)\)")
+# name={1, 2}, name=0x7f00, name=-3 or name=True
 _PAIR = re.compile(
     r"(\w{1,40})=(?:\{([^{}\n]{0,999})\}|(0x[\da-f]{1,16}|-?(?:0|[1-9]\d{0,23})|True)(?!\w))"
 )
 _NUMBER = re.compile(r"-?\d{1,24}")
+# The forms of the Python functions' rare options, by name: "flag", "integers", ...
 _RARE = {option.name: option.form for option in RARE_OPTIONS}
+# Names whose values are lists, in addition to the driver's arrays.
 _LISTS = ("dtype", "device", "box_sizes", *(n for n, form in _RARE.items() if form == "integers"))
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
+# A refusal that shows no call, such as a wrong argument of the header's function.
 _LINE: Final = re.compile(rf"{BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
 
 
@@ -186,7 +198,10 @@ _NO_BITS: Final = (
 
 
 class RefusedCall:
-    """The parts of a line: the call of the driver, if it could be described, and the rest."""
+    """The parts of a refusal's line: the driver's call if the line has it, tensor and options.
+
+    `why` has the parts that are none of these, such as the reason why there is no call.
+    """
 
     function: str
     rules: str
@@ -205,12 +220,13 @@ class RefusedCall:
                 self.rules = part.removeprefix("rules=")
             elif name in ("options", "tensor"):
                 setattr(self, name, _pairs(rest))
-            elif not part.startswith(("broken: ", "allow names ")):  # the report has these itself
+            # Rules that the header found broken are checked again here, so they are skipped.
+            elif not part.startswith(("broken: ", "allow names ")):
                 self.why = f"{self.why}; {part}" if self.why else part
 
 
 def says_in(text: str) -> Iterator[tuple[int, Violation]]:
-    """Return the place of each line that shows no call, and the violation."""
+    """Return the place and the violation of each refusal that shows no call."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):
@@ -220,7 +236,7 @@ def says_in(text: str) -> Iterator[tuple[int, Violation]]:
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:
-    """Return the driver's arguments of a refused call; none where it could not be described."""
+    """Return the driver's arguments of a refused call; no arguments if the line has no call."""
     where: dict[str, Any] = {"printed_by": "tma_dlpack.h", "lines": (number, number)}
     shown: dict[str, Any] = {}
     for name, value in line.call.items():
@@ -236,7 +252,7 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
 
 
 def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Report:
-    """Check a refused call as `check_tma_descriptor` would."""
+    """Check a refused call as `check_tma_descriptor` does; without a tensor, only its arguments."""
     tensor, options = line.tensor, line.options
     dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
@@ -244,23 +260,27 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     if len(dtype) != 3 or len(device) != 2 or not one_each:
         return check_printed(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
+    # The map's address includes the offset, which the options have in elements.
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
         layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = TensorView(address, *check_layout(layout), "DLTensor")
     except TmaPreconditionError as error:
-        if bits == 0:  # tma_dlpack_make.hpp of a dtype that it has no name for
+        if bits == 0:  # how tma_dlpack_make.hpp writes a dtype that it has no name for
             return Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return Report(error.violations)
+    # Python's arguments, outermost first: the driver's arrays are reversed.
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
+    # A data type that follows from the dtype is not an argument of its own.
     given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
     if read.kind == "tiled":
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
-    if read.rank not in (None, len(given.get("shape") or shape)):  # with what options added
+    # Some options add dimensions, so that the tensor's shape is not the map's.
+    if read.rank not in (None, len(given.get("shape") or shape)):
         return check_printed(read, target)
     if not line.call:
         given |= dict.fromkeys(_OPTIONS[1:], 0)
@@ -268,7 +288,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
 
 
 def _pairs(text: str) -> dict[str, Any]:
-    """Return the values of ``name=value``, of those names whose value has the right type."""
+    """Return the values of all ``name=value`` in a text; skip values of a wrong type."""
     pairs: dict[str, Any] = {}
     for name, listed, single in _PAIR.findall(text):
         items = [item for item in listed.split(", ") if item]

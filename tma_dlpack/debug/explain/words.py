@@ -1,11 +1,12 @@
-"""Names that logs use for driver arguments, who prints what, and one way to write numbers.
+"""Names that logs use for driver arguments, the projects that print them, and `normal` text.
 
-A *strong* word hardly means anything else. A *weak* one (``dim``, ``shape``, ``format``) counts
-only where strong ones stand around it. `FORMS` are the projects that print arguments; a new one is
-a row in words.txt, with an example in tests/debug/printed_forms.py. `normal` removes casts and
-types around numbers, makes hexadecimal numbers decimal ones, and a number that is masked, broken or
-in another unit ``?``. A call of the driver in pasted source becomes ``name=value``, with the values
-that its arrays were declared with.
+A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
+``shape``, ``format``) counts only near strong words. `FORMS` has the projects that print arguments;
+to add a project, add a row to words.txt and an example to tests/debug/printed_forms.py.
+
+`normal` removes casts and types around numbers and writes numbers in decimal. A number that is
+masked, broken or in another unit becomes ``?``. A call of the driver in pasted source becomes
+``name=value``, with the values from the declarations of its arrays.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ from tma_dlpack.tables.meanings import parse
 
 LONGEST_WORD = 60
 
-Entries = tuple[int | None, ...]  # of a list; None for one that is not read
+# The entries of a list; None for an entry that is not read.
+Entries = tuple[int | None, ...]
 
 
 def key_of(word: str) -> str:
-    """Return a word as the tables have it: in lower case, without underscores."""
+    """Return a word in the tables' spelling: in lower case, without underscores."""
     return word.replace("_", "").lower()
 
 
 def tables(name: str) -> dict[str, list[list[str]]]:
-    """Return the tables of a text file next to this one, by name: rows of cells."""
+    """Return the tables of a text file next to this module, by name: rows of cells."""
+    # A table begins with "== NAME" and indented lines that describe it.
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
     return {table: rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
@@ -59,18 +62,18 @@ def _words(table: str) -> dict[str, str]:
 STRONG: Final = _words("STRONG")
 WEAK: Final = _words("WEAK")
 
-#: Arguments that are lists.
+#: Arguments that are lists; `raw_strides` may begin with the size of an element.
 ARRAYS: Final = frozenset(
     {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
 
-#: Multi-word names.
+#: Names of two words, such as "box dim: 64", which `normal` joins by an underscore.
 MULTI_WORD: Final = re.compile(
     r"(?i)\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
     r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank)(?=[\"']?[ \t]*[:=])"
 )
 
-#: Where a printout begins or ends: two such places are two encodes.
+#: The heading of a printout. Fields before and after a heading belong to different encodes.
 HEADING: Final = (
     r"(?i:TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
     r"|(?:\b\w{1,40}_)?cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
@@ -80,7 +83,7 @@ HEADING: Final = (
     r"|TMA descriptor creation)"
 )
 
-#: A name, or a mark: a heading, or a line that is a part of a list.
+#: A name, or a mark. Marks are headings and lines that are part of a list ("64, 1)").
 WORD: Final = re.compile(
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
@@ -102,6 +105,7 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
         return STRONG[key], key, True
     if key in WEAK:
         return WEAK[key], key, False
+    # A prefix may name the operand, but only before a strong word.
     parts = word.lower().split("_")
     tails = ("".join(parts[first:]) for first in range(1, len(parts)))
     return next(((STRONG[tail], tail, True) for tail in tails if tail in STRONG), None)
@@ -111,16 +115,16 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 
 
 _WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
-#: What a printout alone may mean: DeepGEMM's 16 bytes are no swizzle; any float8 is a byte.
+#: Spellings that only printouts use: DeepGEMM's swizzle of 16 bytes is none, and float8 is UINT8.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
 NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 
 
 def member_of(argument: str, value: int | str) -> Any:
-    """Return the member that a number, a name or bytes stand for.
+    """Return the member of an enum, from its number, its name, or a swizzle's bytes.
 
-    A number that is not a member stays an int; None for a word that is not a name.
+    A number that is not a member stays an int. None for a word that is not a name.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -131,7 +135,7 @@ def member_of(argument: str, value: int | str) -> Any:
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
     if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
         return None  # the rest of the name is missing
-    for word in (value, tail):  # whole, and without an unknown scope
+    for word in (value, tail):  # with its scope, then without: "cute::B64", "B64"
         printed = _PRINTED.get((argument, str(word).lower()))
         member = parse(enum, word) if printed is None else enum(printed)
         if member is not None:
@@ -143,13 +147,14 @@ def member_of(argument: str, value: int | str) -> Any:
 
 
 class Form(NamedTuple):
-    """How one project prints the arguments of an encode.
+    """The form in which one project prints the arguments of an encode.
 
-    A block has this form if it has all the keys of one of `any_of`. `words` are its words in the
-    order in which it prints them, () if not known; `implied` is what its code passes and does not
-    print. `flags`: "leading" if the first stride is the size of an element, which the driver does
-    not read; "padded" if lists may have five entries for every rank, "garbage" if those past the
-    rank are memory of something else; "elements" if strides count these.
+    A block has this form if it has all the keys of one set of `any_of`. `words` are the project's
+    words in the order in which it prints them, () if not known. `implied` has the arguments that
+    the project always passes and does not print. `flags`: "leading" if the first stride is the size
+    of an element, which the driver does not read; "padded" if lists have five entries for every
+    rank; "garbage" if entries past the rank are uninitialised; "elements" if strides are in
+    elements.
     """
 
     name: str = ""
@@ -160,22 +165,24 @@ class Form(NamedTuple):
 
 
 def _form(name: str, any_of: str, how: str, words: str) -> Form:
+    # `any_of`: "globaldim+boxdim tileshapes"; `how`: "leading padded swizzle=3".
     together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
     implied = {k: int(v) for k, _, v in (word.partition("=") for word in how.split()) if v}
     return Form(name, together, frozenset(how.split()), implied, tuple(words.split()))
 
 
-#: Rows are tried in this order.
+#: The forms in the order in which `form_of` tries them.
 FORMS: Final[tuple[Form, ...]] = tuple(_form(*row) for row in _TABLES["FORMS"])
 GENERAL: Final = Form()
-#: Words whose order and units are the driver's wherever they are printed.
+#: Words of lists that every project prints in the driver's order and units.
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
 
 
-# -- one way to write things ----------------------------------------------------------------------
+# -- normal text ----------------------------------------------------------------------------------
 
+# The bytes of C types, for sizeof.
 _BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 
 
@@ -192,13 +199,14 @@ def _product(found: re.Match[str]) -> str:
 
 
 def _bracketed(found: re.Match[str]) -> str:
-    """Write numbers that are below or next to each other as a list, on as many lines."""
+    """Write numbers as a list in brackets, such as "64 x 128" as "[64, 128]"; keep the lines."""
     numbers = re.findall(r"\d+", found[0])
     return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
 
 
 def _number(found: re.Match[str]) -> str:
-    """Write a number in decimal; ? where it is masked, has a unit or a fraction."""
+    """Write a number in decimal, or as ? if it is masked or has a unit or a fraction."""
+    # C's suffixes are fine ("64ULL"); a leading zero is not, because it may be octal.
     clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
     if clean:
         return str(int(clean[1], 0))
@@ -209,29 +217,36 @@ def _number(found: re.Match[str]) -> str:
 _C_TYPES = "cuu?int|u?int|size_t|unsigned|long"
 _HTML = "span|code|pre|font|b|i|em|strong|a|p|br|t[dr]|div"
 
-#: What is written in several ways, and how the reader expects it. No row adds or removes a line.
+#: Patterns of spellings and their replacements, applied in this order. No row adds or removes a
+#: line, so that line numbers stay those of the log.
 _NORMAL: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
+        # HTML of a pasted page: tags, and characters such as &quot;
         (rf"(?i)</?(?:{_HTML})(?: [^<>\n]{{0,99}})?/?>", ""),
         (r"&(?:#\d{2,6}|#[xX][\da-fA-F]{2,5}|[A-Za-z]{2,8});", _character),
         ("\xa0(?!\\d)", " "),
+        # separators of thousands other than commas: 4_096, 4'096
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
         (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"(?<!\w)'([^'\n]{0,80})'(?!\w)", r" \1 "),
+        # quotes and Markdown's asterisks around words
         (r"\*\*(?=[A-Za-z])|(?<=[A-Za-z])\*\*|[\"`]|(?<![\da-fA-F])'", " "),
+        # casts and types around numbers: (cuuint64_t)4096, <int: 64>, uint32_t(64)
         (rf"\((?:const )?(?:CU[a-z]|{_C_TYPES})[\w: ]*\*?\)[ \t]*(?=-?\d)", ""),
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
         (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24}){1,8}\b(?! ?\*)", _product),
+        # text before a list: torch.Size([1]), "size 3 {...}", the list's address
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
+        # lists without brackets: YAML's lines "- 64", and 64x128
         (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
         (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+(?![\w^])", _bracketed),
-        # addresses: null, what people write in place of one, hex digits alone
+        # addresses: null, placeholders such as 0xdeadbeef, hex digits without 0x
         (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
         (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
         (
@@ -239,8 +254,9 @@ _NORMAL: Final = tuple(
             r"((?=[a-f]*\d)(?!\d+e\d+\b)(?:0000[\da-f]{12}|(?=\d*[a-f])[\da-f]{8,12}))(?![\w*?#…]|\.\.)",
             lambda m: f"{m[1]}{int(m[2], 16)}",
         ),
-        (r"(?<![\w.])-?\d{1,24},[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),  # it may go on there
-        # numbers, and those that are not read: masked, with a unit, broken by a terminal's width
+        # "64, ...": digits may be missing
+        (r"(?<![\w.])-?\d{1,24},[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),
+        # all other numbers; those masked, with a unit, or broken by a terminal's width become ?
         (r"(?<![\w.-])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
         (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
@@ -249,7 +265,7 @@ _NORMAL: Final = tuple(
 
 
 def normal(text: str) -> str:
-    """Return a text written in one way, with as many lines."""
+    """Return a text with all spellings of `_NORMAL` replaced, and the same number of lines."""
     text = _with_names(text)
     for pattern, replacement in _NORMAL:
         text = pattern.sub(replacement, text)
@@ -262,35 +278,44 @@ _CALL = re.compile(
     r"cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b[\w:]*\)?\s*"
     r"\((?P<passed>(?:[^()\[\]{}]|[(\[{][^()\[\]{}]*[)\]}]){1,2000})\)"
 )
-_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")  # not within brackets
-_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")  # a name, a declaration, another line
+# A comma outside of brackets.
+_COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")
+# Words that are not the value of an argument: a declaration, "name: value", or another line.
+_NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")
+# The name of an array as an argument: "dims", "&dims[0]", "dims.data()", "strides + 1".
 _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
+# Patterns with a place for a name: "#define TILE 64" or "TILE = 64;", "dims[2] = {64, 128".
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
-FAR = 8_000  # characters from a declaration to the call
-MOST_CALLS = 200  # in pasted source
+# Maximum number of characters from a declaration to the call.
+FAR = 8_000
+# Maximum number of calls that are read in a pasted source.
+MOST_CALLS = 200
 _DRIVER_ARGUMENTS = tuple(
     tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
     for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
 )
+# Parameter names by the number of arguments of a call, with the CUtensorMap* first or without it.
 _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
 
 
 def _with_names(text: str) -> str:
-    """Return source in which each call of the driver has the names and values of its arguments."""
+    """Write each call of the driver in a source with the names and values of its arguments."""
+    # New words by (start, end) in the text, applied from the end so that places stay valid.
     edits: dict[tuple[int, int], str] = {}
     for call in itertools.islice(_CALL.finditer(text), MOST_CALLS):
         passed = [a.strip() for a in _COMMA.split(call["passed"])]
-        names = _NAMES_OF.get(len(passed), ())  # with the map before them, or without it
+        names = _NAMES_OF.get(len(passed), ())
         pairs = [*zip(names, passed[-len(names) :], strict=False)]
         if any(
             _NO_VALUE.search(a) or ("CU_TENSOR_MAP" in a and n.removeprefix("tensor_") not in NAMED)
             for n, a in pairs
         ):
-            continue  # an argument is lost
+            continue  # not a complete call, so arguments would get wrong names
         written = []
         for name, words in pairs:
             value, declared = _passed(text, call.start(), words)
+            # A declaration such as "dims[2] = {64, 128}" would be read as a second printout.
             edits |= dict.fromkeys(declared, "_")
             written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
         edits[call.span("passed")] = ", ".join(written) or call["passed"]
@@ -301,7 +326,10 @@ def _with_names(text: str) -> str:
 
 
 def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return an argument with the numbers of its names, and where its array is declared."""
+    """Return an argument with numbers in place of names, and the span of its array's declaration.
+
+    The last declaration before the call counts. A name with two different values stays.
+    """
     source, array = text[max(0, place - FAR) : place], _ARRAY.fullmatch(words)
     declared: list[re.Match[str]] = []
     if array:

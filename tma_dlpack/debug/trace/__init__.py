@@ -1,12 +1,13 @@
-"""`trace`: every tensor map that a process or a program makes, whoever makes it.
+"""`trace`: every tensor map that a process or a program makes, from any library.
 
-`native/inject.c` is a library that libcuda loads into the program, or `trace` into this process.
-Through CUPTI it sees every call that encodes a map and every launch, and writes them into a folder;
-`result` reads the folder and shows the maps, which `traced` checks against the rules; `run` runs a
-program with the library in it, for ``tma-dlpack trace -- PROGRAM``.
+`native/inject.c` is a library that libcuda loads into a program; `trace` loads it into this
+process. The library subscribes to CUPTI, and writes every call that encodes a map and every launch
+into a folder. `result` reads the folder and shows the maps, and `traced` checks them against the
+rules. `run` runs a program with the library, for ``tma-dlpack trace -- PROGRAM``.
 
-A new call of the driver takes a row in `ENCODERS` or `LAUNCHES` of native/inject.c: the number of
-its callback (cupti_driver_cbid.h) and the offsets of its parameters (generated_cuda_meta.h).
+To trace another call of the driver, add a row to `ENCODERS` or `LAUNCHES` of native/inject.c: the
+number of the call's callback (cupti_driver_cbid.h) and the offsets of its parameters
+(generated_cuda_meta.h).
 """
 
 from __future__ import annotations
@@ -34,37 +35,43 @@ from tma_dlpack.debug.trace.traced import TracedMap, merged
 from tma_dlpack.public import untraced
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
+# Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-_PAUSE_SECONDS = 0.02  # between looks for refused calls
-_MOST_EXPLAINED = 20  # refused calls on standard error; the report has all
+# Seconds between two searches for refused calls of a running program.
+_PAUSE_SECONDS = 0.02
+# Maximum number of refused calls on standard error. The report has all of them.
+_MOST_EXPLAINED = 20
+# Where pip installs CUPTI, below a Python's prefix; _CUPTI_FILES are relative to site-packages.
 _SITES = "lib/python3*/site-packages"
 _CUPTI_FILES = (
     "nvidia/cu13/lib/libcupti.so*",
     "nvidia/cuda_cupti/lib/libcupti.so*",
     "triton/backends/nvidia/lib/cupti/libcupti.so*",
 )
+# Where CUDA toolkits have CUPTI.
 _TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/libcupti.so")
 
 
 @untraced
 @contextmanager
 def trace() -> Iterator[Trace]:
-    """Record every tensor map that this process makes in the block, whoever makes it.
+    """Record every tensor map that this process makes in the ``with`` block.
 
-    torch, Triton, CUTLASS, CuPy, this package: all that call the driver, in every thread.
+    Maps of all libraries that call the driver are recorded (torch, Triton, CUTLASS, CuPy, this
+    package), in every thread.
 
     Yields
     ------
     Trace
         `.maps` has each different map with the driver's arguments, result, verdict, advice and
-        kernels. Text as ``print(t)``, HTML in notebooks.
+        kernels. ``print(t)`` shows the trace as text, notebooks show it as HTML.
 
     Raises
     ------
     TmaUnsupportedError
-        Without a GPU or CUPTI, or where another tool listens already: CUPTI has one subscriber at a
-        time, so torch.profiler, Proton, nsys, ncu and compute-sanitizer cannot run with it.
-        The driver makes no GPU core dumps in that time: `postmortem` is for another run.
+        Without a GPU or CUPTI, or if another tool uses CUPTI. CUPTI has one subscriber at a time,
+        so torch.profiler, Proton, nsys, ncu and compute-sanitizer cannot run during a trace.
+        The driver makes no GPU core dumps during a trace, so use `postmortem` in another run.
 
     Notes
     -----
@@ -116,7 +123,7 @@ def library() -> Path:
 
 
 def refuse_another_tool() -> None:
-    """Raise where another tool is loaded into every CUDA program of this environment."""
+    """Raise if this environment loads another tool into every CUDA program."""
     programs.refuse_another_tool(
         "another tool is loaded into CUDA programs, and CUPTI has one subscriber at a time "
         f"({ALONE})"
@@ -124,13 +131,15 @@ def refuse_another_tool() -> None:
 
 
 def cupti_paths(program: str | None = None) -> str:
-    """Return where CUPTI is: in the packages of this Python and of the program's, in toolkits.
+    """Return the paths of CUPTI as `TMA_DLPACK_TRACE_CUPTI` has them, with colons between.
 
-    For `TMA_DLPACK_TRACE_CUPTI`, with colons between; a value that the user set comes first.
+    A value that the user set comes first, then the packages of this Python and of the program's
+    Python, then CUDA toolkits.
     """
     sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
     found = shutil.which(program) if program else None
     if found:
+        # The program may be a script of a virtual environment, whose Python is a link elsewhere.
         for python in (Path(found), Path(found).resolve()):
             sites += python.parent.parent.glob(_SITES)
     toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
@@ -143,7 +152,7 @@ def cupti_paths(program: str | None = None) -> str:
 def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
     """Run a program to its end; return its exit status, 128 + n for a signal n, and the trace.
 
-    Refused calls are explained on standard error as soon as they are seen, unless `talks` is False.
+    Refused calls are explained on standard error while the program runs, unless `talks` is False.
     """
     refuse_another_tool()
     with tempfile.TemporaryDirectory(
@@ -175,10 +184,11 @@ def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
 
 
 class _Watch:
-    """Reads what is new in the files of a running program."""
+    """A reader of the lines that a running program adds to its files in the trace's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # Bytes of each file that were read.
         self.read: dict[Path, int] = {}
         self.explained = 0
 
@@ -188,6 +198,7 @@ class _Watch:
             with path.open("rb") as file:
                 file.seek(self.read.get(path, 0))
                 content = file.read()
+            # The last line may not be complete yet.
             content = content[: content.rfind(b"\n") + 1]
             self.read[path] = self.read.get(path, 0) + len(content)
             if content:
@@ -199,6 +210,7 @@ class _Watch:
             if line["is"] == "problem":
                 text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
                 print(text, file=sys.stderr, flush=True)
+        # The columns that `read_folder` adds, without counts and kernels, which are not known yet.
         refused = [{**line, "process": 0, "count": 1, "kernels": []} for line in refusals(lines)]
         for traced in merged(refused, [process]):
             self.explained += 1
@@ -210,7 +222,7 @@ class _Watch:
 
 @contextmanager
 def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave Ctrl-C to the program, which gets it from the terminal too; pass others on."""
+    """Ignore Ctrl-C, which the terminal also sends to the program, and pass other signals on."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         child.send_signal(number)

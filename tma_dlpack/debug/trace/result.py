@@ -1,7 +1,6 @@
 """The result of `trace`: every different map, as text, HTML and JSON.
 
-It is read from the folder that native/inject.c wrote: for each process, a file of JSON lines and
-one of counts.
+native/inject.c writes two files for each process: JSON lines, and counts of 64 bits.
 """
 
 from __future__ import annotations
@@ -25,8 +24,10 @@ UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
     "tl.make_tensor_descriptor), and kernels that read a map from global memory"
 )
-_MOST_BYTES_IN_NOTEBOOKS = 380_000  # each map's pictures have about 120 KB
+# Bytes of HTML; the pictures of one map have about 120 KB.
+_MOST_BYTES_IN_NOTEBOOKS = 380_000
 _MOST_KERNELS = 6
+# The version of the JSON format.
 _FORMAT = 1
 
 
@@ -34,16 +35,16 @@ _FORMAT = 1
 class Trace:
     """Every tensor map that a process or a program made, from `trace`.
 
-    ``print(t)`` shows each different map: the driver's arguments, the result, who made it, which
-    kernels took it, and what the rules find. Notebooks show the maps as pictures too.
+    ``print(t)`` shows each different map: the driver's arguments, the result, the library that made
+    the map, the kernels that use it, and the rules that it breaks. Notebooks also show pictures.
 
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order in which they were first made. Within the with block: those
-        made so far.
+        Each different map, in the order of the first calls. Within the ``with`` block, the maps
+        made until now.
     notes : tuple of str
-        What could not be traced, and why.
+        Calls that could not be traced, and why.
 
     Examples
     --------
@@ -54,11 +55,12 @@ class Trace:
     """
 
     def __init__(self, raw: Raw | Path) -> None:
+        # A folder is read again at each use, until `_freeze` keeps its content.
         self._source = raw
         self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
 
     def _freeze(self) -> None:
-        """Read the folder for the last time."""
+        """Read the folder for the last time, because it is about to be removed."""
         self._source = self._raw
 
     @property
@@ -88,7 +90,7 @@ class Trace:
     @classmethod
     @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
-        """Read what `to_json`, or ``tma-dlpack trace --json``, wrote."""
+        """Read a trace from the JSON of `to_json` or ``tma-dlpack trace --json``."""
         try:
             if len(text) > MAX_TRACE_CHARACTERS:
                 raise ValueError
@@ -96,13 +98,13 @@ class Trace:
             if raw["tma_dlpack_trace"] != _FORMAT:
                 raise ValueError
             trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
-            str(trace)
+            str(trace)  # reads every map, so that wrong content is refused here
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise REFUSALS["FILE_TRACE"].error("text", f"text is {shown(text)}") from error
         return trace
 
     def to_json(self) -> str:
-        """Return all that was recorded, as JSON that `from_json` reads."""
+        """Return the whole record as JSON that `from_json` reads."""
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
     def __repr__(self) -> str:
@@ -135,7 +137,7 @@ class Trace:
         return self.html(_MOST_BYTES_IN_NOTEBOOKS)
 
     def html(self, most_bytes: int = 20_000_000) -> str:
-        """Return the report as HTML, with as many pictures as `most_bytes` hold."""
+        """Return the report as HTML, with pictures of at most `most_bytes` bytes in total."""
         # imported when first needed
         from tma_dlpack.draw.cards import bold, finding_html, plain
         from tma_dlpack.draw.figure import fragment
@@ -154,10 +156,11 @@ class Trace:
         return fragment([*map(printable, parts)])
 
     def _overview(self) -> list[str]:
-        """Return all maps as small multiples, where there are several."""
+        """Return small pictures of all maps next to each other; none for a single map."""
         from tma_dlpack.draw.multiples import multiples
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
+        # (number of the map, the map, whether a problem is marked)
         drawn = [(n, m, bool(t.result) or not t.report.ok) for n, t, m in known if m is not None]
         if len(drawn) < 2:
             return []
@@ -166,7 +169,10 @@ class Trace:
 
 
 def _pictures(traced: TracedMap) -> str:
-    """Return the tensor with its box, and the tile in shared memory; "" where none can be drawn."""
+    """Return pictures of the tensor with its box and of the tile in shared memory.
+
+    "" for a map without known bytes.
+    """
     from tma_dlpack import draw
 
     tensor_map = traced.tensor_map()
@@ -175,7 +181,7 @@ def _pictures(traced: TracedMap) -> str:
     first = "tensor" if tensor_map.kind == "tiled" else "walk"
     try:
         return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
-    except TmaError as error:  # a map that no copy survives
+    except TmaError as error:  # a map with which every copy fails
         return f"<p>not drawn: {html.escape(str(error))}</p>"
 
 
@@ -257,7 +263,7 @@ def refusal_text(traced: TracedMap) -> str:
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Ids of the counts that belong to no line, and bytes of a count, as in native/inject.c.
+#: Ids of the counts that belong to no line, and the form of a count, as in native/inject.c.
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
 _COUNT = struct.Struct("<Q")
 
@@ -265,13 +271,15 @@ Raw = dict[str, Any]
 
 
 def read_folder(folder: Path) -> Raw:
-    """Return what all processes wrote so far: ``{"processes": [...], "maps": [...]}``.
+    """Return the records of all processes: ``{"processes": [...], "maps": [...]}``.
 
-    Processes are in the order of their start. A map has its process (an index), its count, and its
-    kernels with theirs. What `trace` writes as JSON is the same.
+    Processes are in the order of their start. A map has the index of its process, its count, and
+    its kernels with their counts. `Trace.to_json` writes the same record.
     """
     raw: Raw = {"processes": [], "maps": []}
-    unknown: list[Raw] = []  # passed to kernels, and made by no call of the driver
+    # Maps that were passed to kernels and that no call of the driver made.
+    unknown: list[Raw] = []
+    # File names are "PID-START.jsonl".
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem.partition("-")[2]):
         _add_process(raw, unknown, path)
     raw["maps"] += unknown
@@ -279,12 +287,12 @@ def read_folder(folder: Path) -> Raw:
 
 
 def refusals(lines: list[Raw]) -> list[Raw]:
-    """Return the lines of calls that the driver refused, or that may never return."""
+    """Return the lines of calls that the driver refused, or that did not return yet."""
     return [line for line in lines if line["is"] == "map" and line.get("result") != 0]
 
 
 def parse(content: bytes) -> list[Raw]:
-    """Parse the whole lines of a file; one that was cut off becomes a problem."""
+    """Parse the complete lines of a file; a line that is not JSON becomes a problem."""
     lines: list[Raw] = []
     for line in content.split(b"\n")[:-1]:
         try:
@@ -295,7 +303,7 @@ def parse(content: bytes) -> list[Raw]:
 
 
 def _decoded(value: Any) -> Any:
-    """Turn strings back into UTF-8: the library writes each byte as a character."""
+    """Decode strings as UTF-8, because the library writes each byte as one character."""
     if isinstance(value, str):
         return value.encode("latin-1").decode("utf-8", "replace")
     if isinstance(value, list):
@@ -310,6 +318,7 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
     counts = path.with_suffix(".count").read_bytes()
 
     def count(number: int) -> int:
+        # If counts could not be written, each map counts as made once, and other counts are 0.
         at = number * _COUNT.size
         is_there = at + _COUNT.size <= len(counts)
         return _COUNT.unpack_from(counts, at)[0] if is_there else int(number > _PAUSES)
@@ -335,7 +344,9 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             kernel = {name: line.pop(name) for name in ("kernel", "parameter", "offset")}
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
-    # one without a result, counted down when it returned, stands for a call that never did
+    # A call with an unreadable pointer may end the program, so inject.c also writes it before the
+    # call, without a result, and subtracts it from the count when the call returns. Here a count
+    # above 0 without a result is a call that did not return.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 
@@ -347,7 +358,7 @@ _TAKEN, _DENIED = 39, (35, 40)  # CUptiResult (cupti_result.h)
 
 
 def problem_text(problem: Raw) -> str:
-    """Word a problem in one line: what happened, and what to do."""
+    """Describe a problem in one line: what happened, and what to do."""
     code, detail = problem["code"], problem["detail"]
     if problem["what"] == "subscribe" and code == _TAKEN:
         who = f" ({detail})" if detail and "not provided" not in detail else ""
@@ -363,6 +374,7 @@ def problem_text(problem: Raw) -> str:
     return _PROBLEMS[problem["what"]].format(code=code)
 
 
+# Texts by the "what" of a problem; {code} is a CUptiResult or an errno.
 _PROBLEMS = {
     "subscribe": "CUPTI could not be started (cuptiSubscribe returned {code}); it must be of the "
     "driver's CUDA version or older: install another nvidia-cuda-cupti",

@@ -1,4 +1,4 @@
-"""One traced map: the driver's arguments, its result, and what our rules find."""
+"""One traced map: the driver's arguments, the result, and the rules that the arguments break."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
-#: Shared objects between a caller and the driver, which do not identify the caller.
+#: Beginnings of the names of shared objects between a caller and the driver, which do not identify
+#: the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 #: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
@@ -32,14 +33,16 @@ _PACKAGES = (
     "<frozen",
     *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
 )
-_ASSUMED = Target.of("sm_90")  # of calls without a context
-Bytes = bytes
+# The target of calls without a context.
+_ASSUMED = Target.of("sm_90")
+Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 
 
 class TracedKernel(NamedTuple):
-    """A kernel that was launched with a map: which parameter, at which byte of it, how often.
+    """A kernel that was launched with a map, and the place of the map in its parameters.
 
-    `is_least`: there may be more launches, for not all were counted.
+    `parameter` is the index of the parameter, and `offset` is the map's first byte in it. If
+    `is_least`, not all launches were counted, so `launches` is a minimum.
     """
 
     name: str
@@ -53,9 +56,9 @@ class TracedKernel(NamedTuple):
 @sealed
 @dataclass(frozen=True, slots=True)
 class TracedMap:
-    """A tensor map that a traced program made, with what the rules find.
+    """A tensor map that a traced program made, and the rules that it breaks.
 
-    Calls that differ only in the address are one `TracedMap`, with the address of the first.
+    Calls that differ only in the address are one `TracedMap`, with the address of the first call.
 
     Attributes
     ----------
@@ -63,7 +66,7 @@ class TracedMap:
         The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was passed
         to a kernel and that no call of the driver made.
     arguments : PrintedArguments
-        The driver's arguments; None for those that could not be read.
+        The driver's arguments; None for an argument that could not be read.
     result : int or None
         The CUresult, 0 for success; None if the call did not return.
     report : Report
@@ -73,16 +76,16 @@ class TracedMap:
     kernels : tuple of str
         Names of the kernels that were launched with it, or with the same map at another address.
     count : int
-        How often the call was made.
+        The number of calls.
     uses : tuple of TracedKernel
         The same kernels with the parameter and the number of launches.
     made_by : str
         The shared object that called the driver; "" if not known.
     python : tuple of str
-        The Python frames when it was first made, innermost first, as ``file:line in function``;
+        The Python frames of the first call, innermost first, as ``file:line in function``;
         empty if the thread did not hold the GIL.
     processes : tuple of str
-        Such as ``("rank 0", "rank 1")``, or ``("process 4711",)``.
+        The processes that made the map: ``("rank 0", "rank 1")``, or ``("process 4711",)``.
     target : Target or None
         The GPU of the context; None if there was no context.
     """
@@ -114,17 +117,17 @@ class TracedMap:
 
     @property
     def made_at(self) -> str:
-        """The innermost Python frame of the user's own code, or ""."""
+        """The innermost Python frame of the user's own code; "" if there are no frames."""
         ours = [frame for frame in self.python if not any(p in frame for p in _PACKAGES)]
         return next(iter(ours or self.python), "")
 
     def tensor_map(self) -> TensorMap | None:
-        """Decode the bytes; None if there are none, or their layout is not known."""
+        """Decode the bytes; None if there are no bytes, or their layout is not known."""
         return _decoded(self.bytes, self.target or _ASSUMED)
 
 
 def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
-    """Make one `TracedMap` of equal calls in several processes."""
+    """Merge the records of equal calls, also of several processes, into one `TracedMap` each."""
     groups: dict[object, list[dict[str, Any]]] = {}
     for raw in raws:
         groups.setdefault(_key(raw), []).append(raw)
@@ -135,6 +138,7 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
 
 
 def _key(raw: dict[str, Any]) -> object:
+    # Columns in which equal calls may differ. The address's last 5 bits decide about its alignment.
     apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
     known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
     if known.get("bytes"):
@@ -154,13 +158,14 @@ def _traced(
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
+        # A map that no encode made: cuTensorMapReplaceAddress, or bytes of a kernel's parameter.
         before = made if data else _decoded(bytes.fromhex(first["before"]), known)
         arguments = PrintedArguments() if before is None else of_map(before)
-        if "global_address" in first:  # the new one
+        if "global_address" in first:  # the new address of cuTensorMapReplaceAddress
             arguments = dataclasses.replace(arguments, global_address=first["global_address"])
     report = _report(arguments, first, made, known)
     if first["call"] is None and not (arguments.global_address and report.ok):
-        return None  # other bytes of a kernel's parameters
+        return None  # 128 bytes of a parameter that are not a map
     uses = _uses(group, processes, names)
     return TracedMap(
         call=first["call"] or "",
@@ -201,6 +206,7 @@ def _names(mangled: frozenset[str]) -> dict[str, str]:
 def _uses(
     group: list[dict[str, Any]], processes: list[dict[str, Any]], names: dict[str, str]
 ) -> tuple[TracedKernel, ...]:
+    # Launches by (kernel, parameter, offset).
     counts: dict[tuple[str, int, int], int] = {}
     for kernel in (kernel for raw in group for kernel in raw["kernels"]):
         place = (names[kernel["kernel"]], kernel["parameter"], kernel["offset"])
@@ -225,6 +231,7 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
         values[name] = tuple(raw[name]) if isinstance(raw.get(name), list) else None
     if kind == "im2col_wide":
         values |= dict(zip(CORNERS, ((raw["lower_width"],), (raw["upper_width"],)), strict=True))
+    # A number that is not a member of its enum stays an int.
     for name, enum in ENUMS.items():
         values[name] = enum(raw[name]) if raw[name] in list(enum) else raw[name]
     implied = {"mode": raw["mode"]} if "mode" in raw else {}
@@ -232,7 +239,7 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
 
 
 def _decoded(data: Bytes | None, target: Target) -> TensorMap | None:
-    """Return the map in 128 bytes; None where there are none, or they are not those of a map."""
+    """Return the map that 128 bytes encode; None if there are no bytes or they are not a map."""
     try:
         return None if data is None else TensorMap.from_bytes(data, target)
     except TmaError:
@@ -258,6 +265,7 @@ def _report(
 
 
 def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
+    # In place of an argument that it could not read, inject.c writes {"unreadable": address}.
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
             what = "the CUtensorMap" if name == "map_address" else name
@@ -267,7 +275,7 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _wrong_address(address: int) -> tuple[Violation, ...]:
-    """Return what cuTensorMapReplaceAddress refuses, which asks 16 bytes of every map."""
+    """Check an address for cuTensorMapReplaceAddress, which requires 16 bytes for every map."""
     try:
         check_address(address, "global_address", 16)
     except TmaPreconditionError as error:
@@ -276,7 +284,7 @@ def _wrong_address(address: int) -> tuple[Violation, ...]:
 
 
 def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
-    """Return why the driver refused arguments that are in order."""
+    """Return the driver's result as a violation, for a refused call that breaks no rule."""
     result = raw.get("result")
     if result is None:
         return

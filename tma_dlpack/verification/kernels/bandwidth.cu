@@ -1,4 +1,4 @@
-// A whole tensor copied tile by tile, as fast as one issuing thread per CTA can ask for it.
+// A copy of a whole tensor, tile by tile. One thread per CTA issues all loads and stores.
 
 #include <tma_dlpack.h>
 
@@ -12,23 +12,24 @@ extern __shared__ unsigned char shared_memory[];
 
 struct Coords { int c[5]; };  // innermost first
 
-// How tiles cover a tensor; all innermost first.
+// The tiles that cover a tensor; arrays are innermost first.
 struct Tiling
 {
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  unsigned last_first;  // the outermost dimension steps along a row: it is walked first
+  unsigned last_first;  // the outermost dimension steps along a row, so it is counted first
 };
 
-// Shared memory: `stages` tiles, stage_bytes apart, and then an mbarrier for each.
+// Shared memory: `stages` tiles at multiples of stage_bytes, then one mbarrier per stage.
 struct Ring
 {
   unsigned stages, stage_bytes, tx_bytes;
-  unsigned stores_in_flight;  // stores after a stage's own before the stage is loaded again
-  unsigned neighbours;        // tiles in a row that one CTA takes
+  unsigned stores_in_flight;  // number of stages whose stores may be pending
+  unsigned neighbours;        // number of adjacent tiles that one CTA copies at a time
 };
 
+// The first element of a tile.
 template <unsigned RANK>
 __device__ inline Coords coords_of(const Tiling& tiling, unsigned tile)
 {
@@ -70,7 +71,8 @@ __device__ inline void store_tile(const Map& map, const void* smem, Coords at)
   if constexpr (RANK == 5) store(map, smem, c[0], c[1], c[2], c[3], c[4]);
 }
 
-// Wait until at most `stores_in_flight` of this thread's stores still read shared memory.
+// Wait until at most `stores_in_flight` of this thread's stores still read shared memory. The
+// instruction takes a constant (PTX ISA, cp.async.bulk.wait_group), so each count has a case.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
@@ -83,7 +85,8 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
   }
 }
 
-// The k-th tile of this CTA: CTAs take turns, each with `neighbours` tiles in a row.
+// The k-th tile of this CTA. CTA after CTA takes `neighbours` adjacent tiles, and CTA 0 follows the
+// last one.
 __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
 {
   return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;
@@ -116,6 +119,7 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     to_load = tile_of(++loaded, ring.neighbours);
   }
 
+  // Tile k is stored from `stage`; the next load goes to `free_stage`, whose store is the oldest.
   unsigned stage = 0, parity = 0, free_stage = 0;
   for (unsigned k = 0;; ++k)
   {
@@ -131,6 +135,7 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     store_commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
+    // Tile k - stores_in_flight has been read, so its stage is free.
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
     wait_for_reads(ring.stores_in_flight);
     load(to_load, free_stage);
@@ -155,7 +160,7 @@ COPY_TILES(3)
 COPY_TILES(4)
 COPY_TILES(5)
 
-// ---- looking at the result: a tensor as rows, one warp each ----
+// ---- comparison of the result: a tensor as rows, one warp per row ----
 
 struct Rows
 {
@@ -164,7 +169,7 @@ struct Rows
   unsigned long long total, row_bytes;
 };
 
-// Call visit(offset) for every 16 bytes of every row, and tail(offset) for every byte left over.
+// Call visit(offset) for every 16 bytes of every row, and tail(offset) for the remaining bytes.
 template <class Visit, class Tail>
 __device__ inline void for_each_row(const Rows& rows, Visit visit, Tail tail)
 {
@@ -202,7 +207,7 @@ extern "C" __global__ void invert(unsigned char* source, unsigned char* target, 
     [&](unsigned long long at) { target[at] = static_cast<unsigned char>(~source[at]); });
 }
 
-// Count the 16-byte pieces, and bytes left over, in which source and target differ.
+// Count the 16-byte pieces and the remaining bytes in which source and target differ.
 extern "C" __global__ void compare(unsigned char* source, unsigned char* target, Rows rows,
                                    unsigned* differences)
 {
@@ -218,7 +223,7 @@ extern "C" __global__ void compare(unsigned char* source, unsigned char* target,
   if (found != 0) atomicAdd(differences, found);
 }
 
-// Fill with numbers that do not repeat: a hash of each word's place.
+// Fill memory with pseudo-random words: a hash of each word's index (constants of splitmix64).
 extern "C" __global__ void fill_random(unsigned* words, unsigned long long count)
 {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;

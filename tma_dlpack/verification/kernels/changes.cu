@@ -1,4 +1,4 @@
-// A map changed field by field on the device, and a tile loaded by it.
+// A kernel that changes a map field by field, and loads a tile with the changed map.
 
 #include <tma_dlpack.h>
 
@@ -6,8 +6,8 @@ using namespace tma_dlpack;
 
 struct Coords { int c[5]; };  // innermost first
 
-// Fields as verification/on_device.py numbers them: 8 * field + dimension, or 8 * field + value for those
-// whose value must be a constant of the instruction.
+// `field` is a number of verification/on_device.py: 8 * field + dimension, or 8 * field + value for a
+// field whose value is a constant of the instruction.
 struct Change { unsigned long long field, value; };
 
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
@@ -15,6 +15,7 @@ constexpr unsigned ADDRESS = 0, RANK = 1, ELEMTYPE = 16;
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
+// The dimension and some values are constants of tensormap.replace (PTX ISA), so each has a case.
 #define IN_DIMENSION(FIELD, NUMBER, DIMENSION) \
   case 8 * NUMBER + DIMENSION: replace_##FIELD<DIMENSION>(map, to.value); break;
 #define FOUR(FIELD, NUMBER)         \
@@ -74,8 +75,9 @@ __device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* fu
   }
 }
 
-// One warp. The map is changed where it is used, or in shared memory and published. out: the map, then
-// `bytes` of shared memory: 0 up to the tile and where it has gaps; as it was if no tile arrived.
+// One warp. The map is changed in global memory at `out` (in_place), or in shared memory and then
+// published to `out`. After the map, `out` has `bytes` of shared memory: the tile, and 0 before it and
+// in its gaps. These bytes do not change if no tile arrived.
 extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,
                                            unsigned rank, unsigned in_place, unsigned count,
                                            unsigned smem_offset, unsigned bytes, unsigned tx_bytes,
@@ -85,7 +87,7 @@ extern "C" __global__ void change_and_load(const __grid_constant__ Map from, con
   Barrier* const full = reinterpret_cast<Barrier*>(here + 1);
   Map* const place = reinterpret_cast<Map*>(out);
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = 0;
-  fence_async();
+  fence_async();  // the zeros are written before TMA writes the tile
   if (threadIdx.x == 0)
   {
     init(full);

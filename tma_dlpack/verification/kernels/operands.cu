@@ -1,13 +1,13 @@
-// Reads, by the tensor core's instructions, of tiles that TMA wrote: a wgmma product, and ldmatrix.
+// Kernels that read tiles of TMA with wgmma (a product) and ldmatrix.
 //
-// WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS are defined above this text, one instruction
-// each; see verification/on_device.py.
+// verification/on_device.py defines WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS above this
+// text, for one instruction.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-// A tile to load: coordinates innermost first, and where it goes, bytes.
+// A tile to load: coordinates innermost first, and its first byte in shared memory.
 struct Tile
 {
   int coords[3];
@@ -26,8 +26,8 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
   else load(to, map, full, c[0], c[1], c[2]);
 }
 
-// False where shared memory does not start where the swizzles' patterns do: offsets would be no
-// addresses then.
+// Load both tiles. Return false if shared memory does not begin at a multiple of 1024, where the
+// swizzles' patterns begin: then an offset has another swizzle than its address.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
@@ -47,8 +47,8 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// out[64 * blocks][N] = A B: one descriptor per 64 rows of A and K step, one per K step of B. Their
-// addresses count from the start of shared_memory.
+// out[64 * blocks][N] = A B. There is one descriptor per K step and 64 rows of A, and one descriptor
+// per K step of B. The descriptors' addresses are relative to shared_memory.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
            const __grid_constant__ Tile tile_a, const __grid_constant__ Tile tile_b,
@@ -57,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(128)
            ACCUMULATOR* out, unsigned* done)
 {
   if (!loaded(a, b, tile_a, tile_b, barrier_offset)) return;
+  // A descriptor has its address in units of 16 bytes, in the lowest bits (PTX ISA, wgmma).
   const unsigned long long base = shared_address(shared_memory) >> 4;
   for (unsigned block = 0; block < blocks; ++block)
   {
@@ -82,6 +83,7 @@ extern "C" __global__ void __launch_bounds__(128)
 
 #endif
 
+// One ldmatrix instruction of `num` 8 x 8 matrices; the header has no function for it.
 template <unsigned num, bool transpose>
 __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 {
@@ -107,7 +109,7 @@ __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 #undef LDMATRIX
 }
 
-// out[lane][4]: what one warp's ldmatrix leaves in each lane's registers.
+// out[lane][4]: the registers of each lane after one ldmatrix.
 extern "C" __global__ void __launch_bounds__(32)
   read_matrices(const __grid_constant__ Map map, const __grid_constant__ Tile tile,
                 unsigned barrier_offset, unsigned num, unsigned transpose, const unsigned* addresses,
