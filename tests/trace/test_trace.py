@@ -155,7 +155,7 @@ def test_while_there_is_no_news_launches_are_not_heard(traced):
     _, trace = traced("init tiled launches 90000 fills 10000 launches 100")
     assert trace.maps[0].uses[0] == ("gemm", 1, 0, 90000, True)
     assert "passed to gemm (parameter 1), 90000 times or more" in str(trace)
-    assert trace.notes[0].startswith("launches were not all heard")
+    assert trace.notes[0].startswith("not all launches were recorded")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -279,7 +280,8 @@ def _postmortem(options: argparse.Namespace) -> int:
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
             # As `PostMortem.to_json`, without findings.
-            empty = '{"faults": [], "barriers": [], "maps": [], "kernels": []}'
+            names = ("faults", "barriers", "maps", "kernels", "notes")
+            empty = json.dumps({name: [] for name in names} | {"target": None})
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
             return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK
         found = ended.found

@@ -193,11 +193,11 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
             calls = f"{where}{process['overflow']} calls"
             yield f"{calls} made more different maps than the trace can distinguish"
         if process.get("kernels") == 0:
-            yield f"{where}the driver does not tell kernels' parameters (before CUDA 12.4)"
+            yield f"{where}the driver does not report kernel parameters (before CUDA 12.4)"
     if any(process["pauses"] for process in processes):
         yield (
-            "launches were not all heard: after 100000 without news, only 1000 are, ten times a "
-            "second, to cost less; a kernel may be missing"
+            "not all launches were recorded: after 100000 launches without a new map, only 1000 "
+            "are recorded, ten times a second, which costs less; a kernel may be missing"
         )
     if any("cupti" in process for process in processes):
         yield UNSEEN
