@@ -144,6 +144,7 @@ def _space_of(address: int) -> str:
 def _map_at(one: _One, address: int) -> TensorMap:
     """Return the map at a generic address; end the run if the hardware refuses the address."""
     memory, space = one.machine.memory, _space_of(address)
+    # The hardware does not read maps from local or shared memory.
     if space in ("local", "shared"):
         where = "the thread's own local memory" if space == "local" else "shared memory"
         fix = {

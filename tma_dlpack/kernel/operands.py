@@ -1,10 +1,10 @@
 """Operands of PTX instructions as small tuples.
 
 A register or a name is a `Reg`, a number an int, and ``_`` None. The other operands are tuples:
-``("address", base, offset)`` for ``[base + offset]``, ``("sum", base, offset)`` without brackets,
-``("vector", [...])`` for ``{a, b}``, ``("tuple", [...])`` for ``[map, {x, y}]``, ``("list", [...])``
-for ``(a, b)``, ``("pair", a, b)`` for ``d|p``, ``("special", name)`` for ``%tid.x``, ``("not",
-reg)`` for ``!p``, and ``("unknown", text)``.
+``("address", base, offset)`` for ``[base + offset]``, ``("sum", base, offset)`` for the same
+without brackets, ``("vector", [...])`` for ``{a, b}``, ``("tuple", [...])`` for ``[map, {x, y}]``,
+``("list", [...])`` for ``(a, b)``, ``("pair", a, b)`` for ``d|p``, ``("special", name)`` for
+``%tid.x``, ``("not", reg)`` for ``!p``, and ``("unknown", text)``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from tma_dlpack.kernel.core import Instruction
 
 
 class Reg(NamedTuple):
-    """A register, by name."""
+    """A register, or the name of a variable, a parameter or a function."""
 
     name: str
 
 
+# Integers such as "-0x1F", "0b101", "42U"; floats as bits such as "0f3F800000"; decimals such as
+# "1.5e3".
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
 _FLOAT = re.compile(r"(-?)0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})")
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")

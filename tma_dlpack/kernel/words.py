@@ -8,7 +8,7 @@ from tma_dlpack.kernel.core import rows
 
 
 class Meeting(NamedTuple):
-    """Rule, severity, message and fix; `{agent}` in a message is the agent of the earlier access."""
+    """Rule, severity, message and fix; `{agent}` stands for the agent of the earlier access."""
 
     rule: str
     severity: str
