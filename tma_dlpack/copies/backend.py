@@ -1,4 +1,4 @@
-"""`Backend`: base class of the simulator and the CUDA backend; it checks the arguments of copies."""
+"""`Backend`: base class of the two backends, which checks the arguments of copies."""
 
 from __future__ import annotations
 

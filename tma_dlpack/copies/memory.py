@@ -283,7 +283,7 @@ def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Windo
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Return the bytes that a store writes: whole 16-byte chunks, so maybe past the end of a row."""
+    """Return the bytes that a store writes: whole 16-byte chunks, maybe past the end of a row."""
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
     for window in _windows(request.plan, lines._replace(last=end)):

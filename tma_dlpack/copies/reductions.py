@@ -100,7 +100,7 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Add float64; a NaN operand keeps its bits, `new` first; inf - inf gives 0xFFF8000000000000."""
+    """Add float64; a NaN operand keeps its bits, `new` first. The NaN of inf - inf is negative."""
     total, old_words, new_words = (v.view(np.uint64) for v in (old + new, old, new))
     total[np.isnan(total.view(np.float64))] = 0xFFF8000000000000
     kept = np.where(np.isnan(old), old_words, total)

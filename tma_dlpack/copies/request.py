@@ -122,7 +122,9 @@ def load_request(
     *,
     many: bool,
 ) -> CopyRequest:
-    """Check a load and return the request; `coords` is row-major: (rank,), or (n, rank) with `many`.
+    """Check a load and return the request.
+
+    `coords` is row-major: (rank,), or (n, rank) with `many`.
 
     Raises `TmaPreconditionError` with the first reason of `REFUSALS` for each argument, and
     `TmaUnsupportedError` for a map that supports only stores.
@@ -258,7 +260,7 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and (rule, found) of a fault of the map or None."""
+    """Return the alignment of addresses in bytes, and (rule, found) of the map's fault, or None."""
     # The address is checked by the caller, so maps that differ in the address share the result.
     args = plan.arguments
     alignment_bytes, inner_bytes, swizzle = args.alignment_bytes, args.inner_box_bytes, args.swizzle
