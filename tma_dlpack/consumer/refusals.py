@@ -137,8 +137,8 @@ def _fix_rank(o: Operand) -> str:
     return f"copy one matrix at a time, box_sizes={(*(1 for _ in box[:-2]), *box[-2:])}"
 
 
-# Without a swizzle: spans of 16 bytes, an even number if K-major, because a K step has 32 bytes. With
-# a swizzle: whole K steps in a row if K-major, and whole spans if MN-major with several columns.
+# Without a swizzle: spans of 16 bytes, an even number if K-major, because a K step has 32 bytes.
+# With a swizzle: whole K steps in a row if K-major; whole spans if MN-major with several columns.
 def _width_is_read(o: Operand) -> bool:
     return (
         o.tile.row_bytes == SPAN_BYTES[o.swizzle] and (o.major == "MN" or o.tile.columns % 2 == 0)

@@ -1734,7 +1734,7 @@ __device__ inline void fence_release()
 }
 
 // Change one field of a tiled map in shared or global memory. One thread calls these verbs, then publish() or
-// fence_release(); until then a copy may find the old map or a part of the change. The fields are those of
+// fence_release(); until then a copy may find the old map or a part of the change. The verbs have the fields of
 // PTX's tensormap.replace. Dimension 0 is the innermost, and values are not checked. For targets with the
 // suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX

@@ -148,7 +148,7 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
 }
 
 /* The ordinal of the GPU whose memory a tensor is in; -1 for memory that is not on a GPU. Producers export
- * managed memory as memory of GPU 0, so ask the driver which GPU's context allocated it. */
+ * managed memory as memory of GPU 0, but the driver knows which GPU's context allocated it. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();

@@ -171,7 +171,7 @@ static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
   }
 }
 
-/* Replace the stride of each extent of 1, which no access uses. The new stride is that of a row-major tensor,
+/* Replace the stride of each extent of 1, which no access uses. The new stride is the one of a row-major tensor,
  * rounded up to `align_bytes`, or 0 if this is 2^40 bytes or more (`canonical_strides` of dlpack/layout.py). */
 static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
                                         int64_t align_bytes) {
@@ -225,7 +225,7 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* The layout of a tensor with more dimensions than a map may have, if the option `shape` describes it anew: one
+/* The layout of a tensor with more dimensions than a map may have, if the option `shape` describes it again: one
  * dimension. The tensor must be row-major without gaps, unless the option `strides` is given. */
 static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
                                                  const TmaDlpackOptions *options,
@@ -248,7 +248,7 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the same memory by another `shape` and `strides`. Omitted strides are those of the tensor or
+/* Describe the same memory by another `shape` and `strides`. Omitted strides are the tensor's strides or
  * row-major strides; if both are possible, they must be equal. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {

@@ -146,7 +146,7 @@ inline std::string broken_rules(std::uint64_t failed)
   return text;
 }
 
-// The options of a call. `beside` is the text of options that are not among the driver's arguments;
+// The options of a call. Member `beside` is the text of options that are not among the driver's arguments;
 // `not_allowable` has the ids of `allow` that cannot be allowed.
 struct Asked
 {

@@ -343,7 +343,7 @@ struct MmaKind<MmaType::tf32>
 
 // Allocate 32, 64, 128, 256 or 512 columns of tensor memory, and write the address of the first column to shared
 // memory. The other threads read this address after tcgen05_fence_before(), __syncthreads() and
-// tcgen05_fence_after(). The call waits until so many columns are free. The warp that allocates must deallocate.
+// tcgen05_fence_after(). The call waits until this number is free. The warp that allocates must deallocate.
 //   tcgen05.alloc | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_alloc(&allocated, 256);
 template <unsigned cta_group = 1>
