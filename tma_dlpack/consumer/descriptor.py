@@ -1,8 +1,8 @@
-"""`MatrixDescriptor`: 64 bits that describe an operand in shared memory, and what they mean.
+"""`MatrixDescriptor`: 64 bits that describe an operand in shared memory, and their meaning.
 
-An operand is made of atoms: 8 rows of 16 (core matrix), 32, 64 or 128 bytes, one after the other in
-shared memory. Rows are M or N in a K-major operand, and K in an MN-major one. The two offsets are
-the distances to the next atom:
+An operand consists of atoms, which follow each other in shared memory. An atom has 8 rows of 16
+(core matrix), 32, 64 or 128 bytes. The rows of a K-major operand are M or N; the rows of an
+MN-major operand are K. The two offsets are the distances to the next atom:
 
 =========  ========  ==============================  ===============================
 major      swizzle   leading byte offset             stride byte offset
@@ -47,7 +47,7 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import argument_error, bad_value, sealed
 
-#: The bits that do not depend on the tile: the layout type, and the field "fixed".
+#: (instruction, swizzle) -> bits that do not depend on the tile: "layout type" and "fixed".
 _CONSTANT_BITS = {
     (row.name, swizzle): row.fixed << FIXED.first_bit | number << row.fields[-1].first_bit
     for row in INSTRUCTIONS.values()
@@ -69,27 +69,27 @@ OFFSET_MEANINGS = {
 class MatrixDescriptor(Drawn):
     """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
 
-    Made by `matrix_descriptor`. `value` is the operand of one instruction, which multiplies
-    `k_elements` along K; ``advance(1)`` gives the descriptor for the next instruction.
+    `matrix_descriptor` makes it. `value` is the operand of one instruction, which multiplies
+    `k_elements` elements along K; ``advance(1)`` returns the descriptor of the next instruction.
 
     Attributes
     ----------
     instruction : {"wgmma", "tcgen05"}
     major : {"K", "MN"}
-        Which dimension is contiguous in shared memory.
+        Dimension that is contiguous in shared memory.
     data_type : TensorMapDataType
     swizzle : TmaSwizzle
     leading_byte_offset, stride_byte_offset : int
-        Bytes from one atom to the next; ``print(descriptor)`` says in which direction.
+        Bytes from one atom to the next; ``print(descriptor)`` shows the direction.
     base_offset : int
         0 for every tile that TMA wrote. The PTX ISA's ``(pattern start >> 7) & 7`` gives wrong
         products at addresses that are not a multiple of the pattern [measured, H200, driver
         580.159.04, 2026-11-21]: TMA and wgmma both swizzle by the absolute address.
     mn_elements : int
-        Elements of M or N in the tile. One wgmma takes 64 of M, and 8 to 256 of N.
+        Number of elements of M or N in the tile. One wgmma takes 64 of M, and 8 to 256 of N.
     k_starts : tuple of int
-        Shared-memory address at which each remaining K step begins, bytes; the first is this
-        descriptor's own.
+        Shared-memory address where each remaining K step begins, bytes; the first address is that
+        of this descriptor.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class MatrixDescriptor(Drawn):
 
     @property
     def layout_type(self) -> int:
-        """The number of the swizzle in the field "layout type"."""
+        """Number of the swizzle in the field "layout type"."""
         return self._row.layout_types[self.swizzle]
 
     @property
@@ -127,7 +127,7 @@ class MatrixDescriptor(Drawn):
 
     @property
     def k_elements(self) -> int:
-        """Elements of K that one instruction multiplies: 32 bytes."""
+        """Number of elements of K, 32 bytes, that one instruction multiplies."""
         return K_STEP_BYTES // self.element_bytes
 
     @property
@@ -154,10 +154,10 @@ class MatrixDescriptor(Drawn):
         Parameters
         ----------
         k_steps : int
-            Instructions to go forward along K, from 0 to the attribute `k_steps` - 1.
+            Number of K steps to skip, from 0 to the attribute `k_steps` - 1.
         mn_elements : int
-            Elements of M or N to skip, in whole atoms: a multiple of 8, or of the elements of a
-            span if MN-major. A tile of 128 rows takes two wgmma: at 0 and at 64.
+            Number of elements of M or N to skip, in whole atoms: a multiple of 8 if K-major, or of
+            the elements of a span if MN-major. A tile of 128 rows takes two wgmma: at 0 and at 64.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class MatrixDescriptor(Drawn):
         Raises
         ------
         TmaPreconditionError
-            If that is beyond the tile, or not at the start of an atom.
+            If the new start is outside of the tile, or not at the start of an atom.
         """
         steps = integer_of(k_steps)
         if steps is None or not 0 <= steps < self.k_steps:
@@ -179,7 +179,7 @@ class MatrixDescriptor(Drawn):
             must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
             fix = f"pass a multiple of {atom}, the elements of an atom"
             raise bad_value("mn_elements", mn_elements, must, fix)
-        # bytes to the next atom of M or N
+        # Bytes to the next atom of M or N; see the table of the module.
         leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
         step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
         moved = skipped // atom * step_bytes
@@ -190,23 +190,24 @@ class MatrixDescriptor(Drawn):
     def read(self, smem: object) -> npt.NDArray[Any]:
         """Return the operand that the tensor core reads from shared memory, as an array.
 
-        Computed only from the 64 bits of each step, by the PTX ISA's canonical layouts, without the
-        tensor map: if the result equals the tile, the descriptor is right.
+        The addresses follow from the 64 bits of each step alone, by the PTX ISA's canonical
+        layouts; the tensor map is not used. So if the result equals the tile, the descriptor is
+        right.
 
         Parameters
         ----------
         smem : uint8 array
-            Shared memory from address 0 on, as `Tile.smem`.
+            Shared memory from address 0 on, such as `Tile.smem`.
 
         Returns
         -------
         array (mn_elements, K) if K-major, (K, mn_elements) if MN-major
-            From this step to the end of the tile. Elements as in `Tile.array`: bfloat16 is uint16.
+            Elements from this step to the end of the tile, as in `Tile.array`: bfloat16 is uint16.
 
         Raises
         ------
         TmaPreconditionError
-            If `smem` is not such an array, or ends before the operand does.
+            If `smem` is not a one-dimensional uint8 array, or if it ends before the operand.
 
         Examples
         --------
@@ -217,6 +218,7 @@ class MatrixDescriptor(Drawn):
         >>> bool((tma.matrix_descriptor(tm).read(smem) == x).all())
         True
         """
+        # Each step is bytes (mn, k, element_bytes); K is axis 1.
         memory = _bytes_of(smem)
         steps = [
             _operand(self.advance(n), self.advance(n).value, memory) for n in range(self.k_steps)
@@ -230,7 +232,7 @@ class MatrixDescriptor(Drawn):
 
     @property
     def _mn_atom(self) -> int:
-        """Elements of M or N in an atom."""
+        """Number of elements of M or N in an atom."""
         return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
 
     @opaque
@@ -243,6 +245,7 @@ class MatrixDescriptor(Drawn):
             + strides.format(atom=atom_rows(self.swizzle)),
             "layout type": f"swizzle {self.swizzle.name}",
         }
+        # "8 bits: e4m3, ..." -> "8 bits".
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
         starts = ", ".join(f"{start:#x}" for start in self.k_starts[:8])
         more = f" and {self.k_steps - 8} more" if self.k_steps > 8 else ""
@@ -273,7 +276,7 @@ def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
 def _operand(
     of: MatrixDescriptor, value: int, memory: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Read one step's operand by its descriptor: bytes (mn, k, element_bytes)."""
+    """Return the operand of one step as bytes (mn, k, element_bytes), read by its descriptor."""
     size = of.element_bytes
     address = operand_addresses(
         of.instruction, value, of.major, of.mn_elements, of.k_elements, size
@@ -287,14 +290,16 @@ def _operand(
     return seen
 
 
-@functools.lru_cache(maxsize=512)  # a kernel's ring has few descriptors
+# A kernel's ring of stages has few descriptors, which the simulator reads again and again.
+@functools.lru_cache(maxsize=512)
 def operand_addresses(
     instruction: str, value: int, major: Major, mn: int, k: int, element_bytes: int
 ) -> IntArray:
-    """Return the shared-memory address of each element (mn, k) that a descriptor describes.
+    """Return the shared-memory address of each element (mn, k) of a descriptor's operand.
 
-    m, k count elements; T of them make 16 bytes; LBO, SBO are the descriptor's. PTX ISA, canonical
-    layouts, in bytes, before the swizzle:
+    Below, m and k count elements, T elements have 16 bytes, and W is span / 16. LBO and SBO are the
+    descriptor's leading and stride byte offset. The canonical layouts of the PTX ISA, in bytes,
+    before the swizzle:
 
     ========  =====================================================================
     K         (m % 8) span + (m / 8) SBO + (k / T) (LBO; swizzled: 16) + k % T
@@ -305,7 +310,7 @@ def operand_addresses(
     Raises
     ------
     KeyError
-        If the layout type is none that the instruction has.
+        If the instruction does not have the layout type.
     """
     row, size = INSTRUCTIONS[instruction], element_bytes
     fields = {field.name: field.of(value) for field in row.fields}
@@ -317,6 +322,7 @@ def operand_addresses(
         fields["layout type"]
     ]
     span, rows = SPAN_BYTES[swizzle], atom_rows(swizzle)
+    # Elements of 16 bytes, and pieces of 16 bytes in a span: T and W above.
     per_unit, wide = UNITS // size, span // UNITS
 
     at_m: IntArray = np.arange(mn, dtype=np.int64)[:, None]
@@ -332,7 +338,7 @@ def operand_addresses(
         else:
             offset = at_k % rows * span + at_k // rows * sbo
             offset = offset + unit % wide * UNITS + unit // wide * lbo + inside
-    # by the absolute address, whatever the descriptor's start
+    # The swizzle depends on the absolute address, not on the descriptor's start address.
     addresses: IntArray = np.asarray(swizzle_offset(swizzle, start + offset))
     addresses.flags.writeable = False
     return addresses

@@ -1,4 +1,4 @@
-"""`ldmatrix_addresses`, and why ldmatrix cannot read a tile: one row per reason."""
+"""`ldmatrix_addresses`, and the reasons why ldmatrix cannot read a tile: one row per reason."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
+# Lanes of a warp; a matrix has 8 rows of 16 bytes.
 LANES = 32
-ROWS = 8  # of a matrix; each is one row of 16 bytes
+ROWS = 8
 ROW_BYTES = 16
 
 
@@ -33,40 +34,40 @@ def ldmatrix_addresses(
 ) -> npt.NDArray[np.int64]:
     """Return the shared-memory address that each lane of a warp passes to ``ldmatrix``.
 
-    The swizzle is included. Lane 8 i + r points to row r of matrix i; a matrix is 8 rows of 16
-    bytes.
+    The addresses include the swizzle. Lane 8 i + r has the address of row r of matrix i; a matrix
+    has 8 rows of 16 bytes.
 
     Parameters
     ----------
     tensor_map : TensorMap
         A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map.
     row, column : int
-        Element of the tile at which the first matrix starts; `column` must start at a multiple of
-        16 bytes.
+        Element of the tile where the first matrix starts; `column` must be at a multiple of 16
+        bytes.
     num : {1, 2, 4}
         Number of matrices: ``.x1``, ``.x2``, ``.x4``.
     transpose : bool
         Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K (16-bit types
         only).
     smem_address : int
-        Address of the tile in shared memory, bytes, a multiple of 128.
+        Address of the tile in shared memory in bytes, a multiple of 128.
 
     Returns
     -------
     int64 array (32,)
-        Shared-memory addresses, bytes. Lanes from 8 x num on repeat the first ones; the hardware
-        ignores them.
+        Shared-memory addresses in bytes. Lanes from 8 x num on repeat the addresses of the first
+        lanes; the hardware ignores them.
 
     Raises
     ------
     TmaPreconditionError
-        If the tile is not a matrix, the matrices are not within it, `column` is not at a multiple
-        of 16 bytes, or `transpose` is used with elements that are not 16 bits.
+        If the tile is not a matrix, the matrices are not within the tile, `column` is not at a
+        multiple of 16 bytes, or `transpose` is used with elements that do not have 16 bits.
 
     Notes
     -----
-    The matrices have the order of the operands of ``mma.m16n8k16`` (PTX ISA, fragments), in
-    units of 8 rows and 16 bytes, as (rows, columns):
+    The matrices have the order of the operands of ``mma.m16n8k16`` (PTX ISA, fragments). The table
+    has their places as (rows, columns), in units of 8 rows and 16 bytes:
 
     ============  ================================  ==========================================
     instruction   matrices                          registers of
@@ -77,7 +78,7 @@ def ldmatrix_addresses(
     .x2.trans     (0, 0) (1, 0)                     B, of a tile of K by N
     ============  ================================  ==========================================
 
-    Measured against the simulator (H200, driver 580.159.04, 2026-11-21).
+    The result is measured: it is equal to an H200's (driver 580.159.04, 2026-11-21).
 
     Examples
     --------
@@ -97,18 +98,20 @@ def ldmatrix_addresses(
     if violations:
         raise TmaPreconditionError(violations)
 
+    # Matrices are numbered down the rows first, as the table of the docstring shows.
     lane = np.arange(LANES, dtype=np.int64) % (ROWS * rows * columns)
     matrix = lane // ROWS
     lane_row = at_row + matrix % rows * ROWS + lane % ROWS
     at_byte = int(column) * tile.element_bytes + matrix // rows * ROW_BYTES
     span, byte = np.divmod(at_byte, tile.row_bytes)
+    # The tile is [columns of spans][rows][pitch]; see `operand`.
     unswizzled = int(smem_address) + span * tile.column_bytes + lane_row * tile.pitch_bytes + byte
     addresses: npt.NDArray[np.int64] = swizzle_offset(tensor_map.swizzle, unswizzled)
     return addresses
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Return how many matrices there are in rows and in columns."""
+    """Return the number of matrices along rows and along columns."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         raise bad_value("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
@@ -120,7 +123,7 @@ def _extent(num: object, transpose: object) -> tuple[int, int]:
     return (count, 1) if transpose else (1, count)
 
 
-# -- why it is refused -----------------------------------------------------------------------------
+# -- reasons to refuse a load ----------------------------------------------------------------------
 
 
 class Load(NamedTuple):
@@ -130,11 +133,11 @@ class Load(NamedTuple):
     ----------
     tensor_map : TensorMap
     tile : TileMatrix
-        `NO_MATRIX` where the tile is not one.
+        The tile as a matrix; `NO_MATRIX` if it is no matrix.
     row : int
     column : object
     rows, columns : int
-        How many matrices there are.
+        Number of matrices along rows and along columns.
     transpose : bool
     smem_address : object
     """
@@ -150,27 +153,27 @@ class Load(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Elements of 16 bytes."""
+        """Number of elements in 16 bytes."""
         return ROW_BYTES // self.tile.element_bytes
 
     @property
     def height(self) -> int:
-        """Rows of the tile that the matrices take."""
+        """Number of rows of the tile that the matrices take."""
         return self.rows * ROWS
 
     @property
     def width(self) -> int:
-        """Elements of a row that they take."""
+        """Number of elements of a row that the matrices take."""
         return self.columns * self.step
 
     @property
     def is_below(self) -> bool:
-        """Whether they reach past the last row."""
+        """Whether the matrices reach past the last row."""
         return self.row + self.height > self.tile.rows
 
     @property
     def is_inside(self) -> bool:
-        """Whether all of them lie in the tile."""
+        """Whether all matrices are within the tile."""
         return not self.is_below and (integer_of(self.column) or 0) + self.width <= self.tile.width
 
 

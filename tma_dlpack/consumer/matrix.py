@@ -1,4 +1,4 @@
-"""`matrix_descriptor` and `ldmatrix_addresses`: from a map to what reads its tile."""
+"""`matrix_descriptor`: the wgmma or tcgen05 descriptor of the tile that a map's copy writes."""
 
 from __future__ import annotations
 
@@ -39,31 +39,32 @@ def matrix_descriptor(
         pixels). Box extents of 1 do not count. The data type must be FLOAT16, BFLOAT16, TFLOAT32,
         or UINT8 (for e4m3, e5m2, s8 and u8).
     instruction : {"wgmma", "tcgen05"}
-        ``"wgmma"`` (sm_90) is measured, ``"tcgen05"`` (sm_100) documented.
+        ``"wgmma"`` (sm_90) is measured, ``"tcgen05"`` (sm_100) is documented, not measured.
     major : {"K", "MN"}
         The dimension of the product that is contiguous in the tile: ``"K"`` for a box of
         (M or N, K), ``"MN"`` for a box of (K, M or N).
     smem_address : int
-        Address of the tile in shared memory, bytes. With 0, a kernel adds its own
+        Address of the tile in shared memory in bytes. If you pass 0, the kernel must add its
         ``shared_address / 16`` to `value`.
 
     Returns
     -------
     MatrixDescriptor
-        For the first K step; its `advance` gives the others.
+        The descriptor of the first K step; its method `advance` returns those of later steps.
 
     Raises
     ------
     TmaPreconditionError
-        If the instruction cannot read the tile: because of its data type, rank, interleaved
-        layout, NaN fill, width, number of rows or address. Each violation names a call that works.
+        If the instruction cannot read the tile because of its data type, rank, interleaved layout,
+        NaN fill, width, number of rows or address. Each violation proposes a call that works.
     TmaTargetError
         If the map's GPU lacks the instruction.
 
     Notes
     -----
-    Measured (H200, driver 580.159.04, 2026-11-21): the products of random tiles of all types,
-    majors, swizzles and K steps are exact; `verify` repeats the measurement.
+    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21): the products of
+    random tiles of all types, majors, swizzles and K steps are exact. `verify` repeats the
+    measurement.
 
     Examples
     --------
@@ -99,7 +100,7 @@ def matrix_descriptor(
 
 
 def read_major(major: object, of: str) -> Major:
-    """Return the major in capitals; refuse another one, with the major of `of`."""
+    """Return the major in capitals; refuse any other value. `of` is a box with the major K."""
     text = text_of(major)
     named = None if text is None else text.upper()
     if named not in ("K", "MN"):
@@ -116,9 +117,9 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
         operand.swizzle,
         leading_bytes(operand),
         stride_bytes(operand),
-        # Not the PTX ISA's (pattern start >> 7) & 7: with that, wgmma reads wrong bytes at an
-        # address that is not a multiple of the pattern [measured, H200, driver 580.159.04,
-        # 2026-11-21]. TMA and wgmma both swizzle by the absolute address, so the offset is 0.
+        # The base offset is 0, because TMA and wgmma both swizzle by the absolute address. With the
+        # PTX ISA's (pattern start >> 7) & 7, wgmma reads wrong bytes at an address that is not a
+        # multiple of the pattern [measured, H200, driver 580.159.04, 2026-11-21].
         0,
         tile.rows if is_k_major else tile.width,
         _k_major_starts(tile, operand.smem_address)
@@ -127,11 +128,12 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
     )
 
 
-@functools.lru_cache(maxsize=1024)  # as geometry.plan
+# The caches are as large as that of geometry.plan.
+@functools.lru_cache(maxsize=1024)
 def _k_major_starts(tile: TileMatrix, first: int) -> tuple[int, ...]:
-    """Return the address at which each K step starts: every 32 bytes of a row, column by column.
+    """Return the address where each K step starts: every 32 bytes of a row, column by column.
 
-    Without a swizzle a column is 16 bytes wide, and a step takes two.
+    Without a swizzle a column is 16 bytes wide, so a step takes two columns.
     """
     columns = range(0, tile.columns, max(1, K_STEP_BYTES // tile.row_bytes))
     return tuple(
@@ -143,5 +145,5 @@ def _k_major_starts(tile: TileMatrix, first: int) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _mn_major_starts(tile: TileMatrix, first: int, rows_step: int) -> tuple[int, ...]:
-    """Return the address at which each K step starts: every `rows_step` rows."""
+    """Return the address where each K step starts: every `rows_step` rows."""
     return tuple(range(first, first + tile.column_bytes, rows_step * tile.pitch_bytes))

@@ -1,12 +1,13 @@
-"""The operands of instructions that read shared memory through a matrix descriptor.
+"""Operands of the instructions that read shared memory through a matrix descriptor.
 
-An instruction is a row of facts; an operand is the tile as a matrix, with the arguments of
-`matrix_descriptor`::
+`Instruction` has the facts about an instruction. `Operand` has the arguments of
+`matrix_descriptor`, with the tile as a matrix::
 
     [column of spans][row][span bytes]        address = (column * rows + row) * pitch + byte
 
-There is one column if the row of the box is the whole width; a map made with `split_inner` has
-several, because its outermost dimension steps from one span of a row to the next.
+A tile has one column if a row of the box is the whole width. The tile of a map made with
+`split_inner` has several columns, because the map's outermost dimension steps from one span of a
+row to the next.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 Major = Literal["K", "MN"]
 
-#: Bytes of K that one instruction multiplies, whatever the type: 16 elements of 16 bits.
+#: Bytes of K that one instruction multiplies, for all types; for example 16 elements of 16 bits.
 K_STEP_BYTES = 32
-#: Address and offsets are written in units of 16 bytes.
+#: Bytes of the unit in which a descriptor has its address and offsets.
 UNITS = 16
 
-#: Bytes of one row of a swizzle atom, by TmaSwizzle; without one, of a core matrix (8 rows of 16).
+#: By TmaSwizzle: bytes of a row of a swizzle atom; without a swizzle, of a core matrix (8 rows).
 SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field of a descriptor, and what it says of every tile; "" if that follows from one."""
+    """A bit field of a descriptor; `about` explains it if its value is equal for all tiles."""
 
     name: str
     first_bit: int
@@ -48,7 +49,7 @@ class Field:
 
     @property
     def place(self) -> str:
-        """The bits, as PTX writes them.
+        """The range of bits, as PTX writes it.
 
         >>> Field("start address", 0, 14).place
         '0..13'
@@ -65,19 +66,19 @@ class Instruction:
     ----------
     name : str
     capabilities : tuple of int
-        Major compute capabilities of the GPUs that have it.
+        Major compute capabilities of the GPUs that have the instruction.
     fields : tuple of Field
-        Every field of its 64-bit descriptor, the layout type last; other bits are 0.
+        All fields of the 64-bit descriptor, the layout type last; other bits are 0.
     layout_types : dict
-        Swizzle -> the number in the field "layout type".
+        Swizzle -> number in the field "layout type".
     fixed : int
-        The number in the field "fixed", or 0.
+        Number in the field "fixed", or 0.
     mn_bits : tuple of int
-        Sizes of the elements that it can read MN-major, bits.
+        Sizes in bits of the elements that the instruction can read MN-major.
     pattern_aligned : bool
-        Whether only tiles at the start of the swizzle pattern are accepted.
+        Whether a tile must begin at the start of the swizzle pattern.
     sure : str
-        How sure these facts are: measured or documented.
+        The evidence for these facts: measured or documented.
     source : str
     """
 
@@ -92,6 +93,7 @@ class Instruction:
     source: str
 
 
+# Fields that wgmma and tcgen05 share; FIXED is tcgen05's alone.
 START = Field("start address", 0, 14)
 LEADING = Field("leading byte offset", 16, 14)
 STRIDE = Field("stride byte offset", 32, 14)
@@ -139,7 +141,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 _T = TensorMapDataType
-#: The map data types that tensor cores multiply, and the operand types that they hold.
+#: Data type of a map -> types of tensor-core operands that such a map copies.
 OPERAND_TYPES: dict[TensorMapDataType, str] = {
     _T.FLOAT16: "f16",
     _T.BFLOAT16: "bf16",
@@ -150,12 +152,12 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
 
 
 def atom_rows(swizzle: TmaSwizzle) -> int:
-    """Return the rows of a swizzle atom."""
+    """Return the number of rows of a swizzle atom."""
     return 4 if swizzle == TmaSwizzle.bytes128_atom_32B else 8
 
 
 def encoded(offset_bytes: int) -> int:
-    """Write an address or an offset as descriptors do: PTX's matrix-descriptor-encode.
+    """Return an address or an offset in the form of a descriptor (PTX: matrix-descriptor-encode).
 
     >>> encoded(1024)
     64
@@ -163,7 +165,8 @@ def encoded(offset_bytes: int) -> int:
     return (offset_bytes & 0x3FFFF) // UNITS
 
 
-ADDRESS_END = 1 << 18  # a descriptor's address has 14 bits, in units of 16 bytes
+# First address past those that a descriptor can have: 14 bits in units of 16 bytes.
+ADDRESS_END = 1 << 18
 
 
 class TileMatrix(NamedTuple):
@@ -190,7 +193,7 @@ class TileMatrix(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Elements of a row of the matrix, all columns together."""
+        """Number of elements of a row of the matrix, over all columns."""
         return self.columns * self.row_bytes // self.element_bytes
 
     @property
@@ -199,12 +202,12 @@ class TileMatrix(NamedTuple):
         return self.rows * self.pitch_bytes
 
 
-#: Of a tile that is not a matrix.
+#: Stands for a tile that is not a matrix.
 NO_MATRIX = TileMatrix(0, 0, 0, 0, 1)
 
 
 class Operand(NamedTuple):
-    """The input of the rules of `refusals`, computed once per call.
+    """The input of the rules in `refusals`, computed once per call.
 
     Attributes
     ----------
@@ -213,16 +216,17 @@ class Operand(NamedTuple):
     major : {"K", "MN"}
     smem_address : int
     arguments : EncodeArguments
-        The map's.
+        Arguments of the map.
     smem_bytes : int
-        Of the tile.
+        Size of the tile in shared memory, bytes.
     tile : TileMatrix
-        `NO_MATRIX` if it is not one.
+        The tile as a matrix; `NO_MATRIX` if it is no matrix.
     bits : int
-        Of an element.
+        Bits of an element.
     swizzle : TmaSwizzle
     rows_step : int
-        What the rows of the tile must be a multiple of: those of an atom, or of a K step.
+        The number of rows of the tile must be a multiple of this: the rows of an atom if K-major,
+        of a K step if MN-major.
     """
 
     tensor_map: TensorMap
@@ -240,7 +244,7 @@ class Operand(NamedTuple):
     def of(
         cls, tensor_map: TensorMap, instruction: Instruction, major: Major, smem_address: int
     ) -> Operand:
-        """Describe the tile that a map's copy writes."""
+        """Return the operand for the tile that a map's copy writes."""
         arguments = tensor_map.arguments
         smem_bytes, tile, bits = _tile_of(arguments, split_dimension(tensor_map))
         return cls(
@@ -269,13 +273,14 @@ class Operand(NamedTuple):
         return SMEM_ALIGNMENT
 
 
-# The byte offsets from one atom to the next, each one expression, which the page has too:
+# The byte offsets from one atom to the next. Each is one expression, because the page has it too:
 #
 #   major   leading, stride; swizzle none   others
 #   K       column, atom                    16 (not read), atom
 #   MN      atom, column                    column, atom
 #
-# where column is the bytes of all rows of one span, and atom 8 rows (4 of 32-byte atoms).
+# "column" is the bytes of all rows of one span; "atom" is the bytes of 8 rows (4 rows for the atom
+# of 32 bytes).
 
 
 def leading_bytes(o: Operand) -> int:
@@ -301,34 +306,39 @@ def _atom_bytes(o: Operand) -> int:
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     """Return a map's tile as a matrix; None for rank 1, or with more than two extents over 1.
 
-    The columns of spans are the dimension that `split_inner` added. Of a map whose call is not
-    known, a third extent over 1 counts as such if its stride in global memory equals the bytes of a
-    row of the box.
+    The columns of spans are the dimension that `split_inner` added. If the call that made the map
+    is not known, a third extent over 1 is taken for this dimension if its stride in global memory
+    equals the bytes of a row of the box.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None
 
 
 def split_dimension(tensor_map: TensorMap) -> int | None:
-    """Return the driver's dimension that steps from span to span; None where none is known.
+    """Return the number of the dimension that steps from span to span, or None if it is not known.
 
-    A map made with the arguments of `tma.split_inner` counts too, if it has a second dimension:
-    a vector described as a matrix is a matrix.
+    Dimension 0 is the innermost. A map made with the arguments of `tma.split_inner` has such a
+    dimension too, if its tensor has two dimensions or more: a vector described as a matrix is a
+    matrix.
     """
+    # A ragged map has two more dimensions outside of this one.
     if tensor_map.split_inner:
         return tensor_map.rank - (1 if tensor_map.ragged is None else 3)
     if tensor_map.arguments.global_dim[1:2] != (1,):
-        return None  # the strides decide, unless the tile has one row
+        # `_matrix_of` decides by the strides, unless the tile has one row.
+        return None
     view = tensor_map.description.view
     own = None if view is None else view.own
     if view is None or own is None or len(own.shape) < 2 or len(view.shape) != len(own.shape) + 1:
         return None
     span = view.shape[-1]
+    # The view must be the tensor with its last axis split into (spans, span).
     same = view.shape[1:-1] == own.shape[:-1] and view.shape[0] * span == own.shape[-1]
     return len(own.shape) if same and view.strides[0] == span else None
 
 
-@functools.lru_cache(maxsize=1024)  # as geometry.plan
+# The cache is as large as that of geometry.plan.
+@functools.lru_cache(maxsize=1024)
 def _tile_of(arguments: EncodeArguments, split: int | None) -> tuple[int, TileMatrix, int]:
     plan = geometry.plan(arguments)
     return plan.smem_bytes, _matrix_of(plan, split) or NO_MATRIX, arguments.type_row.element_bits
@@ -336,19 +346,23 @@ def _tile_of(arguments: EncodeArguments, split: int | None) -> tuple[int, TileMa
 
 def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
     args, counts = plan.arguments, plan.counts
-    element_bytes = args.type_row.element_bits // 8  # 0 of packed types
+    # 0 for packed types.
+    element_bytes = args.type_row.element_bits // 8
     if plan.unit_bytes or not element_bytes:
         return None
     columns = 1
     if args.kind == "tiled":
+        # Outer dimensions with more than one element in the box, outermost first.
         axes = [d for d in range(len(counts) - 1, 0, -1) if counts[d] > 1]
         if split is not None:
             columns = counts[split]
             axes = [d for d in axes if d != split]
-        # only one such dimension, next to one of extent 1: the rows of a dense matrix
+        # A single dimension of this kind, next to dimension 1 of extent 1, has the rows of a dense
+        # matrix, not columns of spans.
         elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
-            if step_bytes == plan.line_bytes:  # to the bytes right after the row of the box
+            # The dimension steps to the bytes right after the row of the box.
+            if step_bytes == plan.line_bytes:
                 columns = counts[axes.pop(0)]
         if len(counts) < 2 or len(axes) > 1:
             return None

@@ -1,8 +1,8 @@
-"""The bytes of a tile that a warp reads, and the wavefronts that shared memory needs.
+"""Bytes of a tile that a warp reads, and the number of wavefronts that shared memory needs.
 
-Shared memory has 32 banks of 4 bytes. Threads are served in phases of at most 128 bytes (8 threads
-of 16 bytes each, as `ldmatrix` reads 8 rows). Words of one bank from different lines of 128 bytes
-are served one after the other: their number is the phase's *degree*, 1 being free of conflicts.
+Shared memory has 32 banks of 4 bytes. It serves threads in phases of at most 128 bytes (8 threads
+of 16 bytes each, as `ldmatrix` reads 8 rows). Different words of one bank are served one after the
+other. The maximum number of words in a bank is the phase's *degree*; a degree of 1 has no conflict.
 
 Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 """
@@ -23,34 +23,39 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-WARP, PHASE = 32, 8  # threads; of 16 bytes, those served at once
-MAX_READS = 1 << 16  # checked at most: 16-byte reads of a pattern, or threads of a function
-MAX_PHASES = 16  # that can be stepped through
+# Threads of a warp; threads of a phase if each reads 16 bytes.
+WARP, PHASE = 32, 8
+# Maximum number of shared addresses, or of threads of a function.
+MAX_READS = 1 << 16
+# Maximum number of phases that a picture can step through.
+MAX_PHASES = 16
 
 PATTERNS = {
     "column": "8 rows at one 16-byte column per phase, as ldmatrix reads them",
     "row": "8 neighbouring chunks of 16 bytes per phase",
 }
 
-#: thread number -> row-major index of the element in the logical tile; None for an idle thread.
+#: Thread number -> row-major index of the element in the logical tile; None for an idle thread.
 Access = Callable[[int], Sequence[int] | None]
-Threads = tuple[tuple[int, ...], ...]  # the words that each thread of a phase reads
+#: Numbers of the 4-byte words that each thread of a phase reads.
+Threads = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """One access: who reads which bytes of the tile.
+    """One access: the bytes of the tile that each thread reads.
 
     Attributes
     ----------
-    lines, inner : array
-        Line of the tile and byte of the line, per (phase, thread); line -1 of an idle thread.
+    lines, inner : array (phases, threads)
+        Line of the tile, and first byte in the line. The line of an idle thread is -1.
     size : int
-        Bytes of one thread's read.
+        Number of bytes that a thread reads.
     threads : int
-        After this many threads their numbers begin again: a warp repeats a pattern.
+        Number of threads; after this number the threads are counted from 0 again, because a warp
+        repeats a pattern.
     name, words : str
-        The access, briefly and in full.
+        Short and long description of the access.
     """
 
     lines: IntArray
@@ -62,7 +67,7 @@ class Reads:
 
 
 def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset: int) -> Reads:
-    """Read an access: the name of a pattern, a function, or shared addresses."""
+    """Return the reads of an access: the name of a pattern, a function, or shared addresses."""
     if callable(access):
         return _by_function(plan, access, threads, size)
     pattern = text_of(access)
@@ -84,6 +89,7 @@ def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
     rows: IntArray = np.arange(plan.lines, dtype=np.int64)
     columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
     if name == "column":
+        # Whole phases only, unless the tile has fewer than 8 rows.
         rows = rows[: len(rows) // PHASE * PHASE or len(rows)]
         inner, lines = np.meshgrid(columns, rows, indexing="ij")
         width = min(PHASE, len(rows))
@@ -95,7 +101,7 @@ def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
 
 
 def _by_function(plan: TilePlan, access: Access, threads: object, size: object) -> Reads:
-    """Call a function for every thread."""
+    """Return the reads of a function, which is called for every thread."""
     count, size = integer_of(threads), _thread_bytes(plan, size)
     if count is None or not 1 <= count <= MAX_READS:
         raise bad_value("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
@@ -106,7 +112,8 @@ def _by_function(plan: TilePlan, access: Access, threads: object, size: object) 
 
 
 def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> Reads:
-    """Find which bytes of the tile are at shared addresses, under the map's own swizzle."""
+    """Return the bytes of the tile that are at shared addresses, under the map's swizzle."""
+    # A swizzle is its own inverse.
     plain = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, addresses)) - offset
     lines, inner = np.divmod(plain, plan.pitch_bytes)
     outside = (lines < 0) | (lines >= plan.lines) | (inner + size > plan.smem_line_bytes)
@@ -131,7 +138,7 @@ def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
 
 def _thread_bytes(plan: TilePlan, given: object) -> int:
-    """Return the bytes that a thread reads: one element by default."""
+    """Return the number of bytes that a thread reads; the default is one element."""
     if given is None:
         return max(1, plan.arguments.type_row.element_bits // 8)
     size = integer_of(given)
@@ -142,12 +149,13 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
 
 
 def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
-    """Call a function for one thread; return the line of its element and the byte in it."""
+    """Call a function for one thread; return (line, byte of the line) of its element."""
     shape = plan.tile_shape
     place = element_of(access, thread, shape)
     if place is None:
         return -1, 0
     line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
+    # Index in the last axis -> byte; packed types have several elements in a byte.
     inner = place[-1] * plan.smem_line_bytes // shape[-1]
     if inner % size:
         found = f"access({thread}) returns {place}, byte {inner} of its row"
@@ -181,19 +189,19 @@ def element_of(access: Access, thread: int, shape: tuple[int, ...]) -> tuple[int
 
 @dataclass(frozen=True, slots=True)
 class SwizzleConflicts:
-    """The bank conflicts of the access with one swizzle.
+    """The bank conflicts of an access with one swizzle.
 
     Attributes
     ----------
     swizzle : TmaSwizzle
     degrees : tuple of int
-        Wavefronts of each phase; 1 is free of conflicts.
+        Number of wavefronts of each phase; 1 is free of conflicts.
     phase : int
-        The first phase of the worst degree, which is drawn.
+        Number of the first phase with the highest degree; the picture shows this phase.
     words : tuple of tuple of int
-        The 4-byte words of shared memory that each of its threads reads; empty of an idle thread.
+        Numbers of the 4-byte words that each thread of this phase reads; empty for an idle thread.
     first_phases : tuple of tuple of tuple of int
-        The same of the first phases, at most 16.
+        The words of the first phases, at most 16 phases.
     """
 
     swizzle: TmaSwizzle
@@ -209,17 +217,19 @@ class SwizzleConflicts:
 
     @property
     def wavefronts(self) -> int:
-        """How many wavefronts the whole access takes."""
+        """Number of wavefronts of the whole access."""
         return sum(self.degrees)
 
 
 def conflicts(plan: TilePlan, reads: Reads, smem_offset: int) -> SwizzleConflicts:
-    """Count, per phase, the different words that meet in one bank; the most of any bank."""
+    """Return for each phase the maximum number of different words in one bank."""
+    # Byte addresses (phases, threads, words), then word numbers; -1 for an idle thread.
     start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
     every: IntArray = start[..., None] + np.arange(0, reads.size, BANK_BYTES)
     words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
     words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
 
+    # Threads that read the same word share it (broadcast), so count each word of a phase once.
     sorted_words = np.sort(words.reshape(len(words), -1), axis=1)
     new = np.diff(sorted_words, axis=1, prepend=-1) != 0
     phase = np.nonzero(new)[0]
@@ -240,16 +250,17 @@ def _of_threads(words: IntArray) -> Threads:
 
 
 def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[EncodeArguments]:
-    """Return arguments with each other swizzle that the rules accept on the GPU of a map.
+    """Return the arguments with each other swizzle that the rules accept on the GPU of a map.
 
-    `own` are the map's, or those of what is copied through it, such as the four rows of gather4.
+    `own` are the arguments of the map, or of its copy if the copy differs (four rows of gather4).
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 32), np.float16), (64, 32))
     >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
     ['bytes64', 'bytes128']
     """
-    from tma_dlpack.checks.report import find_violations  # many modules, for few pictures
+    # Imported here, because these modules load many others and few pictures need them.
+    from tma_dlpack.checks.report import find_violations
     from tma_dlpack.checks.request import driver_call
 
     request = driver_call(own, tensor_map.global_address, tensor_map.target)

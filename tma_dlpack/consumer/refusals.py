@@ -1,6 +1,7 @@
-"""Why an instruction cannot read a tile: one row per reason, with a call that works.
+"""Reasons why an instruction cannot read a tile: one row per reason, with a call that works.
 
-What a row `holds` is one expression, which `.packaging/generate.py` prints for the page too.
+The condition `holds` of a row is one expression, because `.packaging/generate.py` prints it for the
+page, too.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from tma_dlpack.tables.errors import Rule, Violation
 from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: The float types of tensors with UINT8 maps that tensor cores multiply.
+#: Float types of 8 bits that tensor cores multiply; their maps have the data type UINT8.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
 _MAX_SPAN_BYTES = 128
 
 
 def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[Violation]:
-    """Return the rows that do not hold, but those whose `after` failed; a source replaces theirs.
+    """Return the violations of rows that do not hold, unless one of their prerequisites fails too.
 
-    The facts are an `Operand`, or a `Load` of ldmatrix.
+    `facts` are an `Operand`, or a `Load` of ldmatrix. `source` replaces the source of the rows.
     """
     failed = [row for row in rows if not row.holds(facts)]  # type: ignore[operator]
     if not failed:
@@ -103,11 +104,12 @@ def _fix_type(o: Operand) -> str:
 
 
 def _is_turned(o: Operand) -> bool:
-    # only MN-major operands of 32-bit types use atoms of 32 bytes, and they use nothing else
+    # MN-major operands of 32-bit types use atoms of 32 bytes; no other operands use these atoms.
     return o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
 
 
 def _swizzle_is_read(o: Operand) -> bool:
+    # bytes128_atom_32B is right for "turned" operands, and for these alone.
     return o.swizzle in o.instruction.layout_types and _is_turned(o) == (
         o.swizzle == TmaSwizzle.bytes128_atom_32B
     )
@@ -135,6 +137,8 @@ def _fix_rank(o: Operand) -> str:
     return f"copy one matrix at a time, box_sizes={(*(1 for _ in box[:-2]), *box[-2:])}"
 
 
+# Without a swizzle: spans of 16 bytes, an even number if K-major, because a K step has 32 bytes.
+# With a swizzle: whole K steps in a row if K-major; whole spans if MN-major with several columns.
 def _width_is_read(o: Operand) -> bool:
     return (
         o.tile.row_bytes == SPAN_BYTES[o.swizzle] and (o.major == "MN" or o.tile.columns % 2 == 0)
@@ -164,7 +168,7 @@ def _must_width(o: Operand) -> str:
 
 
 def _fix_width(o: Operand) -> str:
-    """Propose a swizzle as wide as the row; a wider row is split, as is one without a swizzle."""
+    """Propose a swizzle as wide as the row, or `split_inner` if a row is wider than 128 bytes."""
     tile = o.tile
     step = K_STEP_BYTES if o.major == "K" else UNITS
     row_bytes = tile.columns * tile.row_bytes
@@ -190,14 +194,14 @@ def _fix_rows(o: Operand) -> str:
 
 
 def _can_split(o: Operand, span_bytes: int) -> bool:
-    """Whether `split_inner` takes the tensor; that of a map that is split already is its matrix."""
+    """Return whether `split_inner` can split the tensor's rows into spans of this size."""
     args = o.arguments
     whole = args.row_bytes % span_bytes == 0 and args.rank < MAX_RANK
     return args.kind == "tiled" and (whole or o.tile.columns > 1)
 
 
 def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Propose a box of one span."""
+    """Propose a box whose rows have one span."""
     row = row_bytes * 8 // o.bits
     if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
@@ -216,13 +220,15 @@ def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> st
 
 
 def _making(o: Operand, rows: int, row: int, options: str) -> str:
-    """Propose a box of the tensor's rank; if it is larger than the tensor, add rules='driver'."""
+    """Propose a box of the tensor's rank; add rules='driver' if it is larger than the tensor."""
     shape, given = _tile_of_tensor(o.tensor_map)
     if len(given) < 2:
         return (
             f"make the map of a matrix, x.reshape(rows, columns), with a box of {rows} rows or a "
             "multiple of them"
         )
+    # The axis of the rows: prefer an axis with several rows in the box, then in the tensor, then
+    # the last.
     at = max(range(len(given) - 1), key=lambda i: (given[i] > 1, shape[i] > 1, i))
     box = (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
     if any(n > extent for n, extent in zip(box, shape, strict=True)):
@@ -231,7 +237,7 @@ def _making(o: Operand, rows: int, row: int, options: str) -> str:
 
 
 def _tile_of_tensor(tensor_map: TensorMap) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the extents and the box of a map, without the dimensions that options added."""
+    """Return the extents and the box of a map without the dimensions of ragged and split_inner."""
     shape, box = tensor_map.shape, tensor_map.box_sizes
     if tensor_map.ragged is not None:
         shape, box = shape[2:], box[2:]
@@ -260,6 +266,7 @@ def _fix_address(o: Operand) -> str:
     return f"align the tile to {step} bytes, for example smem_address={nearest:#x}"
 
 
+# Rules that must hold before the width and the rows of the tile have a meaning.
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
 _row = partial(

@@ -1,13 +1,15 @@
 """Copies of tiles: loads, stores and reductions, by the simulator (NumPy) or by the hardware.
 
-`verbs.py` has the public functions, which choose a `Backend` (`backend.py`), check the call
+`verbs.py` has the public functions. They choose a `Backend` (`backend.py`), check the call
 (`request.py`) and pass the `CopyRequest` to `load` or `store` of `simulator.py` or `cuda.py`.
-`memory.py` decides which bytes a copy may touch; `tile.py` is the result, arranges shared memory,
-and reads the data of a store. `launch.py` and `nvrtc.py` are the GPU's.
+`memory.py` decides which bytes a copy may access. `tile.py` has the result of a load; it also
+arranges shared memory and reads the data of a store. `raw.py` has the copies of the simulator of
+kernels. `launch.py` and `nvrtc.py` launch and compile the kernels of the CUDA backend.
 
-A new reason to refuse a copy: a row in `refusals.REFUSALS`, and `refuse("COPY_...", argument,
-found)` in `request.py` or where it is found; both backends then refuse it. A new reduction: a row
-of `reductions.REDUCTIONS`, its arithmetic in `combine`, its instruction in `kernels/copies.cu`. A
-new backend: a subclass of `Backend` with `load` and `store`, and its name in `verbs.backend`. The
-tests in tests/copies run on the simulator, and the same cases on the GPU in tests/gpu.
+To add a reason to refuse a copy, add a row to `refusals.REFUSALS`, and call ``refuse("COPY_...",
+argument, found)`` in `request.py` or in the module that finds the mistake; both backends then
+refuse the copy. To add a reduction, add a row to `reductions.REDUCTIONS`, its arithmetic to
+`combine` and its instruction to `kernels/copies.cu`. To add a backend, write a subclass of
+`Backend` with `load` and `store`, and add its name to `verbs.backend`. The tests in tests/copies
+run on the simulator, and tests/gpu runs the same cases on the GPU.
 """

@@ -1,4 +1,4 @@
-"""`Backend`: the functions that copy, checked once, carried out by the simulator or the GPU."""
+"""`Backend`: base class of the two backends, which checks the arguments of copies."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 @public
 class Backend(ABC):
-    """Copies tiles: `backend("simulator")` in NumPy, `backend("cuda")` with the hardware.
+    """A backend that copies tiles: `backend("simulator")` uses NumPy, `backend("cuda")` the GPU.
 
     `load_tile`, `load_tiles`, `store_tile` and `reduce_tile` have the parameters of the functions
-    of the same name in `tma_dlpack`. Each method checks its arguments first, so a bad coordinate is
-    refused before anything is copied.
+    of the same name in `tma_dlpack`. Each method checks its arguments first, so it refuses a bad
+    coordinate before it copies a byte.
 
-    Every method also takes `stream`, for the CUDA backend: a stream of torch, CuPy or cuda.core, or
-    a CUstream as an integer. None means the current stream of torch or CuPy for their tensors, else
-    the legacy default stream.
+    Every method also takes `stream`, which only the CUDA backend uses: a stream of torch, CuPy or
+    cuda.core, or a CUstream as an integer. None means the current stream of torch or CuPy for their
+    tensors, and the legacy default stream for other tensors.
 
     To write a backend, implement `load` and `store`, which receive the checked request.
 
@@ -44,13 +44,13 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, request: CopyRequest, memory: object, stream: object) -> Tile:
-        """Carry out a checked load."""
+        """Execute a checked load."""
 
     @abstractmethod
     def store(
         self, request: CopyRequest, data: object, op: str, memory: object, stream: object
     ) -> None:
-        """Carry out a checked store (`op` is ``"store"``) or reduction."""
+        """Execute a checked store (`op` is ``"store"``) or reduction (`op` is its name)."""
 
     def load_tile(
         self,
@@ -107,6 +107,7 @@ class Backend(ABC):
     ) -> None:
         """Reduce one tile into global memory; see `tma_dlpack.reduce_tile`."""
         request = store_request(tensor_map, coords, smem_offset)
+        # Check the coordinates first, then the operation.
         reduction = reduction_of(tensor_map.data_type, op)
         self.store(request, data, reduction, memory, stream)
 

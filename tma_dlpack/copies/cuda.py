@@ -1,8 +1,9 @@
-"""The CUDA backend: the copies of the simulator, carried out by the hardware.
+"""The CUDA backend: the hardware executes the copies.
 
-A request is checked as in the simulator before anything is launched: a bad coordinate would kill
-the context. The copies run in the context that owns the tensor's memory, on the caller's stream;
-the caller's current context is restored afterwards. Results are on the host when a call returns.
+A request is checked as in the simulator before the launch, because a bad coordinate would destroy
+the CUDA context. The copies run in the context that owns the tensor's memory, on the caller's
+stream; afterwards the caller's context is current again. The results are on the host when a call
+returns.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
+# Threads of a block; bytes of an mbarrier, which follows the tile in shared memory.
 THREADS = 128
 BARRIER_BYTES = 8
 #: Device memory that one launch of `load_tiles` may use for its results.
 MAX_SCRATCH_BYTES = 1 << 28
-#: Form number of a copy in copies.cu: its rank; for im2col this is added.
+#: The form number of a copy in copies.cu is its rank, plus this number for an im2col copy.
 IM2COL_FORMS = 5
-#: Operation numbers in copies.cu.
+#: The index of an operation is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
 #: Values of a kernel's status word (copies.cu).
 DONE, TIMED_OUT, MISALIGNED = range(3)
+# Initial value of each status word, which stays if the block returns early.
 NOT_RUN = 0xFFFFFFFF
 FAILURES = {
     TIMED_OUT: "did not complete within 2 s: the mbarrier still waits for bytes",
@@ -45,25 +48,26 @@ FAILURES = {
 
 
 class CudaBackend(Backend):
-    """Copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
+    """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
-    `memory` is None for the map's own tensor, or, for a map of a bare address, the allocation that
-    the driver knows there; or it is a one-dimensional uint8 CUDA tensor that contains the map's
-    addresses. A copy that would touch a byte outside is refused. In a reduction, elements with the
-    same address are all applied.
+    If `memory` is None, a copy may access the storage of the map's tensor; for a map of a bare
+    address, it may access the driver's allocation that contains the address. Otherwise `memory` is
+    a one-dimensional uint8 CUDA tensor that contains the map's addresses. A copy that would access
+    a byte outside is refused. A reduction applies all elements that have the same address.
 
-    Needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. Raises
-    `TmaUnsupportedError` if one of them is missing, and for maps of another GPU or of a host
-    tensor; `TmaDriverError` if the driver refuses, or a copy does not complete within two seconds.
+    The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
+    raises `TmaUnsupportedError` if the extra or the GPU is missing, and for maps of another GPU or
+    of a host tensor. It raises `TmaDriverError` if the driver refuses the launch, or if a copy does
+    not complete within two seconds.
     """
 
     name = "cuda"
 
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
-        """Load tiles, one thread block each, and copy them to the host.
+        """Load tiles, each by one thread block, and copy them to the host.
 
-        Each is loaded twice, over two background patterns, which shows for `Tile.written` which
-        bytes the hardware wrote.
+        Each tile is loaded twice, over two background patterns. A byte that keeps both patterns was
+        not written by the hardware; `Tile.written` uses this.
         """
         if isinstance(request, Gather4Request):
             raise _no_sm_100("gather4")
@@ -72,7 +76,7 @@ class CudaBackend(Backend):
     def store(
         self, request: CopyRequest, data: object, op: str, memory: object, stream: object = None
     ) -> None:
-        """Store or reduce one tile; `data` is on the host, as for the simulator."""
+        """Store or reduce one tile; `data` is in host memory."""
         if isinstance(request, Gather4Request):
             raise _no_sm_100("scatter4")
         _store(request, data, op, memory, stream)
@@ -86,12 +90,12 @@ def _no_sm_100(what: str) -> TmaUnsupportedError:
 
 
 def require_all() -> None:
-    """Raise if no copy can run: without a driver, a GPU that has TMA, or NVRTC.
+    """Raise an error if the CUDA driver, a GPU with TMA, or NVRTC is missing.
 
     Raises
     ------
     TmaUnsupportedError
-        With what is missing, and what to install.
+        The message names the missing part and the packages to install.
     """
     found = driver.status()
     if found.reason is not None:
@@ -106,16 +110,17 @@ def require_all() -> None:
 
 
 class HardwareTile(Tile):
-    """A tile that the hardware loaded: `written` shows the bytes that it wrote."""
+    """A tile that the hardware loaded; `written` shows the bytes that the hardware wrote."""
 
     def __init__(self, request: CopyRequest, smem: Bytes, written: npt.NDArray[np.bool_]) -> None:
         super().__init__(request, smem)
         written.flags.writeable = False
+        # Replaces the property of `Tile`, which computes the bytes.
         vars(self)["written"] = written
 
     @property
     def note(self) -> str:
-        """``"measured"``: the hardware has just done it."""
+        """``"measured"``, because the hardware loaded this tile."""
         return "measured"
 
 
@@ -125,6 +130,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
         raise _no_sm_100("im2col-wide")
     extent = device_extent_of(tensor_map, memory, write=False)
     check_reads(request, extent)
+    # A block keeps the bytes before the tile, too: the copy must not write them.
     tile_bytes = request.smem_offset + plan.smem_bytes
     smem = np.empty((request.tiles, tile_bytes), np.uint8)
     written = np.empty((request.tiles, tile_bytes), np.bool_)
@@ -132,6 +138,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
         _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("load_tiles", device_id)
+        # Two results for each tile: its bytes, and whether each byte was written.
         step = max(1, MAX_SCRATCH_BYTES // (2 * tile_bytes))
         for begin in range(0, request.tiles, step):
             which = slice(begin, begin + step)
@@ -150,12 +157,17 @@ def _load_part(
     smem: Bytes,
     written: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.uint32]:
-    """Launch one thread block per tile, and copy its shared memory to the host."""
+    """Launch one thread block for each tile; copy the results into `smem` and `written`.
+
+    Return the status word of each tile.
+    """
     args, tiles, tile_bytes = request.plan.arguments, *smem.shape
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    status[-1] = 0  # a tile that fails sets it; the others then stop at once
+    # The last word is set by a tile that fails; blocks that start later then return at once.
+    status[-1] = 0
+    # Layout of the scratch memory: bytes of all tiles, written, coordinates, status.
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
         written_at = room + smem.nbytes
         coords_at = written_at + smem.nbytes
@@ -225,11 +237,12 @@ def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
 
 
 def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
-    """Return an address inside the GPU memory; the map's own may lie outside `memory`."""
+    """Return the first address of the GPU memory; the map's own address may be outside of it."""
     return tensor_map.global_address - extent.origin
 
 
 def _owner(tensor_map: TensorMap, memory: object) -> object:
+    """Return the object whose producer the copy must wait for."""
     return tensor_map.tensor if memory is None else memory
 
 

@@ -16,7 +16,7 @@ from tma_dlpack.tables.coerce import integer_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 LEGACY_DEFAULT_STREAM = 0
-#: The legacy default stream in `__dlpack__(stream=)` (array API standard).
+#: Number of the legacy default stream in `__dlpack__(stream=)` (array API standard).
 DLPACK_LEGACY_DEFAULT = 1
 
 
@@ -31,18 +31,19 @@ def launch(
     """Launch a kernel in the current context; `arguments` are ctypes values."""
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     size = (grid, 1, 1, threads, 1, 1, smem_bytes)
+    # Grid (x, y, z), block (x, y, z), dynamic shared memory in bytes.
     driver.call("cuLaunchKernel", kernel, *size, stream, ctypes.addressof(pointers), None)
 
 
 @contextmanager
 def scratch(size_bytes: int) -> Iterator[int]:
-    """Allocate device memory in the current context; freed at the end of the with block."""
+    """Allocate device memory in the current context; the end of the with block frees it."""
     address = ctypes.c_uint64()
     driver.call("cuMemAlloc_v2", address, max(size_bytes, 1))
     try:
         yield address.value
     finally:
-        # After a fault this fails too; the fault itself has been raised already.
+        # After a fault cuMemFree fails too; ignore its result, because the fault is raised already.
         driver.driver_function("cuMemFree_v2")(address)
 
 
@@ -62,9 +63,9 @@ def synchronize(stream: int) -> None:
 
 
 class DeviceBytes:
-    """Bytes of GPU memory, copied from and to NumPy arrays; used as a context manager.
+    """A buffer of GPU memory; a context manager that allocates and frees the memory.
 
-    It has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
+    The buffer has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
     """
 
     address: int
@@ -114,12 +115,13 @@ def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
     Parameters
     ----------
     tensor : object
-        None for a bare address: then only work already on the stream comes before the copy.
+        The tensor, or None for a bare address. With None, the copy waits only for earlier work on
+        the stream.
     device_id : int
     stream : object
-        None for the current stream of torch or CuPy if the tensor is theirs, else the legacy
-        default stream; or a handle, or a stream of torch, CuPy, cuda.core or any other type with
-        ``__cuda_stream__``.
+        A CUstream as an integer, or a stream of torch, CuPy, cuda.core or another type with
+        ``__cuda_stream__``. None means the current stream of torch or CuPy for their tensors, and
+        the legacy default stream for other tensors.
 
     Returns
     -------
@@ -154,9 +156,11 @@ def stream_handle(stream: object) -> int:
 
 
 def _handle_of(stream: object) -> object:
+    # __cuda_stream__() returns (version of the protocol, handle).
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         return protocol()[1]
+    # Attributes of torch, CuPy and cuda.core streams.
     for attribute in ("cuda_stream", "ptr", "handle"):
         if hasattr(stream, attribute):
             return getattr(stream, attribute)

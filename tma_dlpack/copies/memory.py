@@ -1,4 +1,4 @@
-"""Which bytes a copy may touch and which it would touch; it is refused if it would touch others.
+"""Bytes that a copy may access, and bytes that it would access; a copy outside is refused.
 
 A map keeps its tensor alive, but the tensor can still lose or change its memory:
 ``layer.half()`` and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So
@@ -30,13 +30,14 @@ _DESCRIBED = ("address", "shape", "strides", "dtype", "device")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The memory that the copies of a map may touch, relative to the map's address.
+    """The memory that the copies of a map may access, relative to the map's address.
 
     Attributes
     ----------
     origin : int
-        Bytes from the first byte of the memory to the map's address, which may lie outside. A
-        signed number modulo 2^64, because the engine's addresses wrap there [measured].
+        Bytes from the first byte of the memory to the map's address; the map's address may be
+        outside of the memory. A signed number modulo 2^64, because the engine's addresses wrap at
+        2^64 [measured].
     size_bytes : int
     what : str
         Name for messages.
@@ -47,16 +48,18 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse unless the `size_bytes` bytes from each of `begins` on are all inside.
+        """Refuse the copy unless `size_bytes` bytes from each of `begins` on are inside.
 
         `begins` count from the map's address, modulo 2^64. The last `overrun` bytes are not
         elements, but the rest of the last 16-byte chunk of a store.
         """
-        at = begins + self.origin  # int64 wraps, as the engine's addresses do
+        # int64 wraps at 2^64, as the engine's addresses do.
+        at = begins + self.origin
         first, last = (at[0], at[0]) if len(at) == 1 else (at.min(), at.max())
         begin, end = int(first), int(last) + size_bytes
         if begin >= 0 and end <= self.size_bytes:
             return
+        # The elements are inside, and only the rest of the last chunk is outside.
         if begin >= 0 and end - overrun <= self.size_bytes:
             found = (
                 f"the store writes {counted(end - self.size_bytes, 'byte')} past the end of "
@@ -70,21 +73,21 @@ class Extent:
 
 
 def _origin_of(address: int, first: int) -> int:
-    """Return the distance from byte `first` to an address, as a signed number modulo 2^64."""
+    """Return the bytes from address `first` to `address`, as a signed number modulo 2^64."""
     return (address - first + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class HostExtent(Extent):
-    """Memory of this process; `raw` is its uint8 array (size_bytes,)."""
+    """Memory of this process; `raw` is a uint8 array (size_bytes,)."""
 
     raw: Bytes
 
 
 def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> HostExtent:
-    """Return the bytes of this process that copies of a map may touch.
+    """Return the memory of this process that copies of a map may access.
 
-    They are `memory` if given, else the storage of the map's host tensor.
+    It is `memory` if given, else the storage of the map's host tensor.
 
     Raises
     ------
@@ -105,7 +108,8 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
         )
     storage, what = _touchable(view, memory, write)
     forbidden = None
-    if not storage.is_own:  # only memory that no framework allocated is looked up
+    # The look-up is slow, so do it only for memory that no framework has allocated.
+    if not storage.is_own:
         forbidden = first_forbidden(storage.address, storage.size_bytes, write)
     if forbidden is not None:
         found = f"{what} has no {'writeable' if write else 'readable'} memory at {forbidden:#x}"
@@ -115,9 +119,9 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 
 
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
-    """Return the device bytes that copies of a map may touch.
+    """Return the device memory that copies of a map may access.
 
-    They are `memory` if given, else the storage of the map's tensor, else the allocation that
+    It is `memory` if given, else the storage of the map's tensor, else the allocation that
     contains the map's bare address.
 
     Raises
@@ -128,7 +132,8 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
         For host memory, and for an address that CUDA does not know.
     """
     if not tensor_map.launchable:
-        _ = tensor_map.ptr  # raises with the reason
+        # Raises an error that says why the map cannot be launched.
+        _ = tensor_map.ptr
     address = tensor_map.global_address
     view = current_view(tensor_map) if memory is None else as_tensor_view(memory)
     if view is None:
@@ -151,9 +156,9 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
 
 
 def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, str]:
-    """Return the memory that copies may touch, and its name; refuse to write where it is read-only.
+    """Return the memory that copies may access, and its name; refuse to write read-only memory.
 
-    Of a tensor that is its storage, of `memory` only the array itself.
+    For the map's tensor this is the tensor's storage; for `memory` it is the array alone.
     """
     what = "the tensor" if memory is None else "memory"
     if write and view.read_only:
@@ -165,7 +170,7 @@ def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, 
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Return the view of `memory` if it is a contiguous uint8 NumPy array; else refuse it."""
+    """Return the view of `memory`; refuse it if it is no contiguous uint8 NumPy array."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -176,15 +181,17 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Return the view of a map's tensor; refuse if its address or layout has changed since.
+    """Return the current view of a map's tensor; refuse if its address or layout has changed.
 
-    None for a bare address. If the map keeps a capsule, that keeps the memory alive; the producer
-    may export another temporary each time, so the tensor is not exported again.
+    Return None for a bare address. If the map keeps a capsule, the capsule keeps the memory alive.
+    In this case the tensor is not exported again, because the producer may export another temporary
+    each time.
     """
     described = tensor_map.view
     if described is None:
         return None
-    before = described.own or described  # `own` for maps made with shape=, strides= or offset=
+    # `own` is the tensor's view; a map made with shape=, strides= or offset= describes another.
+    before = described.own or described
     if before.capsule is not None:
         return before
     try:
@@ -203,15 +210,16 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
 
 
 def _storage_of(view: TensorView, what: str) -> Storage:
-    """Return the storage of a tensor; refuse if it no longer contains the tensor.
+    """Return the storage of a tensor; refuse if the storage does not contain the tensor any more.
 
-    When a storage shrinks or moves, the tensors in it are not updated.
+    This happens when a storage shrinks or moves, because its tensors are not updated.
     """
     if view.capsule is not None:
         return Storage(view.address, view.extent_bytes, False)
     try:
         storage = storage_of(view)
-    except Exception as error:  # a subclass of torch.Tensor may raise anything
+    # A subclass of torch.Tensor may raise any error.
+    except Exception as error:
         refuse("COPY_MOVED", "memory", f"the storage of {what} is not known: {error}", error)
     if not storage.holds(view):
         found = f"the storage of {what} no longer contains its {view.extent_bytes} bytes"
@@ -220,10 +228,11 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range at which a read, or a write, would crash this process.
+    """Return the first address of a range where a read, or a write, would crash this process.
 
-    None if no address would, or without /proc/self/maps. Not detected: another thread that unmaps
-    the memory during the check or after it, and a mapped file that was truncated.
+    Return None if there is no such address, or if /proc/self/maps is missing. Two cases are not
+    detected: another thread that unmaps the memory during or after the check, and a mapped file
+    that was truncated.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)
@@ -235,7 +244,8 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
     known_to = address
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as regions:
-            for region in regions:  # in order of address
+            # A line begins with "7f0c40000000-7f0c40021000 rw-p"; lines ascend by address.
+            for region in regions:
                 places, permissions = region.split(maxsplit=2)[:2]
                 begin, end = (int(place, 16) for place in places.split("-"))
                 if end <= known_to:
@@ -250,27 +260,30 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
     return known_to
 
 
-# --- What a copy touches ------------------------------------------------------------------------
+# --- Bytes that a copy accesses -----------------------------------------------------------------
 
 
 class Window(NamedTuple):
-    """Lines in which a copy touches the same bytes."""
+    """Lines in which a copy accesses the same bytes."""
 
-    first: int  # bytes [first, last) of each line
+    #: Bytes [first, last) of each line.
+    first: int
     last: int
-    source: IntArray  # (n,) byte 0 of each line, from the map's address, modulo 2^64
-    line: IntArray  # (n,) the number of each line, counted over all tiles
+    #: (n,) byte 0 of each line, from the map's address on, modulo 2^64.
+    source: IntArray
+    #: (n,) number of each line, counted over all tiles.
+    line: IntArray
 
 
 def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Window]:
-    """Return what loads read: exactly the bytes in bounds."""
+    """Return the bytes that loads read, which are exactly the bytes in bounds."""
     for window in _windows(plan, lines):
         extent.require(window.source + window.first, window.last - window.first)
         yield window
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Return what a store writes: whole 16-byte chunks, so possibly past the end of a row."""
+    """Return the bytes that a store writes: whole 16-byte chunks, maybe past the end of a row."""
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
     for window in _windows(request.plan, lines._replace(last=end)):
@@ -281,6 +294,7 @@ def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
 
 def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
     source = lines.origins + lines.start[:, None]
+    # One key for each pair (first, last); most copies have one pair only.
     keys = lines.first * (plan.line_bytes + 1) + lines.last
     for key in sorted(set(keys.tolist())):
         first, last = divmod(key, plan.line_bytes + 1)
@@ -291,27 +305,29 @@ def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
 
 
 def check_reads(request: CopyRequest, extent: Extent) -> None:
-    """Refuse a load that would touch bytes outside."""
+    """Refuse a load that would access bytes outside of the extent."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, 1):
         for _ in read_windows(request.plan, request.lines(), extent):
-            pass  # read_windows has checked each window against the extent
+            # read_windows checks each window against the extent.
+            pass
 
 
 def check_writes(request: CopyRequest, extent: Extent) -> None:
-    """Refuse a store that would touch bytes outside, including those past the end of a row."""
+    """Refuse a store that would access bytes outside of the extent, also past the end of a row."""
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
         for _ in written_windows(request, extent):
             pass
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Whether everything that the map describes lies inside, and so every copy does."""
+    """Return whether the whole tensor of a map is inside, so that every copy is inside, too."""
     end = extent.origin + reach_bytes(args, chunk_bytes)
     return extent.origin >= 0 and end <= extent.size_bytes
 
 
 def reach_bytes(args: EncodeArguments, chunk_bytes: int) -> int:
-    """Return the bytes from a tensor's first to its last; its rows end with whole chunks."""
+    """Return the bytes from a tensor's first to its last byte; each row ends with a whole chunk."""
+    # An interleaved map has a unit of 16 or 32 bytes; otherwise `unit_bytes` is 0.
     unit = geometry.plan(args).unit_bytes
     row_bytes = args.global_dim[0] * unit or args.row_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)

@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with NVRTC, once per process, source and architecture."""
+"""Compilation of CUDA C++ with NVRTC, once for each process, source and architecture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tma_dlpack.include import get_include
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
-#: The headers that kernels include; their texts are passed to NVRTC with the source.
+#: Headers that kernels may include; NVRTC gets their texts with the source, so it needs no folder.
 HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h", "tma_dlpack_check.h")
 INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 #: CUfunction_attribute (cuda.h).
@@ -27,19 +27,21 @@ _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 @dataclass(frozen=True)
 class Library:
-    """A compiled source, loaded for all contexts (CUlibrary)."""
+    """A compiled source that is loaded in all contexts (CUlibrary)."""
 
     handle: int
+    #: (name, device id) -> CUkernel.
     kernels: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kernel(self, name: str, device_id: int) -> int:
-        """Return a kernel that may use all the shared memory of a device."""
+        """Return a kernel that may use the whole shared memory of a device."""
         found = self.kernels.get((name, device_id))
         if found is None:
             kernel = ctypes.c_void_p()
             driver.call("cuLibraryGetKernel", kernel, self.handle, name.encode())
             static = ctypes.c_int()
             driver.call("cuKernelGetAttribute", static, _SHARED_SIZE_BYTES, kernel, device_id)
+            # The static shared memory of the kernel counts against the limit of a block.
             dynamic = driver.device_target(device_id).max_smem_bytes - static.value
             attribute = _MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.call("cuKernelSetAttribute", attribute, dynamic, kernel, device_id)
@@ -59,7 +61,8 @@ _compiling = threading.Lock()
 
 def _unlock() -> None:
     global _compiling
-    _compiling = threading.Lock()  # a child does not wait for a thread that only its parent has
+    # A child process has only one thread, so nothing would release a lock that was held at fork.
+    _compiling = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -67,12 +70,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_source(source: str, name: str, target: Target) -> Library:
-    """Compile CUDA C++ for a GPU's own architecture and load it; the same source only once.
+    """Compile and load CUDA C++ for a GPU's own architecture; the same source is compiled once.
 
     Parameters
     ----------
     source : str
-        CUDA C++ without headers other than ``tma_dlpack.h``; kernels are ``extern "C"``.
+        CUDA C++ that includes no headers but those in `HEADERS`. Its kernels are ``extern "C"``.
     name : str
         File name, for messages.
     target : Target
@@ -80,8 +83,8 @@ def compile_source(source: str, name: str, target: Target) -> Library:
     Raises
     ------
     TmaUnsupportedError
-        If the target has no TMA, NVRTC is missing or too old, or the source does not compile; the
-        message includes the compiler's.
+        If the target has no TMA, NVRTC is missing or too old, or the source does not compile. The
+        message includes the compiler's log.
     """
     if not target.has_tma:
         raise TmaUnsupportedError(
@@ -93,7 +96,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 
 
 def compile_packaged(name: str, package: str, target: Target, head: str = "") -> Library:
-    """Compile a source in the folder kernels/ of a package, with other text before it."""
+    """Compile `head` and a source in the folder kernels/ of a package, as one text."""
     return compile_source(head + packaged(name, package), name, target)
 
 
@@ -103,6 +106,7 @@ def _compile(source: str, name: str, architecture: str) -> Library:
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
     names = [name.encode() for name in HEADERS]
     texts = [(Path(get_include()) / name).read_bytes() for name in HEADERS]
+    # `texts` are the headers, `names` their names in #include.
     result, program = nvrtc.nvrtcCreateProgram(
         source.encode(), name.encode(), len(names), texts, names
     )
@@ -132,7 +136,7 @@ def _output(nvrtc: Any, program: Any, what: str) -> bytes:
 
 
 def require() -> Any:
-    """Return NVRTC's bindings with the library loaded; raise with what to install otherwise."""
+    """Return NVRTC's bindings with the library loaded; else raise `TmaUnsupportedError`."""
     try:
         nvrtc = import_module("cuda.bindings.nvrtc")
     except ImportError as error:
@@ -141,6 +145,7 @@ def require() -> Any:
         ) from error
     try:
         nvrtc.nvrtcVersion()
-    except Exception as error:  # versions of cuda-bindings raise different errors here
+    # The error of a missing library depends on the version of cuda-bindings.
+    except Exception as error:
         raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
     return nvrtc

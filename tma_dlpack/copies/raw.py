@@ -1,6 +1,6 @@
-"""Copies as a kernel issues them: coordinates innermost first, memory as bytes.
+"""`RawCopy`: a copy as a kernel issues it, with coordinates innermost first and memory as bytes.
 
-What the simulator of kernels calls, where a copy is checked when it is issued and happens later.
+The simulator of kernels uses this module. It checks a copy at its issue and executes it later.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: A memory by an address in it: (address of its first byte, its bytes, its name).
+#: Function from an address to the memory that contains it: (first address, bytes, name).
 FindMemory = Callable[[int], tuple[int, Bytes, str] | None]
 _ADDRESS_SPACE = 1 << 64
-_PATTERN_BYTES = 1024  # after which every swizzle repeats
+# Every swizzle repeats after this number of bytes.
+_PATTERN_BYTES = 1024
 _T = TensorMapDataType
 _TYPES = {
     "u32": _T.UINT32, "s32": _T.INT32, "u64": _T.UINT64, "s64": _T.INT64, "f16": _T.FLOAT16,
@@ -46,23 +47,24 @@ class RawCopy:
     Parameters
     ----------
     mode : {"load", "store", "gather4", "scatter4", "add", "min", ...}
-        A reduction is named by its operation.
+        Kind of copy; a reduction has the name of its operation.
     coords : sequence of int
-        Innermost first; of gather4 and scatter4 the column and four rows.
+        Coordinates, innermost first. For gather4 and scatter4: the column, then four rows.
     offsets : sequence of int, optional
-        Of im2col loads, W first.
+        Offsets of im2col loads, W first.
 
     Raises
     ------
     TmaPreconditionError
-        With the first row of `REFUSALS` that applies.
+        If the hardware refuses the copy; the violation names the row of `REFUSALS`.
 
     Attributes
     ----------
     chunks : int array
-        The 16-byte chunks that a load writes, from the start of shared memory on.
+        Numbers of the 16-byte chunks that a load writes, from the start of shared memory on.
     first, raw, name
-        The memory that it touches; `raw` is None if it touches none.
+        First address, bytes and name of the memory that the copy accesses. `raw` is None if the
+        copy accesses no memory.
     """
 
     tx_bytes: int
@@ -86,11 +88,14 @@ class RawCopy:
 
     def _find(self, find: FindMemory) -> HostExtent | None:
         base, lines = self._request.tensor_map.global_address, self._request.lines()
+        # Lines with bytes in bounds; a tile that is out of bounds accesses no memory.
         touched = lines.inside & (lines.first < lines.last)[:, None]
         if not touched.any():
             return None
         starts = (lines.origins + lines.start[:, None])[touched] + int(lines.first.max())
         begin = (int(starts.min()) + base) % _ADDRESS_SPACE
+        # The lowest byte decides the region; the check of the windows refuses a copy that leaves
+        # it.
         found = find(begin) or find(base)
         if found is None:
             found = base, np.empty(0, np.uint8), "the memory of the kernel's arguments"
@@ -100,9 +105,9 @@ class RawCopy:
         return HostExtent(origin, len(self.raw), self.name, self.raw)
 
     def windows(self) -> list[tuple[IntArray, int]]:
-        """Return (first bytes in `raw`, bytes of each) of what it reads or writes there.
+        """Return the accesses as pairs of (first bytes in `raw`, number of bytes of each).
 
-        Raises `TmaPreconditionError` for a copy that touches bytes outside.
+        Raises `TmaPreconditionError` for a copy that accesses bytes outside of `raw`.
         """
         extent, request = self._extent, self._request
         if extent is None:
@@ -124,7 +129,7 @@ class RawCopy:
         return bool(lines.inside.all() and is_wide.all())
 
     def load(self) -> Bytes:
-        """Return what a load brings, (chunks, 16)."""
+        """Return the bytes that a load writes, an array (chunks, 16)."""
         offset = self._request.smem_offset
         extent = self._extent or HostExtent(0, 0, "", np.empty(0, np.uint8))
         smem = load_smem(self._request, extent)[0, offset:]
@@ -132,11 +137,11 @@ class RawCopy:
         return loaded
 
     def store(self, smem: Bytes) -> None:
-        """Write or combine a tile, given as the bytes of shared memory from its start on."""
+        """Store or reduce a tile; `smem` has the bytes of shared memory from the tile on."""
         self._store(smem, self._extent)
 
     def stored(self, smem: Bytes) -> Bytes:
-        """Return what the memory holds after the store, without changing it."""
+        """Return the bytes of `raw` after the store; `raw` itself does not change."""
         if self._extent is None:
             return np.empty(0, np.uint8)
         extent = replace(self._extent, raw=self._extent.raw.copy())
@@ -156,6 +161,7 @@ def _request(
         return gather4_request(tensor_map, coords[0], coords[1:], smem_offset)
     if mode == "scatter4":
         return scatter4_request(tensor_map, coords[0], coords[1:], smem_offset)
+    # The other modules take coordinates row-major.
     row_major = tuple(coords[::-1])
     if mode == "load":
         given = None if offsets is None else tuple(offsets[::-1])
@@ -167,7 +173,11 @@ def _request(
 
 @lru_cache(maxsize=256)
 def _chunks(plan: TilePlan, phase: int) -> IntArray:
-    """Return the chunks that lines fill, from the start of a tile at an address of that phase."""
+    """Return the chunks that a load fills, from the start of the tile on.
+
+    `phase` is the tile's address modulo the period of the swizzle.
+    """
+    # Lines without gaps fill all chunks.
     if plan.smem_bytes == plan.lines * plan.smem_line_bytes:
         return np.arange(plan.smem_bytes // CHUNK_BYTES)
     coords = np.zeros((1, len(plan.arguments.global_dim)), np.int64)
@@ -182,6 +192,7 @@ def _chunks(plan: TilePlan, phase: int) -> IntArray:
 def reduce_bytes(type_name: str, op: str, old: Bytes, new: Bytes) -> Bytes:
     """Return ``op(old, new)`` of a PTX type, as ``cp.reduce.async.bulk`` computes it."""
     data_type = _TYPES[type_name]
+    # "s32" -> "i4", "b64" -> "u8"; a bfloat16 is passed as its bits.
     numpy_type = {_T.BFLOAT16: "u2", _T.FLOAT16: "f2", _T.FLOAT32: "f4", _T.FLOAT64: "f8"}.get(
         data_type, type_name.replace("s", "i").replace("b", "u")
     )

@@ -1,4 +1,4 @@
-"""Effect of ``cp.reduce.async.bulk.tensor`` on one element, by data type and operation.
+"""Arithmetic of ``cp.reduce.async.bulk.tensor``, for each data type and operation.
 
 Source: measured on an H200 (driver 580.159.04, 2026-11-20).
 """
@@ -22,7 +22,7 @@ OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _ORDERED = ("min", "max")
 _BITWISE = ("and", "or", "xor")
 
-#: Type -> the operations that the hardware runs [measured]; all others are illegal instructions.
+#: Type -> operations that the hardware executes [measured]; others are illegal instructions.
 REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
     _T.UINT32: ("add", *_ORDERED, "inc", "dec", *_BITWISE),
     _T.INT32: ("add", *_ORDERED, *_BITWISE),
@@ -39,7 +39,7 @@ REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
 
 
 def reduction_of(data_type: TensorMapDataType, op: object) -> str:
-    """Return the operation if the hardware has it for the data type; refuse it otherwise."""
+    """Return the operation; refuse it if the hardware does not have it for the data type."""
     allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
     if word is not None and word in allowed:
         return word
@@ -75,7 +75,11 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Order 16-bit floats by their bits: -0 before +0, numbers before NaN; two NaNs: 0x7FFF."""
+    """Return min or max of 16-bit floats: -0 is below +0, a number wins over NaN.
+
+    Two NaNs give 0x7FFF.
+    """
+    # Bits of floats as unsigned numbers in the order of the values: negative floats are inverted.
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank
@@ -84,7 +88,7 @@ def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
 
 
 def _add_float(old: Values, new: Values) -> Values:
-    """Add float16 or float32; every NaN becomes ones below the sign."""
+    """Add float16 or float32; a NaN has ones in all bits below the sign."""
     total = old + new
     words = total.view(f"u{total.itemsize}")
     words[np.isnan(total)] = np.iinfo(words.dtype).max >> 1
@@ -96,7 +100,7 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Keep the bits of a NaN operand, the new one first; inf - inf gives the default NaN."""
+    """Add float64; a NaN operand keeps its bits, `new` first. The NaN of inf - inf is negative."""
     total, old_words, new_words = (v.view(np.uint64) for v in (old + new, old, new))
     total[np.isnan(total.view(np.float64))] = 0xFFF8000000000000
     kept = np.where(np.isnan(old), old_words, total)
@@ -104,7 +108,8 @@ def _add_float64(old: Values, new: Values) -> Values:
 
 
 def _add_bfloat16(old: Values, new: Values) -> Values:
-    """Sum in float32, which has enough bits that rounding twice gives the same result."""
+    """Add bfloat16 in float32, whose bits suffice: rounding twice gives the same result."""
+    # A bfloat16 is the upper half of a float32; the sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)
     total += (new.astype(np.uint32) << 16).view(np.float32)
     words = total.view(np.uint32)
@@ -113,6 +118,7 @@ def _add_bfloat16(old: Values, new: Values) -> Values:
 
 
 def _flushed(values: Values) -> Values:
+    # The sign of a zero stays.
     subnormal = np.abs(values) < np.finfo(np.float32).tiny
     return np.where(subnormal, np.copysign(np.float32(0), values), values)
 
@@ -124,7 +130,7 @@ _WORD_OPERATIONS: dict[str, Operation] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-#: The bits of infinity in the 16-bit floats; those of NaNs are larger.
+#: Bits of infinity in the 16-bit floats; the bits of a NaN are larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
     **dict.fromkeys((_T.FLOAT16, _T.FLOAT32, _T.TFLOAT32), _add_float),

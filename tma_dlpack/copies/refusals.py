@@ -1,4 +1,4 @@
-"""Why a copy is refused: one row per reason, for all backends."""
+"""Reasons to refuse a copy, for all backends: one row for each reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-
 PTX = "PTX ISA, cp.async.bulk.tensor"
 
 
-#: `unsupported`: who fails on such a copy, if the hardware itself does.
+#: `unsupported` is "hardware" if the hardware itself fails on such a copy, else empty.
 _ROWS = rules_of(
     "copy",
     f"""
@@ -111,7 +111,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: The reasons, by rule.
+#: Rule -> reason.
 REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _ROWS}
 
 
@@ -123,8 +123,8 @@ def refuse(
     *,
     fix: str | None = None,
 ) -> NoReturn:
-    """Raise the refusal of a row; `found` is the first half of its sentence.
+    """Raise the error of a rule; `found` is the first half of the message.
 
-    `fix` replaces the row's own where the caller knows the value to pass.
+    `fix` replaces the fix of the row, if the caller knows the value that the user should pass.
     """
     REFUSALS[rule].refuse(argument, found, cause, fix)

@@ -1,6 +1,6 @@
-"""Checked copies: whatever would kill a kernel is refused here, for every backend.
+"""`CopyRequest`: a checked copy. All backends refuse the copies that would kill a kernel here.
 
-A checked request computes where its lines lie in memory, so that backends only move bytes.
+A request computes the addresses of its lines, so that a backend only moves bytes.
 """
 
 from __future__ import annotations
@@ -25,31 +25,37 @@ from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EX
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
+# PTX: tensorCoords are .s32.
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
-#: The driver encodes longer dimensions, but then every copy is an illegal instruction [measured].
+#: Maximum extent. The driver encodes larger extents, but every copy is then an illegal instruction
+#: [measured].
 MAX_COPIED_DIM = 1 << 31
-#: Number of im2col offsets -> the largest value: together they have 16 bits [measured].
+#: Number of im2col offsets -> maximum of each offset; all offsets share 16 bits [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 
 
 class Lines(NamedTuple):
-    """Where the lines of tiles lie in global memory; see `geometry.line_origins`.
+    """Places of the lines of tiles in global memory; see `geometry.line_origins`.
 
     `origins` and `inside` are (tiles, lines), the others (tiles,).
     """
 
+    #: Bytes from the map's address to inner coordinate 0 of each line.
     origins: IntArray
+    #: Whether all outer coordinates of the line are in bounds.
     inside: BoolArray
+    #: Bytes from the origin to byte 0 of the tile's lines.
     start: IntArray
+    #: Bytes [first, last) of each line are in bounds.
     first: IntArray
     last: IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """A checked copy: `coords` (tiles, rank) and `offsets` are in driver order.
+    """A checked copy: `coords` (tiles, rank) and `offsets` are innermost first.
 
-    With `many` the result has a leading axis.
+    With `many` the result has a leading axis for the tiles.
     """
 
     tensor_map: TensorMap
@@ -65,7 +71,7 @@ class CopyRequest:
         return len(self.coords)
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Return the places of the lines of all tiles, or of some."""
+        """Return the places of the lines of all tiles, or of the tiles in `which`."""
         coords = self.coords[which]
         return Lines(
             *geometry.line_origins(self.plan, coords, self.offsets),
@@ -77,7 +83,8 @@ class CopyRequest:
         """``"measured"`` or ``"documented, not measured"``."""
         args = self.plan.arguments
         measured = (
-            type(self) is CopyRequest  # gather4 is not
+            # gather4 and scatter4 have a subclass.
+            type(self) is CopyRequest
             and self.tensor_map.target.has_model
             and args.kind != "im2col_wide"
             and args.data_type not in PACKED_TYPES
@@ -88,14 +95,15 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gather4Request(CopyRequest):
-    """tile::gather4 or scatter4: four tiles of one row each, copied as one tile of four rows.
+    """A tile::gather4 or scatter4 copy: one tile of four rows that have a coordinate each.
 
-    `coords` has the four tiles; `plan` is for a box of four rows, which are no regular grid.
+    `coords` has the column and the row of each row, (4, 2). `plan` describes a box of four rows,
+    without a lattice, because the rows are not a regular grid.
     """
 
     @property
     def tiles(self) -> int:
-        """One tile, of four rows."""
+        """Number of tiles: one, of four rows."""
         return 1
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
@@ -114,10 +122,12 @@ def load_request(
     *,
     many: bool,
 ) -> CopyRequest:
-    """Check a load. `coords` is row-major: (rank,), or (n, rank) with `many`.
+    """Check a load and return the request.
 
-    Raises `TmaPreconditionError` with the rows of `REFUSALS` that apply, of each argument the
-    first, and `TmaUnsupportedError` for a map that can only be stored.
+    `coords` is row-major: (rank,), or (n, rank) with `many`.
+
+    Raises `TmaPreconditionError` with the first reason of `REFUSALS` for each argument, and
+    `TmaUnsupportedError` for a map that supports only stores.
     """
     plan = plan_of(tensor_map)
     args = plan.arguments
@@ -139,7 +149,7 @@ def load_request(
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
-    """Check a store, or the coordinates of a reduction; raises as `load_request`."""
+    """Check a store, or the coordinates of a reduction; raises the errors of `load_request`."""
     plan = plan_of(tensor_map)
     args = plan.arguments
     _check_can_store(args)
@@ -151,7 +161,7 @@ def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> Co
 
 
 def _store_coords_of(plan: TilePlan, coords: object) -> IntArray:
-    """Return the coordinates of one tile that may be stored."""
+    """Return the coordinates of one tile; refuse coordinates where no tile can be stored."""
     args, found_at = plan.arguments, _coords_of(plan, coords)
     _check_inner(plan, found_at)
     if found_at.min() < 0:
@@ -169,7 +179,7 @@ def _store_coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _all_of(*reads: Callable[[], Any]) -> list[Any]:
-    """Return what each of them reads; raise the violations of all at once."""
+    """Return the results of all functions; raise one error with the violations of all."""
     values, refused = [], []
     for read in reads:
         try:
@@ -186,7 +196,7 @@ def _all_of(*reads: Callable[[], Any]) -> list[Any]:
 def gather4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
-    """Check a tile::gather4 load of four rows; raises as `load_request`."""
+    """Check a tile::gather4 load of four rows; raises the errors of `load_request`."""
     require_map(tensor_map)
     args = tensor_map.arguments
     if tensor_map.target.is_sm_9x:
@@ -199,6 +209,7 @@ def gather4_request(
         found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {shown(rows)}"
         refuse("COPY_GATHER4", "rows", found)
     plan_of(tensor_map)
+    # Shared memory gets four rows, as from a box of four rows.
     plan = geometry.plan(args._replace(box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
     coords = np.concatenate([_coords_of(plan, (row, column)) for row in four])
     _check_inner(plan, coords)
@@ -209,7 +220,7 @@ def gather4_request(
 def scatter4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
-    """Check a tile::scatter4 store of four rows; raises as `store_request`."""
+    """Check a tile::scatter4 store of four rows; raises the errors of `store_request`."""
     require_map(tensor_map)
     target = tensor_map.target
     if not target.has_scatter4 and not target.is_sm_9x:
@@ -229,7 +240,7 @@ def scatter4_request(
 
 
 def plan_of(tensor_map: TensorMap) -> TilePlan:
-    """Return the plan of a map; refuse one with which every copy is an illegal instruction.
+    """Return the plan of a map; refuse a map if every copy with it is an illegal instruction.
 
     The driver encodes few such maps, but `TensorMap.replace` and `from_bytes` can make them.
     """
@@ -249,7 +260,8 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return what an address must be a multiple of; and a rule that the map breaks, and how."""
+    """Return the alignment of addresses in bytes, and (rule, found) of the map's fault, or None."""
+    # The address is checked by the caller, so maps that differ in the address share the result.
     args = plan.arguments
     alignment_bytes, inner_bytes, swizzle = args.alignment_bytes, args.inner_box_bytes, args.swizzle
     span_bytes = geometry.SWIZZLES[swizzle].span_bytes if swizzle else inner_bytes
@@ -304,12 +316,13 @@ def array_of(value: object) -> npt.NDArray[Any] | None:
     """
     try:
         return None if type(value) is range else np.asarray(value)
-    except Exception:  # the methods that NumPy calls on the object may raise anything
+    # The methods that NumPy calls on the object may raise any error.
+    except Exception:
         return None
 
 
 def _coords_of(plan: TilePlan, coords: object) -> IntArray:
-    """Return the row-major coordinates (rank,) of one tile as a driver-order array (1, rank)."""
+    """Return row-major coordinates (rank,) of one tile as an array (1, rank), innermost first."""
     numbers, rank = integers_of(coords), len(plan.arguments.global_dim)
     if numbers is None:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
@@ -324,7 +337,8 @@ def _coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _of_the_tensor(a: EncodeArguments) -> str:
-    """Name what turns the tensor's coordinates into the map's, if the map adds dimensions."""
+    """Return a hint that names the function for a map with added dimensions, else ""."""
+    # A ragged map adds two outer dimensions, and split_inner divides the innermost one in two.
     if a.kind == "tiled" and a.rank > 2 and a.global_dim[-2:] == (RAGGED_EXTRA_EXTENT,) * 2:
         return "; tma.ragged_coords(tensor_map, offset, size, coords) gives them of a slice"
     span_bytes = a.row_bytes if a.kind == "tiled" and a.box_dim[0] == a.global_dim[0] else 0
@@ -334,7 +348,7 @@ def _of_the_tensor(a: EncodeArguments) -> str:
 
 
 def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
-    """Return the row-major coordinates (n, rank) of many tiles as a driver-order array."""
+    """Return row-major coordinates (n, rank) of many tiles as an array, innermost first."""
     rank = len(plan.arguments.global_dim)
     if type(coords) in (list, tuple) and not coords:
         coords = np.empty((0, rank), np.int64)
@@ -356,10 +370,12 @@ def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 def _check_inner(plan: TilePlan, coords: IntArray) -> None:
     """Refuse innermost coordinates that are not at a multiple of 16 bytes."""
+    # The innermost coordinate of an interleaved map counts units of 16 or 32 bytes.
     if plan.unit_bytes:
         return
     row = plan.row
     rule, step = "COPY_INNER_16B", INNER_BYTES * 8 // row.element_bits
+    # ALIGN16B types need 128 values, not 16 bytes.
     if row.smem_chunk_bytes == 16:
         rule, step = "COPY_INNER_128_VALUES", PADDED_INNER_VALUES
     off = coords[:, 0] % step
@@ -395,7 +411,7 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
 
 
 def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
-    """Return im2col offsets, W first."""
+    """Return checked im2col offsets, W first; an empty tuple stands for zeros."""
     if offsets is None:
         return ()
     numbers = integers_of(offsets)
@@ -413,7 +429,7 @@ def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
 
 
 def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
-    """Return smem_offset as an int if the tile may start there."""
+    """Return smem_offset as an int; refuse it if the tile cannot start at this offset."""
     offset, limit = integer_of(smem_offset), tensor_map.target.max_smem_bytes
     if offset is None or offset < 0 or offset % geometry.SMEM_ALIGNMENT:
         fix = None
@@ -431,5 +447,5 @@ def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> i
 
 
 def _as_written(driver_coords: IntArray) -> tuple[int, ...]:
-    """Return driver-order coordinates row-major, as the caller wrote them."""
+    """Return coordinates row-major, as the caller wrote them, from innermost first."""
     return tuple(int(c) for c in driver_coords[::-1])

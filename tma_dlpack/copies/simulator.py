@@ -1,6 +1,6 @@
-"""The simulator: TMA copies in NumPy, byte for byte as the hardware makes them.
+"""The simulator: TMA copies in NumPy that are equal to the hardware's, byte for byte.
 
-Memory is viewed as an array of items as wide as a line, one starting every 16 bytes. Addresses,
+Memory is viewed as an array of items as wide as a line; an item starts every 16 bytes. Addresses,
 strides and inner coordinates are multiples of 16, so each line is one item, and a box in bounds is
 a regular grid ("lattice") of items.
 
@@ -32,27 +32,29 @@ from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill
 from tma_dlpack.tables.errors import argument_error
 
-#: Tiles are loaded in blocks of at most this many bytes and lines, which fit into the caches.
+#: Maximum number of bytes and lines of the tiles that are loaded at a time; they fit in the caches.
 BLOCK_BYTES = 1 << 20
 BLOCK_LINES = 1 << 16
 
-#: The fill of `TmaOobFill.nan`: this word repeated, for every data type [measured].
+#: `TmaOobFill.nan` fills with this word, for every data type [measured].
 NAN_WORD = np.array([0x7FF7], "<u2").view(np.uint8)
 
 _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 
+# Elements of type "V<width>", so that NumPy copies a line as one element.
 Items = npt.NDArray[np.void]
 
 
 class SimulatorBackend(Backend):
-    """Copies tiles of host tensors, or of a NumPy array that represents memory.
+    """Backend that copies tiles of host tensors, or of a NumPy array that stands for memory.
 
-    `memory` is None for the map's own host tensor, or a contiguous uint8 array that contains the
-    map's addresses. A copy that would touch a byte outside raises.
+    If `memory` is None, a copy may access the storage of the map's host tensor. Otherwise `memory`
+    is a contiguous uint8 array that contains the map's addresses. A copy that would access a byte
+    outside is refused.
 
-    Where the lines of a store overlap (stride 0), the last one is kept; the hardware promises no
-    order. In a reduction, elements with the same address are combined one after the other, in the
-    order of the lines.
+    If the lines of a store overlap (stride 0), the last line is kept; the hardware guarantees no
+    order. A reduction combines elements with the same address one after the other, in the order of
+    the lines.
     """
 
     name = "simulator"
@@ -96,9 +98,10 @@ def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Return the number of tiles of a block; all of them if no temporary memory is needed."""
+    """Return the number of tiles to load at a time; all tiles if they need no temporary memory."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
+    # Without padding, swizzle and conversion the lines are the bytes of shared memory.
     is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
     if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
         return few
@@ -114,6 +117,7 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
     coords = request.coords[which]
     if len(coords) == 1:
         return _read_boxes(plan, coords, extent)
+    # Boxes in bounds are read as grids; boxes at the edges, line by line.
     whole = geometry.wholly_in_bounds(plan, coords)
     if whole.all():
         return _read_boxes(plan, coords, extent)
@@ -128,7 +132,7 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
 
 
 def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
-    """Read boxes whose parts in bounds are equal: a single box, or boxes wholly in bounds."""
+    """Read boxes whose parts in bounds are equal: a single box, or boxes without a part outside."""
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
         return _fill(plan, len(coords))
@@ -147,7 +151,7 @@ def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
 
 
 def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
-    """Read tiles line by line: of each line that is in bounds, the bytes in bounds."""
+    """Read tiles line by line; bytes that are out of bounds keep the fill value."""
     out = _fill(plan, len(lines.start))
     flat = out.reshape(-1, plan.smem_line_bytes)
     for window in read_windows(plan, lines, extent):
@@ -159,7 +163,8 @@ def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
 
 
 def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
-    """Return the slice of a line in shared memory for what was read from byte `first` on."""
+    """Return the slice of a line in shared memory for bytes that were read from `first` on."""
+    # Packed types have gaps in shared memory, so their lines are longer than in global memory.
     begin = first * plan.smem_line_bytes // plan.line_bytes
     return slice(begin, begin + read.shape[-1])
 
@@ -172,7 +177,7 @@ def _fill(plan: TilePlan, tiles: int) -> Bytes:
 
 
 def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Turn bytes (..., n) of global memory into those of shared memory; may change `lines`."""
+    """Convert bytes (..., n) of global memory to bytes of shared memory; may change `lines`."""
     if plan.arguments.data_type in _TF32:
         _round_to_tf32(lines.reshape(-1).view("<u4"))
     return spread(plan, lines)
@@ -180,6 +185,7 @@ def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
 
 def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
     """Round float32 words to nearest even at 10 mantissa bits; NaN is 0x7FFFE000 [measured]."""
+    # 13 of the 23 mantissa bits are dropped: add half of the last kept bit, less one if even.
     nan = (words & 0x7FFFFFFF) > 0x7F800000
     words += 0xFFF + (words >> 13 & 1)
     words &= 0xFFFFE000
@@ -196,9 +202,10 @@ def _items(
 ) -> tuple[Items, IntArray]:
     """View memory as items of `width` bytes; return the view and the indices of those at `begins`.
 
-    `begins` count from the map's address. With a shape each entry is a lattice of items, whose last
-    one starts `reach` bytes after the first.
+    `begins` count from the map's address. With a shape, each entry is a lattice of items; its last
+    item starts `reach` bytes after its first item.
     """
+    # All addresses are equal modulo 16, so one view with a step of 16 bytes has all items.
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES
     count = (extent.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
     view: Items = np.ndarray(
@@ -216,7 +223,7 @@ def _bytes_of(items: Items) -> Bytes:
 
 
 def store_smem(request: CopyRequest, data: object, op: str, extent: HostExtent) -> None:
-    """Store or reduce one tile in memory that is given."""
+    """Store or reduce one tile in the memory of an extent."""
     lines = lines_of_data(request, data)
     if op == "store":
         _store(request, lines, extent)
@@ -232,7 +239,7 @@ def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:
 
 
 def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> None:
-    """Combine chunk by chunk; chunks with the same address one after the other."""
+    """Reduce chunk by chunk; chunks with the same address are combined one after the other."""
     row = request.plan.row
     for window in written_windows(request, extent):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
@@ -245,12 +252,12 @@ def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> N
 
 
 def _written(data: Bytes, window: Window) -> Bytes:
-    """Return the bytes of a window, its lines concatenated."""
+    """Return the bytes of a window, with its lines concatenated."""
     return data[0, window.line, window.first : window.last].reshape(-1)
 
 
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
-    """Split positions into turns within which no index repeats; repeats keep their order."""
+    """Split positions into turns without a repeated index; equal indices keep their order."""
     if (index[1:] > index[:-1]).all():
         yield slice(None)
         return
@@ -258,6 +265,7 @@ def _turns(index: IntArray) -> Iterator[slice | IntArray]:
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     repeats = np.diff(np.r_[starts, len(ordered)])
+    # Number of earlier positions with the same index.
     turn = np.arange(len(ordered)) - np.repeat(starts, repeats)
     by_turn = order[np.argsort(turn, kind="stable")]
     yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])

@@ -1,8 +1,8 @@
-"""`Tile`: the shared memory after a load, and the tile in it as an array; and the data of a store.
+"""`Tile`: shared memory after a load, and its tile as an array; also the data of a store.
 
-Both convert between lines, shared memory and logical tiles. Lines are uint8 arrays (tiles, lines,
-line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared memory; the two
-differ for packed types that have gaps there.
+The functions convert between lines, shared memory and logical tiles. Lines are uint8 arrays (tiles,
+lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared memory. The
+two sizes differ for packed types, which have gaps in shared memory.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ def smem_of_lines(
         dense = lines.reshape(len(lines), plan.smem_bytes)
     else:
         dense = np.zeros((len(lines), plan.smem_bytes), np.uint8)
+        # Each line starts at a multiple of the pitch; the rest of the pitch stays zero.
         _pitches(plan, dense)[..., : plan.smem_line_bytes] = lines
     return _swizzled(plan, smem_offset, dense, out)
 
 
 def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None = None) -> Bytes:
     """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
+    # A swizzle is its own inverse: it XORs bits of an address with higher bits of the address.
     if plan.swizzle.terms:
         granule = f"V{plan.swizzle.granule_bytes}"
         order = geometry.swizzle_order(plan, smem_offset)
@@ -57,11 +59,12 @@ def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None
 
 
 def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
-    """Read lines (tiles, lines, smem_line_bytes) out of shared memory (tiles, smem_bytes)."""
+    """Return the lines (tiles, lines, smem_line_bytes) of shared memory (tiles, smem_bytes)."""
     return _pitches(plan, _swizzled(plan, smem_offset, region))[..., : plan.smem_line_bytes]
 
 
 def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
+    """View unswizzled shared memory as lines with their padding, (tiles, lines, pitch_bytes)."""
     taken = dense[:, : plan.lines * plan.pitch_bytes]
     return taken.reshape(len(dense), plan.lines, plan.pitch_bytes)
 
@@ -70,12 +73,12 @@ def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
 
 
 def _group_bytes(row: DataTypeRow) -> int:
-    """Return the bytes that 16 packed values fill in their chunk of shared memory."""
+    """Return the bytes that 16 packed values take in a chunk of shared memory."""
     return PACKED_GROUP * row.element_bits // 8
 
 
 def spread(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Turn lines as in global memory into lines as in shared memory; gaps are zeros."""
+    """Convert lines as in global memory to lines as in shared memory; gaps are zeros."""
     if plan.smem_line_bytes == plan.line_bytes:
         return lines
     row, group_bytes = plan.row, _group_bytes(plan.row)
@@ -86,7 +89,7 @@ def spread(plan: TilePlan, lines: Bytes) -> Bytes:
 
 
 def gathered(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Turn lines as in shared memory into lines as in global memory."""
+    """Convert lines as in shared memory to lines as in global memory."""
     if plan.smem_line_bytes == plan.line_bytes:
         return lines
     groups = lines.reshape(*lines.shape[:-1], -1, plan.row.smem_chunk_bytes)
@@ -100,6 +103,7 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
     """Return the logical tiles (tiles, *tile_shape) of lines as in shared memory."""
     row = plan.row
     dense = np.ascontiguousarray(gathered(plan, lines))
+    # Packed values of 4 or 6 bits become one byte each, the lowest bit first.
     if row.smem_chunk_bytes:
         bits = np.unpackbits(dense, axis=-1, bitorder="little")
         by_value = bits.reshape(-1, row.element_bits)
@@ -113,6 +117,7 @@ def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
     row = plan.row
     dense = np.ascontiguousarray(tile)
     if row.smem_chunk_bytes:
+        # One byte holds one value; pack its lower bits.
         bits = np.unpackbits(dense[..., None], axis=-1, count=row.element_bits, bitorder="little")
         dense = np.packbits(bits.reshape(-1), bitorder="little")
     raw: Bytes = dense.reshape(-1).view(np.uint8)
@@ -129,20 +134,20 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @public
 class Tile(Drawn):
-    """The result of a load: one tile, or many with a leading axis (from `load_tiles`).
+    """The result of a load: one tile, or many tiles with a leading axis (from `load_tiles`).
 
-    Its arrays are read-only: copy one before changing it.
+    The arrays are read-only; copy an array before you change it.
 
     Attributes
     ----------
     smem : uint8 array (smem_offset + smem_bytes,)
         Shared memory from address 0 on, swizzled as the hardware writes it. Bytes that the copy
-        does not write are 0. `smem_bytes` is the map's; for an interleaved tile with a
-        swizzle it is rounded up to the span (32, 64 or 128 bytes), because the hardware spreads the
-        last lines over the whole span [measured].
+        does not write are 0. `smem_bytes` is the map's size of a tile. For an interleaved tile with
+        a swizzle this size is rounded up to the span (32, 64 or 128 bytes), because the hardware
+        spreads the last lines over the whole span [measured].
     written : bool array like `smem`
-        Which bytes of `smem` the copy writes: not the padding of rows, and not those before the
-        tile.
+        Whether the copy writes each byte of `smem`. It writes neither the padding of rows nor the
+        bytes before the tile.
     array : array
         The logical tile, row-major and unswizzled, with the fill value in out-of-bounds elements.
         Shape: (n[rank-1], ..., n[0]) for a tiled map, where n counts the elements copied per
@@ -150,7 +155,7 @@ class Tile(Drawn):
         interleaved map, where unit is the elements in 16 or 32 bytes. bfloat16 is uint16; packed
         types are uint8, one value each.
     filled : bool array like `array`
-        Which elements are out of bounds, and so have the fill value.
+        Whether each element is out of bounds, so it has the fill value.
     tx_bytes : int
         Bytes that each tile adds to the mbarrier's transaction count.
     note : str
@@ -192,7 +197,7 @@ class Tile(Drawn):
 
     @property
     def note(self) -> str:
-        """``"measured"`` or ``"documented, not measured"``: how sure this result is."""
+        """``"measured"`` or ``"documented, not measured"``: the evidence for this result."""
         return self._request.note
 
     @property
@@ -220,7 +225,8 @@ class Tile(Drawn):
     @lazy
     @opaque
     def written(self) -> npt.NDArray[np.bool_]:
-        """Which bytes of `smem` the copy writes."""
+        """Whether the copy writes each byte of `smem`."""
+        # Arrange a line of ones as a load arranges its lines; gaps and padding stay zero.
         plan, offset = self._request.plan, self._request.smem_offset
         line = spread(plan, np.ones(plan.line_bytes, np.uint8))
         mask = np.zeros(offset + plan.smem_bytes, np.bool_)
@@ -240,9 +246,10 @@ class Tile(Drawn):
     @lazy
     @opaque
     def filled(self) -> npt.NDArray[np.bool_]:
-        """Which elements are out of bounds."""
+        """Whether each element is out of bounds."""
         plan, lines = self._request.plan, self._request.lines()
         bits = plan.row.element_bits
+        # First bit of each element of a line; packed elements do not begin at a byte.
         at_bit = np.arange(0, plan.line_bytes * 8, bits)
         window = (at_bit >= lines.first[:, None] * 8) & (at_bit < lines.last[:, None] * 8)
         taken = lines.inside[:, :, None] & window[:, None, :]
@@ -286,7 +293,7 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
     """Return the values of `data`, and whether they are shared memory from smem_offset on.
 
-    The docstring of `store_tile` says how that is decided.
+    The docstring of `store_tile` describes both forms of `data`.
     """
     plan, row = request.plan, request.plan.row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
@@ -333,15 +340,16 @@ def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
 
 
 def _is_same_type(row: DataTypeRow, dtype: np.dtype[Any]) -> bool:
-    """Whether an array of this dtype has the map's values, bit for bit."""
+    """Return whether an array of this dtype has the bits of the map's data type."""
     return dtype.isnative and _is_named_like(row, dtype.name)
 
 
 def _is_named_like(row: DataTypeRow, name: str) -> bool:
-    """Whether the type that NumPy, ml_dtypes or DLPack names so has the map's bits."""
+    """Return whether a type's name in NumPy, ml_dtypes or DLPack fits the map's data type."""
     return name == row.numpy or name.startswith(_ALSO_ACCEPTED.get(row.data_type, ()))
 
 
+# Prefixes of other type names with the same bits, such as "float8_e4m3fn" for UINT8.
 _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
     TensorMapDataType.BFLOAT16: ("bfloat16",),
     TensorMapDataType.UINT8: ("bool", "int8", "float8"),
@@ -353,12 +361,13 @@ _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
 def _dtype_of(data: object) -> str:
     try:
         return str(getattr(data, "dtype", "unknown"))
-    except Exception:  # a property of the user
+    # `dtype` may be a property that raises any error.
+    except Exception:
         return "unknown"
 
 
 def _read_tensor(plan: TilePlan, data: object) -> Values:
-    """Read what NumPy cannot, through DLPack."""
+    """Return the values of a tensor that NumPy cannot convert, through DLPack."""
     kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
         view = as_tensor_view(data)

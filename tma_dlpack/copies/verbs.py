@@ -1,4 +1,4 @@
-"""The public functions that copy tiles, by the simulator or on the GPU."""
+"""The public functions that copy tiles, with the simulator or on the GPU."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def backend(name: str) -> Backend:
     Returns
     -------
     Backend
-        With the methods `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`, and `gather4`
-        and `scatter4` of sm_100, which only the simulator has.
+        A backend with the methods `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`. Only
+        the simulator has `gather4` and `scatter4` of sm_100.
 
     Raises
     ------
@@ -54,6 +54,7 @@ def backend(name: str) -> Backend:
     """
     chosen = _named(name)
     if chosen is not SIMULATOR:
+        # The CUDA backend is imported only if it is used.
         from tma_dlpack.copies.cuda import require_all
 
         require_all()
@@ -74,7 +75,7 @@ def _named(name: object) -> Backend:
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Return the requested backend, or the default backend of the tensor's memory."""
+    """Return the requested backend, or the default backend for the tensor's memory."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
@@ -99,20 +100,21 @@ def load_tile(
     tensor_map : TensorMap
     coords : sequence of int
         Coordinates of the tile's first element: row-major like `box_sizes`, in elements. They may
-        be negative or past the end; out-of-bounds elements get the fill value. The innermost one
-        must be at a multiple of 16 bytes (unless interleaved).
+        be negative or past the end; out-of-bounds elements get the fill value. The innermost
+        coordinate must be at a multiple of 16 bytes, unless the map is interleaved.
     im2col_offsets : sequence of int, optional
-        Only for im2col maps: row-major (D, H, W), in pixels, for a convolution tap x dilation. None
-        means zeros.
+        Offsets for im2col maps only: row-major (D, H, W), in pixels. For a convolution, pass
+        tap x dilation. None means zeros.
     backend : str or Backend, optional
-        ``"simulator"``, ``"cuda"``, or what `tma_dlpack.backend` gives. None means the GPU if the
-        map's tensor is on one and `memory` is None, else the simulator.
+        ``"simulator"``, ``"cuda"``, or a result of `tma_dlpack.backend`. None means the GPU if the
+        map's tensor is on a GPU and `memory` is None, else the simulator.
     memory : uint8 array, one-dimensional, optional
-        For maps of bare addresses: an array that contains these addresses. A NumPy array for the
-        simulator, a CUDA tensor for ``backend="cuda"``, which needs none if the driver knows the
-        address.
+        An array that contains the addresses of the map, for maps of bare addresses. The simulator
+        takes a NumPy array. ``backend="cuda"`` takes a CUDA tensor, and needs no `memory` if the
+        driver knows the address.
     smem_offset : int
-        Address of the tile in shared memory, bytes: a multiple of 128. Swizzles depend on it.
+        Address of the tile in shared memory in bytes, a multiple of 128. A swizzle depends on this
+        address.
 
     Returns
     -------
@@ -123,17 +125,18 @@ def load_tile(
     Raises
     ------
     TmaPreconditionError
-        For what would kill a kernel (before anything is copied), or touch memory outside the
-        tensor's storage, such as that of a tensor that has moved since the map was made.
+        If the copy would kill a kernel, or if it would access memory outside the tensor's storage,
+        for example because the tensor has moved since the map was made. Nothing is copied.
     TmaUnsupportedError
-        If the target, the map or this machine cannot do it.
+        If the target, the map or this machine does not support the copy.
     TmaDriverError
-        If the driver refuses, or a copy on the GPU does not complete within two seconds.
+        If the driver refuses the launch, or if a copy on the GPU does not complete within two
+        seconds.
 
     Notes
     -----
-    Measured: equal to an H200 (driver 580.159.04, 2026-11-20) byte for byte. Packed types, atom
-    swizzles and im2col-wide are documented, not measured; `Tile.note` says so.
+    The result is measured: it is equal to an H200's (driver 580.159.04, 2026-11-20) byte for byte.
+    Packed types, atom swizzles and im2col-wide are documented, not measured; see `Tile.note`.
 
     Examples
     --------
@@ -159,7 +162,7 @@ def load_tiles(
     memory: object = None,
     smem_offset: int = 0,
 ) -> Tile:
-    """Load many tiles in one vectorised call, as `load_tile` loads one.
+    """Load many tiles in one vectorised call; see `load_tile`.
 
     Parameters
     ----------
@@ -168,12 +171,12 @@ def load_tiles(
         Row-major, one row per tile; `tile_coords(tensor_map)` covers the tensor. An empty list
         gives no tiles.
     im2col_offsets, backend, memory, smem_offset
-        As in `load_tile`, the same for all tiles.
+        As in `load_tile`; all tiles share them.
 
     Returns
     -------
     Tile
-        As from `load_tile`, every array with a leading axis n.
+        As from `load_tile`; every array has a leading axis of length n.
 
     Raises
     ------
@@ -205,10 +208,10 @@ def store_tile(
 ) -> None:
     """Store one tile to global memory, as ``cp.async.bulk.tensor`` does.
 
-    Out-of-bounds elements are skipped row by row. Whole 16-byte chunks are written: where a row of
-    the tensor does not end on 16 bytes, up to the next multiple is overwritten, as the hardware
-    does [measured]. Where that would hit memory outside the tensor's storage (torch's untyped
-    storage, NumPy's base, CuPy's memory), both backends raise before anything is written.
+    Out-of-bounds elements are skipped row by row. The copy writes whole 16-byte chunks: if the size
+    of a row is not a multiple of 16 bytes, the bytes up to the next multiple are overwritten, as on
+    hardware [measured]. If these bytes are outside the tensor's storage (torch's untyped storage,
+    NumPy's base, CuPy's memory), both backends raise an error before they write.
 
     Parameters
     ----------
@@ -216,20 +219,20 @@ def store_tile(
     coords : sequence of int
         As in `load_tile`, but not negative.
     data : array
-        On the host, either the logical tile, like `Tile.array`: its shape, and its dtype or the
-        tensor's own, such as torch.bfloat16; a leading axis of 1 is allowed. Or shared memory, like
-        `Tile.smem`: uint8 or ``bytes``, of length smem_offset + smem_bytes, or smem_bytes for the
-        part from smem_offset on. If a one-dimensional uint8 array could be either and the results
-        differ, it is refused: pass ``data[None]`` for the tile, ``data.tobytes()`` for shared
-        memory.
+        An array in host memory: the logical tile or shared memory. The logical tile has the shape
+        of `Tile.array`, and its dtype or the tensor's own dtype, such as torch.bfloat16; a leading
+        axis of 1 is allowed. Shared memory is uint8 or ``bytes``, like `Tile.smem`, of length
+        smem_offset + smem_bytes, or smem_bytes for the part from smem_offset on. A one-dimensional
+        uint8 array may fit both forms; it is refused if the results differ. In this case pass
+        ``data[None]`` for the tile, or ``data.tobytes()`` for shared memory.
     backend, memory, smem_offset
         As in `load_tile`.
 
     Raises
     ------
     TmaPreconditionError
-        As `load_tile`; also for a read-only tensor, as all JAX arrays are: make the map of a copy
-        in NumPy, torch or CuPy, or pass `memory`.
+        As `load_tile`; also if the tensor is read-only, as all JAX arrays are. In this case make
+        the map of a copy in NumPy, torch or CuPy, or pass `memory`.
     TmaUnsupportedError, TmaDriverError
         As `load_tile`.
 
@@ -267,8 +270,8 @@ def reduce_tile(
     tensor_map, coords, data, backend, memory, smem_offset
         As in `store_tile`.
     op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
-        The operation. Each data type has some of them [measured]; the others would kill the kernel
-        and are refused.
+        The operation. Each data type has some of these operations [measured]; an operation that
+        would kill the kernel is refused.
 
     Raises
     ------
@@ -296,21 +299,22 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     Parameters
     ----------
     tensor_map : TensorMap
-        For an im2col map, the starts of the columns that cover the output of the convolution.
+        The map. For an im2col map, the result has the starts of the columns that cover the output
+        of the convolution.
 
     Returns
     -------
     ndarray of int64, (n, rank)
-        One row per tile, row-major, in elements. For a map with ``split_inner=True``, the map's own
-        coordinates, as `split_inner_coords` returns them.
+        One row per tile, row-major, in elements. For a map with ``split_inner=True``, these are the
+        map's own coordinates, as `split_inner_coords` returns them.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        For a map with ``ragged=``: its tiles are the tiles of its slices, which `ragged_coords`
-        counts.
+        For a map with ``ragged=``. Its tiles belong to its slices; `ragged_coords` returns the
+        coordinates of a tile.
 
     Examples
     --------

@@ -1,27 +1,29 @@
 """The headers for authors of C++ extensions, and `get_include`.
 
-tma_dlpack.h is for extensions (torch tensors to maps, device code for copies), with
-tma_dlpack_mma.h (the tensor core) and tma_dlpack_check.h (what its checked build adds);
-tma_dlpack_make.h checks and encodes in plain C, shared with the C extension, from the printed
-tma_dlpack_tables.h; tma_dlpack_make.hpp is the same in C++, with the printed
-tma_dlpack_options.hpp; tma_dlpack_driver.h calls libcuda. Nothing here imports Python
-modules of the package.
+tma_dlpack.h is for extensions: it turns torch tensors into maps, and has device code for copies. It
+includes tma_dlpack_mma.h (the tensor core) and, in a checked build, tma_dlpack_check.h.
+
+tma_dlpack_make.h checks and encodes maps in plain C; the C extension uses it too.
+tma_dlpack_make.hpp does the same in C++. Their tables, tma_dlpack_tables.h and
+tma_dlpack_options.hpp, are generated. tma_dlpack_driver.h calls libcuda. This package imports no
+other module but `public`.
 """
 
 from __future__ import annotations
 
-import os  # pathlib takes a fifth of the package's import
+# Not pathlib, because importing pathlib takes a fifth of the package's import time.
+import os
 
 from tma_dlpack.public import opaque
 
 
 @opaque
 def get_include() -> str:
-    """Give the folder of ``tma_dlpack.h``, for a compiler's ``-I``.
+    """Return the folder of ``tma_dlpack.h``, for a compiler's ``-I``.
 
-    The header makes a ``CUtensorMap`` from a torch tensor, or from what Python passes
-    (`TensorMap.ptr`, `TensorMap.as_torch()`), and has device code that loads and stores tiles. It
-    needs C++17, but not libcuda at link time.
+    The header makes a ``CUtensorMap`` from a torch tensor, or from the values that Python passes
+    (`TensorMap.ptr`, `TensorMap.as_torch()`). It also has device code that loads and stores tiles.
+    The header needs C++17, but not libcuda at link time.
 
     Returns
     -------

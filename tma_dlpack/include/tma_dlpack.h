@@ -3,25 +3,26 @@
 // Host:   CUtensorMap map = tma_dlpack::tensor_map(t);      t: TensorMap.as_torch() as at::Tensor
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
-// Device: load, store and reduce, into this block or every block of a cluster, and the mbarriers and
-//         fences around them, one PTX instruction each; changes to a map; the index of a swizzled
-//         element, and the numbers by which wgmma and tcgen05 read a tile. hopper_gemm.cu, grouped_gemm.cu
-//         and blackwell_gemm.cu in the repository's notebooks/ are written with it.
+// Device: load, store and reduce, for this block or every block of a cluster, with their mbarriers and
+//         fences, one PTX instruction each; changes to a map; the index of a swizzled element; matrix
+//         descriptors for wgmma and tcgen05. hopper_gemm.cu, grouped_gemm.cu and blackwell_gemm.cu in the
+//         repository's notebooks/ use these verbs.
 //
-// #define TMA_DLPACK_CHECK 1 before including it, and every verb tests what it is given: a mistake prints
-// a line with the file and line of the call, and ends the kernel, where it would hang or die without a
-// word (tma_dlpack_check.h). Without it not one instruction is different.
+// With #define TMA_DLPACK_CHECK 1 before the #include, every verb checks its arguments. A mistake prints a
+// line with the file and line of the call, and ends the kernel; without the check the kernel would hang or
+// end without a message (tma_dlpack_check.h). Without the #define every instruction is the same.
 //
-// Nothing of libcuda is called: no -lcuda. Works under nvcc, NVRTC and, without the device part, a
-// host compiler. Coordinates are the instruction's: innermost first (tma_dlpack's Python is row-major).
+// The header calls no function of libcuda, so -lcuda is not needed. It works under nvcc, NVRTC and, without
+// the device part, a host compiler. Coordinates are innermost first, as in PTX (tma_dlpack's Python is
+// row-major).
 //
-// Two lines under each verb say: PTX | who calls it | targets, sm_90 is also every later one | since
-// which release | what it costs in SASS; and an example. The reference's page is printed from them.
+// Under each verb there are two lines: PTX | who calls the verb | targets (sm_90 stands for sm_90 and later) |
+// first release | cost in SASS; then an example. The reference page is generated from these lines.
 
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
 
-// The number of this release: major * 10000 + minor * 100 + patch.
+// Number of this release: major * 10000 + minor * 100 + patch.
 #ifndef TMA_DLPACK_VERSION
 #define TMA_DLPACK_VERSION 400
 #elif TMA_DLPACK_VERSION != 400
@@ -37,7 +38,7 @@
 #error "tma_dlpack.h needs C++17: compile with -std=c++17 or later"
 #endif
 
-// clang before 20 puts __grid_constant__ maps into local memory, where a copy dies (error 700).
+// clang before 20 copies __grid_constant__ maps to local memory, and TMA cannot read local memory (error 700).
 #if defined(__clang__) && defined(__CUDA__) && !defined(__CUDACC_RTC__)
 #if !__has_attribute(grid_constant)
 #error "tma_dlpack.h needs nvcc, NVRTC or clang 20: this clang ignores __grid_constant__"
@@ -66,12 +67,13 @@
 #endif
 
 #ifdef __CUDACC__
-struct __half;  // cuda_fp16.h's and cuda_bf16.h's, which need not be included
+// Declared here, so that cuda_fp16.h and cuda_bf16.h need not be included.
+struct __half;
 struct __nv_bfloat16;
 #endif
 
-// The minor release is part of every name that a linker sees, so that one program may hold objects that
-// were compiled with the headers of several.
+// Every symbol has the minor release in its name, so that a program may link objects that were compiled with
+// different releases of this header.
 namespace tma_dlpack
 {
 inline namespace v0_4
@@ -92,7 +94,7 @@ constexpr std::size_t map_bytes = 128;
 constexpr std::size_t map_alignment = 128;
 static_assert(sizeof(CUtensorMap) == map_bytes, "a tensor map is 128 bytes");
 
-// The argument is not TensorMap.ptr or TensorMap.as_torch().
+// The error for an argument that is neither TensorMap.ptr nor TensorMap.as_torch().
 struct map_error : std::invalid_argument
 {
   using std::invalid_argument::invalid_argument;
@@ -101,9 +103,9 @@ struct map_error : std::invalid_argument
 // Copy the map at TensorMap.ptr.
 //
 // Throws map_error unless the pointer can be TensorMap.ptr: not null, 128 bytes, aligned to 128, not all
-// zero. Python raises at ptr and as_torch() of a map that no kernel may have (of a host tensor, of an
-// unpickled map); other storage seldom has the alignment. What 128 bytes do not show, the caller
-// ensures: that they are a map, of this GPU, and that its tensor lives until the kernel is done.
+// zero. In Python, ptr and as_torch() raise an error for a map that no kernel may use (a map of a host tensor,
+// an unpickled map). The caller must ensure what this function cannot check: the bytes are a map for this GPU,
+// and the tensor stays alive until the kernel has ended.
 //   no instruction | host | host | 0.2 | a copy of 128 bytes
 //   e.g. CUtensorMap map = tensor_map(tensor_map_ptr);
 inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_bytes)
@@ -125,7 +127,7 @@ inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_
   return map;
 }
 
-// The same for TensorMap.ptr as the integer that it is.
+// The same for TensorMap.ptr as an integer.
 inline CUtensorMap tensor_map(std::uintptr_t address)
 {
   return tensor_map(reinterpret_cast<const void*>(address));
@@ -133,7 +135,8 @@ inline CUtensorMap tensor_map(std::uintptr_t address)
 
 // Copy the map in TensorMap.as_torch(): an at::Tensor, or any tensor with these methods.
 //
-// Throws map_error unless it is a contiguous CPU tensor of 128 one-byte elements, and as above.
+// Throws map_error unless the tensor is a contiguous CPU tensor of 128 one-byte elements, or if its bytes
+// cannot be TensorMap.ptr (see above).
 template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr())>
 CUtensorMap tensor_map(const Tensor& tensor)
 {
@@ -159,7 +162,7 @@ CUtensorMap tensor_map(const Tensor& tensor)
 #define TMA_DLPACK_EITHER
 #endif
 
-// Before a function that this target lacks: a call says why, and does not compile.
+// Marks a function that this target lacks. A call does not compile, and the error has the reason.
 #define TMA_DLPACK_LACKS(REASON) [[deprecated(REASON)]] TMA_DLPACK_EITHER
 #define TMA_DLPACK_NEEDS_WGMMA                                                                    \
   "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and "                 \
@@ -167,7 +170,7 @@ CUtensorMap tensor_map(const Tensor& tensor)
 
 #ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
 #define TMA_DLPACK_SWIZZLE
-// TmaSwizzle's names and values; the atoms of 32 and 64 bytes are for sm_100 and later.
+// Names and values of Python's TmaSwizzle; the atoms of 32 and 64 bytes are for sm_100 and later.
 enum class Swizzle : int
 {
   none = 0,
@@ -180,8 +183,8 @@ enum class Swizzle : int
 };
 #endif
 
-// Bytes of one row of a swizzled tile; 16 without a swizzle, where the tensor core reads columns of
-// 16 bytes.
+// Bytes of one row of a swizzled tile. Without a swizzle the result is 16, because the tensor core then reads
+// columns of 16 bytes.
 //   no instruction | anyone | host and device | 0.2 | compile time
 //   e.g. span_bytes(Swizzle::bytes64) == 64
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
@@ -189,8 +192,9 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
   return 16u << (swizzle < Swizzle::bytes128 ? static_cast<unsigned>(swizzle) : 3);
 }
 
-// Where the byte is that would be here without swizzle. Bytes count from an address that is a
-// multiple of 8 spans, such as 0: pass the shared address, or an offset into a tile aligned to 1024.
+// Return the swizzled position of the byte that has this position without a swizzle. Positions count from an
+// address that is a multiple of 8 spans, such as 0: pass the shared address, or an offset into a tile that is
+// aligned to 1024 bytes.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled<Swizzle::bytes128>(row * 128 + byte)]
 template <Swizzle swizzle>
@@ -203,7 +207,7 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
   return byte ^ (byte >> 7 & (span_bytes(swizzle) / atom - 1)) * atom ^ flipped;
 }
 
-// Index of an element of a tile that is aligned to 1024 and has rows of one span.
+// Index of an element of a tile that is aligned to 1024 bytes and whose rows are one span long.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled_index<float, Swizzle::bytes128>(row, column)]
 template <class Element, Swizzle swizzle>
@@ -218,7 +222,7 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned colum
 namespace detail
 {
 
-// Both offsets as wgmma and tcgen05 have them, in the same bits.
+// Leading and stride byte offset of a descriptor; wgmma and tcgen05 have them in the same bits.
 template <unsigned leading_byte_offset, unsigned stride_byte_offset>
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
 {
@@ -246,13 +250,13 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 {
   if constexpr (swizzle == Swizzle::none)
     return descriptor_offsets<128, rows * 16>();
-  else  // after 8 rows of atoms of 16 bytes, or 4 of 32
+  else  // 8 rows of an atom of 16 bytes, or 4 rows of an atom of 32 bytes
     return descriptor_offsets<rows * span_bytes(swizzle),
                               (swizzle > Swizzle::bytes128 ? 4 : 8) * span_bytes(swizzle)>();
 }
 
-// The numbers of a swizzle: wgmma's 0, 3, 2, 1 in bits 62..63; tcgen05's 0, 6, 4, 2 in bits 61..63 are
-// the same bits, 1 is the atom of 32 bytes, and it wants 0b001 in bits 46..48, too.
+// The number of a swizzle: 0, 3, 2, 1 in bits 62..63 for wgmma. For tcgen05 it is 0, 6, 4, 2 in bits 61..63,
+// which are the same bits, and 1 for the atom of 32 bytes; TCGEN05 below has its 0b001 in bits 46..48.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -267,8 +271,8 @@ constexpr unsigned long long TCGEN05 = 1ull << 46;
 
 }  // namespace detail
 
-// The 64 bits by which wgmma finds a tile in shared memory, without the tile's address (PTX ISA, "Matrix
-// Descriptor Format"). The base offset is 0 even if the tile is aligned to only 128 bytes (measured).
+// The 64-bit matrix descriptor of a tile for wgmma, without the tile's address (PTX ISA, "Matrix Descriptor
+// Format"). The base offset is 0 even if the tile is aligned to only 128 bytes (measured).
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. matrix_descriptor<16, 1024, Swizzle::bytes128>()
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
@@ -280,7 +284,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 }
 
 // matrix_descriptor() of a K-major tile with `rows` rows, laid out as [columns of one span][rows][span].
-// Boxes of (rows, one span) next to each other have this layout, and so has the single box of split_inner.
+// Neighbouring boxes of (rows, one span) have this layout, and so does the single box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -289,8 +293,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of an MN-major tile of 16-bit elements: its rows are K, laid out as [columns of one
-// span][rows][span] too.
+// matrix_descriptor() of an MN-major tile of 16-bit elements. Its rows are K; the layout is [columns of one
+// span][rows][span], too.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -308,8 +312,8 @@ template <unsigned, Swizzle>
 TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_descriptor() = delete;
 #endif
 
-// The 64 bits by which tcgen05.mma finds a K-major tile, without the tile's address. The tile is laid out as
-// for k_major_descriptor() and aligned to 8 spans. Documented, not run.
+// The 64-bit descriptor of a K-major tile for tcgen05.mma, without the tile's address. The tile has the layout
+// of k_major_descriptor() and is aligned to 8 spans. Documented, not run.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -318,9 +322,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>() | detail::TCGEN05;
 }
 
-// The 64 bits by which tcgen05.mma finds an MN-major tile: laid out as for mn_major_descriptor(), and
-// aligned to 8 spans. Elements of 32 bits take bytes128_atom_32B, others none of the atoms. Documented,
-// not run.
+// The 64-bit descriptor of an MN-major tile for tcgen05.mma. The tile has the layout of mn_major_descriptor()
+// and is aligned to 8 spans. Elements of 32 bits need bytes128_atom_32B, other elements a swizzle without
+// "atom". Documented, not run.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -366,8 +370,8 @@ TMA_DLPACK_EITHER constexpr void require_pair()
 
 }  // namespace detail
 
-// The 32 bits that tell tcgen05.mma the types, the shape and which dimension is contiguous, with float
-// sums. m: the rows of A, of both blocks if cta_group is 2. Documented, not run.
+// The 32-bit instruction descriptor of tcgen05.mma: types, shape, majors, and float sums. m is the number of
+// rows of A, of both blocks together if cta_group is 2. Documented, not run.
 //   tcgen05, "Instruction descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>()
 template <MmaType a_type, unsigned m, unsigned n, MmaType b_type = a_type, Major a_major = Major::K,
@@ -385,7 +389,7 @@ TMA_DLPACK_EITHER constexpr unsigned tcgen05_instruction_descriptor()
          m / 16 << 24;
 }
 
-// From the start of a K-major tile to its K step, of wgmma and tcgen05: each is 32 bytes of every row.
+// Bytes from the start of a K-major tile to a K step of wgmma or tcgen05; a step is 32 bytes of every row.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + k_step_bytes<128, Swizzle::bytes128>(step)
 template <unsigned rows, Swizzle swizzle>
@@ -395,8 +399,8 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// From the start of an MN-major tile to its K step: a step is 16 rows of 16-bit elements, 32 of 8-bit
-// ones, 8 of 32-bit ones.
+// Bytes from the start of an MN-major tile to a K step: a step is 16 rows of 16-bit elements, 32 rows of 8-bit
+// elements, 8 rows of 32-bit elements.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
@@ -405,8 +409,8 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
   return k_step * (32 / element_bytes) * span_bytes(swizzle);
 }
 
-// The descriptor of a tile at this place: one of those above, and the address. Add k_step_bytes() to the
-// place for the next K step.
+// The descriptor of a tile at an address in shared memory: `descriptor` is a result of the functions above.
+// For the next K step, add k_step_bytes() to the address.
 //   no instruction | anyone | host and device | 0.2 | 2 integer operations
 //   e.g. descriptor_at(shared_address(tile), descriptor)
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
@@ -428,7 +432,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #define TMA_DLPACK_HAS_OPERAND_C 0
 #endif
 
-// Which targets have what. The compiler's pass for the host sees every verb.
+// Features of the targets. The compiler's pass for the host sees every verb.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
   defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
@@ -460,7 +464,7 @@ struct Barrier
   unsigned long long state;
 };
 
-// Offsets of a filter tap, W first. A type of its own, so that none is taken for a coordinate.
+// Offsets of a filter tap, W first. They have types, so that an offset is not taken for a coordinate.
 struct OffsetsW
 {
   unsigned short w;
@@ -482,8 +486,8 @@ struct HaloW
   unsigned short halo, w;
 };
 
-// A coordinate, innermost first: an integer of at most 32 bits. A floating-point number or one of 64 bits
-// does not compile: cast it, if it fits.
+// A coordinate is an integer of at most 32 bits. A floating-point number or an integer of 64 bits does not
+// compile; cast it if its value fits.
 template <class T>
 inline constexpr bool is_coordinate = __is_enum(T) && sizeof(T) <= 4;
 template <> inline constexpr bool is_coordinate<signed char> = true;
@@ -509,9 +513,9 @@ struct Coordinate
   }
 };
 
-// A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. Another
-// number of coordinates does not compile (a checked build says it when it runs). A Map otherwise, of
-// which it is made.
+// A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. A call with another
+// number of coordinates does not compile; for a Map, a checked build reports such a call at run time. A
+// RankedMap is made from a Map and converts to it.
 template <unsigned rank_>
 struct RankedMap : Map
 {
@@ -522,8 +526,8 @@ struct RankedMap : Map
   __host__ __device__ RankedMap(const Map& map) : Map(map) {}
 };
 
-// The blocks of a cluster that a multicast writes to: bit i is the block of rank i. An integer converts
-// to it; the literal 0, which names no block, does not compile.
+// The blocks of a cluster that a multicast writes to: bit i is the block of rank i. An integer converts to a
+// BlockMask. The literal 0 does not compile, because it selects no block.
 struct BlockMask
 {
   unsigned short bits;
@@ -536,7 +540,8 @@ struct BlockMask
   }
 };
 
-struct Nowhere;  // a null pointer to it is what the literal 0 converts to before it becomes a BlockMask
+// Overload resolution prefers the conversion of the literal 0 to a null pointer over that to a BlockMask.
+struct Nowhere;
 #define TMA_DLPACK_NOWHERE \
   [[deprecated("the block mask 0 names no block: set bit i for the block of rank i")]] __device__ inline
 
@@ -559,7 +564,7 @@ struct CachePolicy
   unsigned long long bits;
 };
 
-// The address in shared memory, as instructions take it.
+// The 32-bit shared-memory address of a pointer, as PTX instructions take it.
 //   cvta.to.shared | anyone | sm_90 | 0.2 | 0 to 2 integer operations
 //   e.g. shared_address(tile)
 __device__ inline unsigned shared_address(const void* smem)
@@ -567,8 +572,8 @@ __device__ inline unsigned shared_address(const void* smem)
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
 
-// With TMA_DLPACK_CHECK, tma_dlpack_check.h defines the verbs from here up to the verbs for registers, and
-// its verbs call the verbs below.
+// With TMA_DLPACK_CHECK, the verbs from here up to those for registers are in the namespace `unchecked`;
+// tma_dlpack_check.h defines verbs of the same names that check their arguments and call these verbs.
 #if TMA_DLPACK_CHECK
 namespace unchecked
 {
@@ -587,7 +592,7 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrive, and expect `tx_bytes` bytes in this phase: TensorMap.tx_bytes for each load. One thread.
+// Arrive, and expect `tx_bytes` bytes in this phase: TensorMap.tx_bytes for each load. One thread calls it.
 //   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
@@ -598,7 +603,7 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// Expect `tx_bytes` bytes without arriving, so the phase also waits for an arrive().
+// Expect `tx_bytes` bytes without an arrival, so that the phase also waits for an arrive().
 //   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
@@ -616,8 +621,8 @@ __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
   arrive_expect_tx(barrier, tx_bytes);
 }
 
-// Arrive: what this thread did so far happens before the phase ends. With a count: as that number of
-// the arrivals that init() counts.
+// Arrive: the earlier accesses of this thread happen before the phase ends. With a count, this call is that
+// number of the arrivals that init() counts.
 //   mbarrier.arrive | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive(&empty);
 __device__ inline void arrive(Barrier* barrier)
@@ -631,8 +636,8 @@ __device__ inline void arrive(Barrier* barrier, unsigned count)
                : "memory");
 }
 
-// Arrive at the same barrier of another block of the cluster, by its rank; or of this block. What this
-// thread wrote is then seen by who waits with wait_cluster().
+// Arrive at the same barrier of another block of the cluster, or of this block; `block_rank` is its rank. A
+// thread that waits with wait_cluster() then sees the writes of this thread.
 //   mapa, mbarrier.arrive.release.cluster | each thread that init() counts | sm_90 | 0.2 | MEMBAR.GPU, SYNCS.ARRIVE
 //   e.g. arrive_remote(&ready, 0);
 __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
@@ -645,9 +650,9 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
                : "memory");
 }
 
-// arrive_remote() for a tile that wgmma or a store has read, and that may be loaded again: nothing
-// written is made visible. That saves a fence, without which hopper_gemm.cu is 1.4 times as fast
-// (H200). CUDA 12.8 or later (PTX 8.6).
+// arrive_remote() for a tile that wgmma or a store has read, so that the tile may be loaded again. It makes no
+// writes visible, so it needs no fence: hopper_gemm.cu is 1.4 times as fast without the fence (H200). CUDA
+// 12.8 or later (PTX 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 #if TMA_DLPACK_CUDA >= 1207
@@ -664,7 +669,8 @@ __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_ra
 TMA_DLPACK_LACKS_VERB(arrive_remote_relaxed, TMA_DLPACK_NEEDS_NVCC_OR_NVRTC("12.8", "arrive_remote()"))
 #endif
 
-// Whether the phase of this parity is complete; may wait for a while. Phases go 0, 1, 0, ...
+// Return whether the phase of this parity is complete; the call may wait for a while. Parities alternate: 0,
+// 1, 0, ...
 //   mbarrier.try_wait.parity | any thread | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT
 //   e.g. if (try_wait(&full, state.phase())) ...
 __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
@@ -679,7 +685,7 @@ __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
-// Whether the phase of this parity is complete, without waiting at all.
+// Return whether the phase of this parity is complete, without a wait.
 //   mbarrier.test_wait.parity | any thread | sm_90 | 0.4 | SYNCS.PHASECHK
 //   e.g. if (test_wait(&full, 0)) ...
 __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
@@ -694,7 +700,7 @@ __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
-// Wait until the phase of this parity is complete. Every thread that reads the tile.
+// Wait until the phase of this parity is complete. Every thread that reads the tile calls it.
 //   mbarrier.try_wait.parity, a loop | every thread that reads the tile | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT a turn
 //   e.g. wait(&full, state.phase());
 __device__ inline void wait(Barrier* barrier, unsigned parity)
@@ -702,7 +708,8 @@ __device__ inline void wait(Barrier* barrier, unsigned parity)
   while (!try_wait(barrier, parity)) {}
 }
 
-// Wait at most so long; false where the phase is not complete then. A wrong copy ends by itself.
+// Wait for the phase of this parity for at most this time; return whether the phase is complete. So a kernel
+// with a wrong copy ends instead of hanging.
 //   mbarrier.try_wait.parity, %globaltimer | any thread | sm_90 | 0.2 | a turn and 1 to 2 us of the timer
 //   e.g. if (!wait_at_most(&full, 0, 1000000)) ...
 __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned long long nanoseconds)
@@ -717,10 +724,10 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
   return false;
 }
 
-// wait() for one case: threads of another block wrote memory with ordinary stores and then
-// called arrive_remote(), and this thread reads it with ordinary loads. Not for what a load brought,
-// though another block issued it, nor for stages that another block frees: there wait() is right, and a
-// turn of this costs a CCTL.IVALL, which empties the L1 cache.
+// wait() for one case: threads of another block wrote memory with ordinary stores and then called
+// arrive_remote(), and this thread reads this memory with ordinary loads. Use wait() for tiles that a load
+// brought, even if another block issued the load, and for stages that another block frees. Each turn of
+// wait_cluster() costs a CCTL.IVALL, which empties the L1 cache.
 //   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL a turn
 //   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
@@ -750,9 +757,10 @@ __device__ inline void prefetch(const Map& map)
   prefetch_map(map);
 }
 
-// Before a copy by a map in global memory that a kernel or the host has changed there: the thread that
-// issues the copy, once it knows of the change. One call for each map: it covers 128 bytes, not an
-// array. Without it the copy may go by an older map. A __grid_constant__ parameter needs none.
+// Call this before a copy with a map in global memory that a kernel or the host has changed in place. The
+// thread that issues the copy calls it, after it knows of the change, once for each map (the fence covers 128
+// bytes, not an array). Without the fence the copy may use an older map. A __grid_constant__ parameter needs
+// no fence.
 //   fence.proxy.tensormap::generic.acquire.sys | the thread that issues the copy | sm_90 | 0.2 | UTMACCTL.IV
 //   e.g. fence_acquire(maps + i); load(tile, maps[i], &full, 0, 0);
 __device__ inline void fence_acquire(const Map* map)
@@ -760,8 +768,8 @@ __device__ inline void fence_acquire(const Map* map)
   asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
 }
 
-// Between writing shared memory and a store from it, or a wgmma that reads it: every writing thread,
-// then __syncthreads().
+// Order ordinary writes to shared memory before a TMA store or a wgmma that reads this memory. Every thread
+// that wrote calls it; then call __syncthreads().
 //   fence.proxy.async.shared::cta | every thread that wrote | sm_90 | 0.2 | MEMBAR.ALL.CTA, FENCE.VIEW.ASYNC
 //   e.g. fence_async(); __syncthreads();
 __device__ inline void fence_async()
@@ -769,9 +777,9 @@ __device__ inline void fence_async()
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Between ordinary stores to global memory and a copy that reads it, by TMA or load_bulk(): each thread
-// that wrote, before it signals others; or the thread that issues the copy, after it has acquired the
-// stores, by a flag or a barrier. A kernel's start orders both by itself.
+// Order ordinary stores to global memory before a TMA copy or load_bulk() that reads this memory. Each thread
+// that wrote calls it before it signals other threads; or the thread that issues the copy calls it after it
+// has acquired the stores by a flag or a barrier. Stores of an earlier kernel need no fence.
 //   fence.proxy.async.global | every thread that wrote, or the one that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
 //   e.g. x[0] = 1; fence_async_global(); __syncthreads();
 __device__ inline void fence_async_global()
@@ -779,9 +787,9 @@ __device__ inline void fence_async_global()
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// True in one thread of a warp, the same one each time: `if (threadIdx.x < 32 && elect_one()) ...`. Every
-// thread of a converged warp. The compiler then knows that one thread issues a copy; for threadIdx.x == 0
-// it writes a loop around the instruction.
+// Return true in one thread of a warp, in the same thread each time: `if (threadIdx.x < 32 && elect_one()) ...`.
+// Every thread of a converged warp calls it. The compiler then knows that one thread issues a copy; for
+// `threadIdx.x == 0` it generates a loop around the instruction.
 //   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
 //   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()
@@ -796,9 +804,9 @@ __device__ inline bool elect_one()
   return elected != 0;
 }
 
-// Let the next kernel of the stream start, if it was launched with programmatic stream serialization.
-// Any thread; it counts once every block has called it or ended. What this kernel writes later is not
-// seen by the next one before its wait_dependencies().
+// Let the next kernel of the stream start, if it was launched with programmatic stream serialization. The next
+// kernel starts after a thread of every block has called this, or the block has ended. It sees the writes of
+// this kernel only after its wait_dependencies().
 //   griddepcontrol.launch_dependents | any thread | sm_90 | 0.4 | PREEXIT
 //   e.g. launch_dependents();
 __device__ inline void launch_dependents()
@@ -806,8 +814,9 @@ __device__ inline void launch_dependents()
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Wait until the kernels before are complete, and what they wrote can be read. Every thread that reads
-// it, before its first load; maps and barriers may be made ready earlier. Without such a launch: no wait.
+// Wait until the earlier kernels are complete and their writes can be read. Every thread that reads these
+// writes calls it before its first load; it may prepare maps and barriers earlier. Without programmatic stream
+// serialization there is no wait.
 //   griddepcontrol.wait | every thread that reads | sm_90 | 0.4 | ACQBULK
 //   e.g. wait_dependencies();
 __device__ inline void wait_dependencies()
@@ -815,7 +824,7 @@ __device__ inline void wait_dependencies()
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Wait for the other threads of this barrier, 1 to 15 (0 is __syncthreads); threads: a multiple of 32.
+// Wait for the other threads of barrier 1 to 15 (__syncthreads uses 0). `threads` is a multiple of 32.
 //   bar.sync | the threads of the barrier | sm_90 | 0.2 | BAR.SYNC
 //   e.g. sync_threads(1 + warpgroup, 128);
 __device__ inline void sync_threads(unsigned barrier_id, unsigned threads)
@@ -835,7 +844,7 @@ __device__ inline unsigned cluster_rank()
   return rank;
 }
 
-// Arrive at the barrier of the cluster. Every thread of every block; then cluster_wait().
+// Arrive at the barrier of the cluster. Every thread of every block calls it, and cluster_wait() later.
 //   barrier.cluster.arrive.release | every thread of the cluster | sm_90 | 0.2 | MEMBAR.GPU, UCGABAR_ARV
 //   e.g. cluster_arrive(); ... cluster_wait();
 __device__ inline void cluster_arrive()
@@ -843,8 +852,8 @@ __device__ inline void cluster_arrive()
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
-// Arrive as cluster_arrive() does, without making visible what this thread wrote: where barriers alone
-// were initialised, init() has done that.
+// cluster_arrive() that does not make the writes of this thread visible. This is enough after init(), which
+// makes the barriers visible by itself.
 //   barrier.cluster.arrive.relaxed | every thread of the cluster | sm_90 | 0.4 | UCGABAR_ARV
 //   e.g. init(&full); cluster_arrive_relaxed(); ... cluster_wait();
 __device__ inline void cluster_arrive_relaxed()
@@ -860,8 +869,8 @@ __device__ inline void cluster_wait()
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// cluster_arrive() and cluster_wait(): after init() and before a block of the cluster exits whose
-// memory others still write.
+// cluster_arrive() and cluster_wait(). Call it after init(), and before a block exits while other blocks may
+// still write to its shared memory.
 //   barrier.cluster.arrive, .wait | every thread of the cluster | sm_90 | 0.2 | both
 //   e.g. init(&full); cluster_sync();
 __device__ inline void cluster_sync()
@@ -880,17 +889,17 @@ __device__ inline void cluster_sync()
     return policy;                                                                                 \
   }
 
-// Evict the bytes of the copy before others: of a tensor that is read or written once.
+// Evict the bytes of the copy before other bytes. Use it for a tensor that is read or written once.
 //   createpolicy.fractional.L2::evict_first | any thread | sm_90 | 0.2 | a constant
 //   e.g. store(map, tile, evict_first(), column, row);
 TMA_DLPACK_POLICY(evict_first)
 
-// Evict them after others: of a tensor that other blocks read again.
+// Evict the bytes of the copy after other bytes. Use it for a tensor that other blocks read again.
 //   createpolicy.fractional.L2::evict_last | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_last(), column, row);
 TMA_DLPACK_POLICY(evict_last)
 
-// Evict them when their turn comes, as those of a copy without a policy.
+// Evict the bytes of the copy with normal priority, as for a copy without a policy.
 //   createpolicy.fractional.L2::evict_normal | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_normal(), column, row);
 TMA_DLPACK_POLICY(evict_normal)
@@ -902,7 +911,7 @@ TMA_DLPACK_POLICY(evict_normal)
 namespace detail
 {
 
-// A copy, as the instructions take it; what is unused is 0.
+// The operands of a copy instruction; unused operands are 0.
 struct Copy
 {
   const Map* map;
@@ -1004,15 +1013,15 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
 #define TMA_DLPACK_COORDS_4 "{%3, %4, %5, %6}"
 #define TMA_DLPACK_COORDS_5 "{%3, %4, %5, %6, %7}"
 
-// Every instruction gets every operand, and names those that it has.
+// Every asm statement gets all operands; the PTX text uses those that its instruction has.
 #define TMA_DLPACK_COPY(PTX)                                                                     \
   asm volatile(PTX ::"r"(all.smem), "l"(all.map), "r"(all.barrier), "r"(all.c[0]), "r"(all.c[1]), \
                "r"(all.c[2]), "r"(all.c[3]), "r"(all.c[4]), "h"(all.offset[0]),                  \
                "h"(all.offset[1]), "h"(all.offset[2]), "h"(all.block_mask), "l"(all.policy)      \
                : "memory")
 
-// Into this block's shared memory: for ::cluster ptxas calls a function on sm_120 and sm_121, and
-// ::cta needs PTX ISA 8.6 (CUDA 12.7).
+// The state space of a load to this block's shared memory. With ::cluster, ptxas generates a function call on
+// sm_120 and sm_121; ::cta needs PTX ISA 8.6 (CUDA 12.7).
 #if TMA_DLPACK_CUDA >= 1207
 #define TMA_DLPACK_THIS_BLOCK "shared::cta"
 #else
@@ -1092,7 +1101,7 @@ __device__ inline void prefetch(const M& map, Given... given)
   TMA_DLPACK_PREFETCH(5)
 }
 
-// The address stands in the place of a policy.
+// The global address takes the operand of the policy, %12.
 #define TMA_DLPACK_FROM(RANK)                                                                    \
   TMA_DLPACK_IF(from, RANK)                                                                      \
   {                                                                                              \
@@ -1178,11 +1187,11 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 
 // ---- loads ----
 
-// Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One
-// thread, after its arrive_expect_tx. A policy for L2 may precede the coordinates, as in every copy.
-// The innermost coordinate times the element's size must be a multiple of 16 bytes, which a halo that
-// begins at x0 - 1 is not: the kernel then ends with error 715, an illegal instruction. A map with an
-// interleave layout or a packed type counts in units for which this always holds.
+// Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One thread calls
+// it after its arrive_expect_tx(). A policy for L2 may precede the coordinates, as in every copy. The innermost
+// coordinate times the element's size must be a multiple of 16 bytes, or the kernel ends with error 715, an
+// illegal instruction; for example, a halo that begins at x0 - 1 does not fit. The units of a map with an
+// interleave layout or a packed type always fit.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1191,9 +1200,9 @@ __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords..
   detail::load<detail::Mode::tile, detail::To::block>(smem, map, shared_address(barrier), 0, coords...);
 }
 
-// Load one tile into every block of the cluster whose bit in block_mask is set, at this place in its
-// shared memory; each block's own barrier, at this place too, counts the bytes. The innermost
-// coordinate is at a multiple of 16 bytes of its row, as of load().
+// Load one tile into every block of the cluster whose bit in block_mask is set. Tile and barrier have the same
+// shared-memory offset in every block, and each block's barrier counts the bytes of its tile. The innermost
+// coordinate is at a multiple of 16 bytes of its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.MULTICAST
 //   e.g. load_multicast(tile, map, &full, 0b11, column, row);
 template <class M, class... Coords>
@@ -1207,8 +1216,8 @@ __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// Bring the tile at these coordinates into L2, where a later load finds it. Nothing waits for it.
-// The innermost coordinate is at a multiple of 16 bytes of its row, as of load().
+// Load the tile at these coordinates into L2, so that a later load() is faster. The prefetch has no completion
+// to wait for. The innermost coordinate is at a multiple of 16 bytes of its row, as for load().
 //   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
 //   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
@@ -1244,8 +1253,9 @@ __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* 
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_im2col_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// State that this kernel reads the tile by offsets from its own start, as swizzled_index returns them: a
-// checked build then requires that the tile begins where the map's swizzle does. Does nothing else.
+// Declare that this kernel reads the tile by offsets from the tile's start, as swizzled_index() returns them. A
+// checked build then requires that the tile begins at the start of the swizzle's pattern. Other builds ignore
+// the call.
 //   no instruction | one thread | sm_90 | 0.3 | nothing
 //   e.g. indexed_from_start(tile, map);
 __device__ inline void indexed_from_start(const void*, const Map&) {}
@@ -1254,8 +1264,8 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 
-// Load four rows of a 2D map, whose box is one row. The column is at a multiple of 16 bytes of its row, as
-// the innermost coordinate of load() is.
+// Load four rows with a 2D map whose box is one row. The column is at a multiple of 16 bytes of its row, as the
+// innermost coordinate of load().
 //   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
 //   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
 template <class M>
@@ -1271,8 +1281,8 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
                : "memory");
 }
 
-// Load by an im2col-wide map of mode w: as load_im2col, but the walk goes along W alone. The channel is at
-// a multiple of 16 bytes.
+// Load with an im2col-wide map of mode w: as load_im2col(), but the pixels follow each other along W alone. The
+// channel is at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
 //   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1336,9 +1346,9 @@ __device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barri
                                                              coords...);
 }
 
-// Load a tile for a pair of blocks that share one tcgen05.mma: into this block's memory, but the bytes
-// count on the barrier of the pair's block of even rank. The innermost coordinate is at a multiple of
-// 16 bytes of its row, as of load().
+// Load a tile for a pair of blocks that share one tcgen05.mma. The tile goes to this block's shared memory; the
+// barrier of the pair's block of even rank counts the bytes. The innermost coordinate is at a multiple of 16
+// bytes of its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
 //   e.g. load_cta_group2(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1348,8 +1358,9 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
                                                      coords...);
 }
 
-// load_cta_group2() into every block of the cluster whose bit in block_mask is set: each pair's block
-// of even rank counts the bytes of both. The innermost coordinate is at a multiple of 16 bytes of its row.
+// load_cta_group2() into every block of the cluster whose bit in block_mask is set. In each pair the barrier of
+// the block of even rank counts the bytes of both blocks. The innermost coordinate is at a multiple of 16 bytes
+// of its row.
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>
@@ -1363,8 +1374,8 @@ __device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barri
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast_cta_group2(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// Store four rows by a 2D map, whose box is one row. One thread; then store_commit(). The column is at a
-// multiple of 16 bytes of its row.
+// Store four rows with a 2D map whose box is one row. One thread calls it, then store_commit(). The column is at
+// a multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
 //   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
 template <class M>
@@ -1391,8 +1402,8 @@ TMA_DLPACK_LACKS_VERB(store_scatter4, TMA_DLPACK_NEEDS_PAIRS)
 #if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
                                 TMA_DLPACK_CUDA >= 1304)
 
-// Load the tile of a map as if the tensor began at this address: one map for many tensors of a shape. The
-// innermost coordinate is at a multiple of 16 bytes of its row. Rubin, with CUDA 13.4 or later.
+// Load a tile as if the map's tensor began at `global_address`, so that one map serves many tensors of the same
+// shape. The innermost coordinate is at a multiple of 16 bytes of its row. Rubin, with CUDA 13.4 or later.
 //   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
 //   e.g. load_from(tile, map, weights[expert], &full, column, row);
 template <class M, class... Coords>
@@ -1408,8 +1419,8 @@ TMA_DLPACK_LACKS_VERB(load_from, TMA_DLPACK_NEEDS_SM107)
 
 // ---- stores and reductions ----
 
-// Store the tile in shared memory at these coordinates, none negative. One thread; then store_commit().
-// The innermost coordinate is at a multiple of 16 bytes of its row, as of load().
+// Store the tile in shared memory to these coordinates, which must not be negative. One thread calls it, then
+// store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMASTG
 //   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), store_commit();
 template <class M, class... Coords>
@@ -1418,7 +1429,7 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
   detail::store<detail::Mode::tile>(map, smem, coords...);
 }
 
-// Store by an im2col map whose corners stay inside the tensor: coordinates (channel, w, [h, [d,]] image).
+// Store with an im2col map whose corners stay inside the tensor: coordinates (channel, w, [h, [d,]] image).
 // The channel is at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
@@ -1428,9 +1439,9 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
   detail::store<detail::Mode::store_im2col>(map, smem, coords...);
 }
 
-// Combine the tile with what is there: reduce<Reduction::add>(map, smem, c0, c1). One thread; then
-// store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as of load(). Which
-// types an operation has: PTX ISA, cp.reduce.async.bulk.tensor.
+// Combine the tile with the values in global memory: reduce<Reduction::add>(map, smem, c0, c1). One thread calls
+// it, then store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as for load(). The
+// PTX ISA lists the types of each operation, cp.reduce.async.bulk.tensor.
 //   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
 //   e.g. reduce<Reduction::add>(map, tile, column, row);
 template <Reduction op, class M, class... Coords>
@@ -1439,7 +1450,7 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
   detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
-// Combine by an im2col map whose corners stay inside the tensor. The channel is at a multiple of 16 bytes.
+// reduce() with an im2col map whose corners stay inside the tensor. The channel is at a multiple of 16 bytes.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
@@ -1450,8 +1461,8 @@ __device__ inline void reduce_im2col(const M& map, const void* smem, Coords... c
 
 // ---- bytes in a row, without a map ----
 
-// Load bytes from global into shared memory: both addresses and the number are multiples of 16. The
-// barrier counts them. One thread, after its arrive_expect_tx().
+// Load bytes from global to shared memory; both addresses and the number of bytes are multiples of 16. The
+// barrier counts the bytes. One thread calls it after its arrive_expect_tx().
 //   cp.async.bulk.shared::cta.global | one thread | sm_90 | 0.4 | UBLKCP
 //   e.g. arrive_expect_tx(&full, bytes); load_bulk(smem, x, bytes, &full);
 __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier)
@@ -1473,8 +1484,8 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
                : "memory");
 }
 
-// load_bulk() into every block of the cluster whose bit in block_mask is set, at this place in its shared
-// memory; each block's own barrier, at this place too, counts the bytes.
+// load_bulk() into every block of the cluster whose bit in block_mask is set. Destination and barrier have the
+// same shared-memory offset in every block, and each block's barrier counts its bytes.
 //   cp.async.bulk.shared::cluster.global ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.4 | UBLKCP.MULTICAST
 //   e.g. load_bulk_multicast(smem, x, bytes, &full, 0b11);
 __device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
@@ -1502,8 +1513,8 @@ template <class... Policy>
 TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, const void*, unsigned, Barrier*, Nowhere*,
                                             Policy...) = delete;
 
-// Store bytes from shared to global memory: both addresses and the number are multiples of 16. One
-// thread; then store_commit(). As for store(), fence_async() comes between writing them and this.
+// Store bytes from shared to global memory; both addresses and the number of bytes are multiples of 16. One
+// thread calls it, then store_commit(). Call fence_async() after the writes to shared memory, as for store().
 //   cp.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKCP
 //   e.g. store_bulk(out, smem, bytes); store_commit();
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
@@ -1616,9 +1627,9 @@ __device__ inline void reduce_bulk(unsigned long long global, unsigned smem, uns
 
 }  // namespace detail
 
-// Combine elements in shared memory with those in global memory: both addresses and the number of bytes
-// are multiples of 16, and the type of the elements is the global pointer's. One thread; then
-// store_commit(). As for store_bulk(), fence_async() comes between writing them and this.
+// Combine elements in shared memory with elements in global memory. Both addresses and the number of bytes are
+// multiples of 16; the global pointer has the type of the elements. One thread calls it, then store_commit().
+// Call fence_async() after the writes to shared memory, as for store_bulk().
 //   cp.reduce.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKRED
 //   e.g. reduce_bulk<Reduction::add>(x, smem, bytes); store_commit();
 template <Reduction op, class Element>
@@ -1648,8 +1659,8 @@ __device__ inline void store_commit()
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Wait until at most `pending` groups of this thread have yet to read shared memory: then it may be
-// written again.
+// Wait until at most `pending` groups of this thread have not read their shared memory. The shared memory of the
+// other groups may then be written again.
 //   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.4 | DEPBAR
 //   e.g. store_wait_read<1>();
 template <int pending = 0>
@@ -1659,7 +1670,8 @@ __device__ inline void store_wait_read()
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Wait until at most `pending` groups of this thread are not complete: the others are in memory.
+// Wait until at most `pending` groups of this thread are not complete. The other groups have written global
+// memory.
 //   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.4 | DEPBAR, CCTL.IVALL
 //   e.g. store_wait();
 template <int pending = 0>
@@ -1695,10 +1707,10 @@ template <int pending = 0>
 //
 // While another block may still copy by the map at that place, publish to another place.
 
-// Copy a changed map from shared memory to its place in global memory and make it visible there to who
-// then calls fence_acquire(global). A whole warp, converged: that of the thread which changed the map
-// and whose stores went by the old one: they have read it and their tiles before it is overwritten. What
-// a part of a warp does is undefined, and no error says so.
+// Copy a changed map from shared memory to its place in global memory. A thread that then calls
+// fence_acquire(global) sees the new map. A whole converged warp calls it: the warp of the thread that changed the
+// map and issued the stores with the old map. publish() first waits until these stores have read the old map and
+// their tiles. A call by a part of a warp is undefined and reports no error.
 //   tensormap.cp_fenceproxy | a converged warp | sm_90 | 0.3 | a loop of LDS, ATOMG
 //   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
@@ -1712,8 +1724,8 @@ __device__ inline void publish(Map* global, const Map* shared)
                : "memory");
 }
 
-// After changing a map in global memory where it is: the thread that changed it, before it lets others
-// know. Without it their fence_acquire() may find the old map.
+// Call this after a change of a map in place in global memory. The thread that changed the map calls it before it
+// signals other threads. Without it their fence_acquire() may find the old map.
 //   fence.proxy.tensormap::generic.release.gpu | the thread that changed the map | sm_90 | 0.3 | MEMBAR.GPU
 //   e.g. *map = changed; fence_release();
 __device__ inline void fence_release()
@@ -1721,10 +1733,10 @@ __device__ inline void fence_release()
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
-// Change one field of a tiled map in shared or global memory. One thread; then publish(), or
-// fence_release(): before that, a copy may find the old map or half of the change. The fields are those
-// of PTX's tensormap.replace, dimension 0 is the innermost, and no value is checked. For targets with
-// the suffix a or f.
+// Change one field of a tiled map in shared or global memory. One thread calls these verbs, then publish() or
+// fence_release(); until then a copy may find the old map or a part of the change. The verbs have the fields of
+// PTX's tensormap.replace. Dimension 0 is the innermost, and values are not checked. For targets with the
+// suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX
 #define TMA_DLPACK_REPLACES
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
@@ -1754,7 +1766,7 @@ __device__ inline void fence_release()
     TMA_DLPACK_REPLACE(#FIELD, "b32", "%1", "n"(static_cast<unsigned>(value)));                     \
   })
 
-// The address: a multiple of 16.
+// Replace the address, a multiple of 16.
 //   tensormap.replace.tile.global_address | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_address(&map, x);
 TMA_DLPACK_REPLACES __device__ inline void replace_global_address(Map* map, const void* address)
@@ -1762,7 +1774,7 @@ TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("global_address", "b64", "%1", "l"(__cvta_generic_to_global(address)));
 })
 
-// The number of dimensions, 1 to 5.
+// Replace the number of dimensions, 1 to 5.
 //   tensormap.replace.tile.rank | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_rank(&map, 3);
 TMA_DLPACK_REPLACES __device__ inline void replace_rank(Map* map, unsigned rank)
@@ -1770,43 +1782,46 @@ TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("rank", "b32", "%1", "r"(rank - 1));
 })
 
-// replace_global_dim<1>(map, rows), in elements.
+// Replace an extent, in elements: replace_global_dim<1>(map, rows).
 //   tensormap.replace.tile.global_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_dim<1>(&map, rows);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_dim, 5, unsigned, "b32", "r")
 
-// replace_global_stride<0>(map, bytes): of dimension 1, since dimension 0 has none. Multiples of 16.
+// Replace a stride in bytes, a multiple of 16. replace_global_stride<0>(map, bytes) is for dimension 1, because
+// dimension 0 has no stride.
 //   tensormap.replace.tile.global_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_stride<0>(&map, row_bytes);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_stride, 4, unsigned long long, "b64", "l")
 
-// replace_box_dim<1>(map, rows): 1 to 256. The bytes that a load brings change with it.
+// Replace an extent of the box, 1 to 256: replace_box_dim<1>(map, rows). The number of bytes of a load changes,
+// too.
 //   tensormap.replace.tile.box_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_box_dim<1>(&map, 64);
 TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
 
-// replace_element_stride<1>(map, 2): 1 to 8.
+// Replace an element stride, 1 to 8: replace_element_stride<1>(map, 2).
 //   tensormap.replace.tile.element_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_element_stride<1>(&map, 2);
 TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
 
-// replace_elemtype<10>(map): PTX's numbers (bf16 is 10), which are not CUtensorMapDataType's. A map of
-// tf32 (11, 12) stays one: the instruction does not clear its bit, and a copy of another type dies.
+// Replace the element type: replace_elemtype<10>(map). The numbers are PTX's (bf16 is 10), not those of
+// CUtensorMapDataType. Do not change a map of tf32 (11, 12) to another type: the instruction does not clear the
+// bit of tf32, and a copy ends the kernel.
 //   tensormap.replace.tile.elemtype | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_elemtype<10>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
 
-// replace_swizzle_mode<Swizzle::bytes128>(map).
+// Replace the swizzle: replace_swizzle_mode<Swizzle::bytes128>(map).
 //   tensormap.replace.tile.swizzle_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_swizzle_mode<Swizzle::bytes128>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
 
-// 0 none, 1 bytes16, 2 bytes32.
+// Replace the interleave layout: 0 none, 1 bytes16, 2 bytes32.
 //   tensormap.replace.tile.interleave_layout | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_interleave_layout<0>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
 
-// The value of elements out of bounds: 0 for zeros, 1 for NaN.
+// Replace the fill of elements that are out of bounds: 0 for zeros, 1 for NaN.
 //   tensormap.replace.tile.fill_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_fill_mode<1>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
@@ -1819,9 +1834,9 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 
 // ---- a ring of stages ----
 
-// Which stage of a ring comes next, and the parity to wait for: of the full barriers for who reads the
-// stages; of the empty ones for the producer(), whose first round finds every stage empty. The barriers
-// are the kernel's own, two for each stage, in shared memory.
+// The next stage of a ring, and the parity to wait for. A reader of the stages waits at the full barriers. The
+// producer() waits at the empty barriers, and in its first round every stage is empty. The kernel has the
+// barriers in shared memory, two for each stage.
 //   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
 //   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
 template <unsigned stages>
@@ -1836,7 +1851,7 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // Go to the next stage. With an argument, go that many stages on, if others take the stages between.
+  // Go to the next stage. With an argument, go `steps` stages on, because other threads take the stages between.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;
@@ -1867,8 +1882,8 @@ inline namespace v0_4
 
 // ---- registers ----
 
-// Registers of each thread from here on: a warpgroup that only copies releases some, one that
-// multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
+// Decrease the number of registers of each thread. A warpgroup that only copies gives registers, and a warpgroup
+// that multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
 //   setmaxnreg.dec | all 128 threads of a warpgroup | suffix a or f | 0.2 | USETMAXREG
 //   e.g. give_registers<40>();
 #if TMA_DLPACK_HAS_SUFFIX
@@ -1880,7 +1895,7 @@ __device__ inline void give_registers()
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// More registers of each thread from here on, which other warpgroups gave.
+// Increase the number of registers of each thread, by registers that other warpgroups gave.
 //   setmaxnreg.inc | all 128 threads of a warpgroup | suffix a or f | 0.4 | USETMAXREG
 //   e.g. take_registers<232>();
 template <unsigned registers>

@@ -1,8 +1,8 @@
 // tma_dlpack_check.h: tma_dlpack.h's verbs with their checks. tma_dlpack.h includes it where
 // TMA_DLPACK_CHECK is 1. It needs about 1 KiB of static shared memory and takes time; see the README.
 //
-// Each verb looks at what it is given and at what happened on its barrier before, and does what the
-// unchecked verb does. A mistake prints one line and ends the kernel:
+// Each verb checks its arguments and the earlier calls on its barrier, and then calls the unchecked verb. A
+// mistake prints one line and ends the kernel:
 //
 //   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
 //
@@ -60,7 +60,7 @@ using Word = unsigned long long;
     return is != 0;                                                                                 \
   }
 
-// A place in its own block's shared memory. In a cluster the address has the block's rank, too.
+// The offset of an address in the block's own shared memory; in a cluster the address also has the block's rank.
 __device__ inline unsigned smem_offset(const void* place) { return shared_address(place) & 0xFFFFFF; }
 
 TMA_DLPACK_IS(local, "local")
@@ -71,8 +71,8 @@ TMA_DLPACK_IS(parameter, "param")
 
 // ---- the line ----
 
-// A verb's map or barrier, and where the verb was called: the argument is converted there, and so these
-// defaults are that place.
+// A verb's map or barrier, and the file and line of the call. The argument is converted at the call, so the
+// default arguments of the constructor have the call's file and line.
 template <class T>
 struct At
 {
@@ -95,8 +95,8 @@ using MapAt = At<const Map>;
 using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
-// The same of a global address, of any type. The compiler must not see where it points: it drops the code
-// after what it knows to be no global address.
+// The same for a global address of any type. The compiler must not know the state space of the address, because
+// it drops the code after an address that is not global.
 struct BulkAt
 {
   const void* it;
@@ -110,7 +110,7 @@ struct BulkAt
   }
 };
 
-// The same for a number: a place in tensor memory, a matrix descriptor, a number of bytes.
+// The same for a number: an address in tensor memory, a matrix descriptor, a number of bytes.
 template <class Number>
 struct ValueAt
 {
@@ -130,14 +130,14 @@ using WordAt = At<unsigned>;
 
 static __device__ unsigned failures = 0;
 
-// One thread of the grid prints; the others wait for its trap.
+// One thread of the grid prints; the other threads wait for its trap.
 __device__ inline void wait_unless_first()
 {
   if (atomicAdd(&failures, 1u) != 0)
     for (;;) __nanosleep(1000000);
 }
 
-// AT: what has file and line. FOUND and LIMIT are printf's, their numbers follow.
+// AT is the argument that has file and line. FOUND and LIMIT are formats of printf; their numbers follow.
 #define TMA_DLPACK_REQUIRE(HOLDS, AT, VERB, FOUND, LIMIT, ...)                                      \
   do                                                                                                \
     if (!(HOLDS))                                                                                   \
@@ -255,7 +255,7 @@ __device__ inline Copy start(Given... given)
   return at;
 }
 
-// ---- what is true of this block ----
+// ---- facts about this block ----
 
 // The first KiB of shared memory is the system's (CUDA Programming Guide; seen at 0x400 on sm_90).
 constexpr unsigned RESERVED_SMEM_BYTES = 1024;
@@ -274,7 +274,7 @@ __device__ inline unsigned cluster_blocks()
   return blocks;
 }
 
-// The cluster of this launch: what an earlier block left in shared memory has another.
+// A number of the cluster of this launch. Counts that an earlier block left in shared memory have another number.
 __device__ inline Word cluster_number()
 {
   Word grid;
@@ -289,10 +289,10 @@ __device__ inline Word cluster_number()
   return grid * 0x9E3779B97F4A7C15ull + (number + 1) * 0xC2B2AE3D27D4EB4Full;
 }
 
-// ---- what happened on each barrier ----
+// ---- earlier calls on each barrier ----
 
-// The hardware does not show its counts, so these are the verbs' own. Phases alternate: [0] is of the
-// even ones. Sums are over all phases, and wrap.
+// The hardware does not show its counts, so the verbs count by themselves. Index 0 is for even phases, index 1
+// for odd phases. The counts are sums over all phases, and they wrap.
 struct Counts
 {
   Word key;            // the cluster's number, and the barrier's address
@@ -327,7 +327,7 @@ __device__ inline T now(const T& word)
   return *const_cast<const volatile T*>(&word);
 }
 
-// The counts of a barrier; null for one that was never initialised, or had no place.
+// The counts of a barrier; null if the barrier was never initialised, or if the table of barriers was full.
 TMA_DLPACK_CALLED Counts* find(unsigned barrier)
 {
   const Word key = key_of(barrier);
@@ -355,7 +355,7 @@ TMA_DLPACK_CALLED void start_counting(unsigned barrier, unsigned arrivals)
     *counts = Counts{key, arrivals, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0};
 }
 
-// The parity of the phase that the barrier is in.
+// The parity of the barrier's current phase.
 __device__ inline unsigned parity_of(Barrier* barrier)
 {
   unsigned parity;
@@ -368,8 +368,8 @@ __device__ inline unsigned parity_of(Barrier* barrier)
   return parity;
 }
 
-// The phase that the barrier is in. An arrival is counted before it happens, so as many as end phase p
-// are counted while p may still go on; the hardware says which parity it is in.
+// The number of the barrier's current phase. An arrival is counted before it happens, so all arrivals of phase p
+// may be counted before phase p has ended; the parity of the hardware's state decides.
 __device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
 {
   unsigned parity, arrived;
@@ -382,7 +382,7 @@ __device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
   return phase % 2 == parity || phase == 0 ? phase : phase - 1;
 }
 
-// The same place in another block of the cluster.
+// The same offset in another block of the cluster.
 template <class T>
 __device__ inline T* in_block(T* here, unsigned block)
 {
@@ -453,7 +453,7 @@ __device__ inline void check_innermost(MapAt at, const char* verb, const Decoded
                      c * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
 }
 
-// A map, and where a tile begins in the tensor.
+// Check a map, and the coordinates where a tile begins in the tensor.
 TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, bool im2col, const int* c)
 {
   check_place(at, verb);
@@ -489,7 +489,7 @@ TMA_DLPACK_CALLED void check_smem(MapAt at, const char* verb, const void* smem, 
                      end, smem_end());
 }
 
-// The places of a load whose walk is not followed here.
+// Check the addresses of a load whose bytes are not counted.
 TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem, unsigned rank,
                                    int innermost)
 {
@@ -500,8 +500,8 @@ TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem
   check_smem(at, verb, smem, 0);
 }
 
-// A map, its tile in shared memory, and where the tile begins in the tensor. Returns the bytes that a
-// barrier counts for it.
+// Check a map, its tile in shared memory, and the coordinates where the tile begins in the tensor. Returns the
+// number of bytes that a barrier counts for the tile.
 template <bool is_store>
 TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
                                      bool im2col, const int* c)
@@ -540,7 +540,7 @@ TMA_DLPACK_CALLED void check_reduction(MapAt at, const char* verb)
                      "the operation has the types of mask 0x%x", type, types);
 }
 
-// Count the bytes of a load before they are on their way.
+// Count the bytes of a load before the load is issued.
 TMA_DLPACK_CALLED void count_load(BarrierAt at, const char* verb, unsigned bytes)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -562,7 +562,7 @@ TMA_DLPACK_CALLED void check_mask(BarrierAt at, const char* verb, unsigned mask)
                      "the cluster has %u blocks, and a bit for each", mask, cluster_blocks());
 }
 
-// count_load() for every block of the mask; its barriers are taken to be in the phase of this block's.
+// count_load() for every block of the mask. It assumes that their barriers are in the same phase as this block's.
 TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask block_mask,
                                        unsigned bytes)
 {
@@ -586,7 +586,7 @@ TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask
   }
 }
 
-// Count the bytes that a barrier expects. Returns its counts and the phase that it is in.
+// Count the bytes that a barrier expects. Returns the barrier's counts and its current phase.
 TMA_DLPACK_CALLED Counts* count_expected(BarrierAt at, const char* verb, unsigned tx_bytes,
                                          unsigned& phase)
 {
@@ -631,7 +631,7 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Before a wait: one for the phase before, which is over, while bytes of this one are on their way.
+// Before a wait: report a wait for the previous phase, which has ended, while the barrier expects new bytes.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -648,7 +648,7 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   return counts;
 }
 
-// After a wait: were all bytes expected that were loaded?
+// After a wait: check that the barrier expected all bytes that were loaded.
 TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb, unsigned parity)
 {
   if (counts == nullptr || now(counts->unknown)) return;
@@ -686,7 +686,7 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
   check_end(counts, at, verb, parity);
 }
 
-// A copy of bytes in a row, and the global address that it reads or writes.
+// Check a copy without a map, and the global address that it reads or writes.
 TMA_DLPACK_CALLED void check_bulk(BulkAt at, const char* verb, const void* smem, unsigned bytes)
 {
   const Word global = reinterpret_cast<Word>(at.it);
@@ -745,7 +745,7 @@ TMA_DLPACK_CALLED void check_descriptor(DescriptorAt at, const char* verb, bool 
                      "the block's shared memory ends at 0x%x", first, smem_end());
 }
 
-// A warp reaches 32 lanes of tensor memory: those of its number within a warpgroup.
+// A warp can access 32 lanes of tensor memory; its number within the warpgroup selects them.
 TMA_DLPACK_CALLED void check_lanes(NumberAt at, const char* verb)
 {
   const unsigned warp = (this_thread() - 1) / 32, first = warp % 4 * 32;
@@ -1233,7 +1233,7 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE: that of the field's dimension or value; ARGUMENT: what passes it on.
+// TEMPLATE is the template parameter, the field's dimension or value; ARGUMENT passes it on.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

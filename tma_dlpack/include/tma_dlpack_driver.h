@@ -1,7 +1,7 @@
-/* tma_dlpack_driver.h: the driver's own encoders, found at run time. Plain C11, also C++17.
+/* tma_dlpack_driver.h: calls of the driver's encoders, which are loaded at run time. C11, also C++17.
  *
- * libcuda is loaded when first needed, so nothing links against it. A call leaves the caller's current
- * context as it was. The state belongs to this translation unit; callers serialise (Python's GIL does).
+ * The first call loads libcuda, so a program does not link against it. After a call the caller's context is
+ * current again. The state belongs to a translation unit, and callers must serialise calls (Python's GIL does).
  *
  * Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
  */
@@ -20,7 +20,7 @@ TMA_DLPACK_BEGIN
 
 enum { TMA_DLPACK_MAX_GPUS = 64 };
 
-/* The result without a usable driver: there is no libcuda, it is too old, or this is a forked child. */
+/* The result if there is no usable driver: libcuda is missing or too old, or this is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
 enum { TMA_DLPACK_POINTER_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
@@ -31,7 +31,7 @@ enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there 
 typedef struct {
   int known; /* 0: not asked yet */
   TmaDlpackTarget target;
-  void *primary; /* its primary context, once it was needed: retained until the process ends */
+  void *primary; /* primary context, NULL before its first use; it is retained until the process ends */
 } TmaDlpackGpu;
 
 typedef int (*TmaDlpackEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
@@ -44,10 +44,10 @@ typedef int (*TmaDlpackEncodeWide)(void *, int, uint32_t, void *, const uint64_t
                                    int);
 
 typedef struct {
-  int state; /* 0: not looked for yet; 1: usable; -1: not */
+  int state; /* 0: not loaded yet; 1: usable; -1: not usable */
   int gpu_count;
-  int version; /* as cuDriverGetVersion gives it */
-  int missed_context; /* whether there ever was no context where one was taken for granted */
+  int version; /* of cuDriverGetVersion */
+  int missed_context; /* whether a query has ever failed because the thread had no context */
   int (*init)(unsigned);
   int (*driver_get_version)(int *);
   int (*device_get_count)(int *);
@@ -109,14 +109,14 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
 }
 #endif
 
-/* Return the driver, or NULL without a driver that has a GPU. Only the first call looks for it. */
+/* Return the driver, or NULL if there is no driver with a GPU. Only the first call loads it. */
 static inline TmaDlpackDriver *tma_dlpack_driver(void) {
   TmaDlpackDriver *driver = tma_dlpack_driver_state();
   if (driver->state == 0) driver->state = tma_dlpack_driver_load(driver) ? 1 : -1;
   return driver->state == 1 ? driver : NULL;
 }
 
-/* Give what a GPU can do, or NULL if there is no such GPU. */
+/* Return the facts about a GPU, or NULL if there is no such GPU. */
 static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
   TmaDlpackDriver *driver = tma_dlpack_driver();
   if (driver == NULL || ordinal < 0 || ordinal >= driver->gpu_count ||
@@ -147,8 +147,8 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   return -1;
 }
 
-/* The ordinal of the GPU whose memory a tensor is in; -1 for memory that is not on a GPU. Managed memory
- * is exported as that of GPU 0: the driver knows whose context allocated it. */
+/* The ordinal of the GPU whose memory a tensor is in; -1 for memory that is not on a GPU. Producers export
+ * managed memory as memory of GPU 0, but the driver knows which GPU's context allocated it. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();
@@ -193,8 +193,9 @@ static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const Tm
                                     oob_fill);
 }
 
-/* Clear bit 85, the allocation class LARGE, which drivers before 13.2 set on compute capability 10.0 and
- * later for small allocations too, where libcu++ does: in tiled maps, of rank 1 only below 128 KiB. Source: release notes of driver 595.71.05. */
+/* Clear bit 85, the allocation class LARGE, as libcu++ does. Drivers before 13.2 set this bit for small
+ * allocations, too, on compute capability 10.0 and later. libcu++ clears it in tiled maps; in maps of rank 1 only
+ * below 128 KiB. Source: release notes of driver 595.71.05. */
 static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpackGpu *gpu,
                                    const TmaDlpackDescribed *a, unsigned char *map) {
   if (gpu->target.major < 10 || driver->version >= TMA_DLPACK_BIT_85_MENDED_IN ||
@@ -204,8 +205,8 @@ static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpac
   map[85 / 8] &= (unsigned char)~(1u << 85 % 8);
 }
 
-/* Let the driver encode judged arguments for a GPU, whose context need not be current. `map` must be
- * aligned to 128 bytes. Returns the CUresult: 0 for success. */
+/* Let the driver encode accepted arguments for a GPU; the GPU's context need not be current. `map` must be
+ * aligned to 128 bytes. Returns the CUresult, 0 for success. */
 static inline int tma_dlpack_driver_encode(const TmaDlpackDescribed *a, int ordinal,
                                            unsigned char *map) {
   TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);

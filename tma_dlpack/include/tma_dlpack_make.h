@@ -1,18 +1,18 @@
-/* tma_dlpack_make.h: from a DLPack tensor to the 128 bytes of a CUDA tensor map. Plain C11, also C++17.
+/* tma_dlpack_make.h: functions that turn a DLPack tensor into the 128 bytes of a tensor map. C11, also C++17.
  *
  *   describe   a tensor and options, row-major  ->  TmaDlpackDescribed: the driver's arguments, innermost
  *              first, and everything else that the rules read
- *   judge      the mask of the rules that do not hold (generated: tma_dlpack_tables.h)
- *   extend     the dimensions that split_inner and ragged add, once everything holds
+ *   judge      TmaDlpackDescribed  ->  mask of the rules that do not hold (generated: tma_dlpack_tables.h)
+ *   extend     add the dimensions of split_inner and ragged, after all rules hold
  *   encode     the driver's arguments  ->  128 bytes, by the measured layout of sm_90
  *
- * No Python, no allocation, no libcuda. tma_dlpack_driver.h calls the driver, and tma_dlpack_make.hpp is the
- * C++ interface of both. tma_dlpack's Python extension and C++ extensions compile this same file. The
- * words for a refusal are Python's: `tma-dlpack explain`.
+ * The header uses no Python, no allocation and no libcuda. tma_dlpack_driver.h calls the driver, and
+ * tma_dlpack_make.hpp is the C++ interface of both. tma_dlpack's Python extension compiles this file, too.
+ * The texts of refusals are in Python: `tma-dlpack explain`.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
- * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3; and where it says [measured], an
- * NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
+ * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] stands for an NVIDIA H200,
+ * driver 580.159.04 (CUDA 13.0), 2026-11-20.
  */
 
 #ifndef TMA_DLPACK_MAKE_H
@@ -32,7 +32,7 @@
 
 TMA_DLPACK_BEGIN
 
-/* ---- DLPack: the few structs that are needed ----------------------------------------------------- */
+/* ---- DLPack: the structs of a tensor ------------------------------------------------------------- */
 
 enum {
   TMA_DLPACK_CPU = 1,
@@ -89,7 +89,7 @@ typedef struct TmaDlpackManagedVersioned {
   TmaDlpackTensor tensor;
 } TmaDlpackManagedVersioned;
 
-#ifndef __wasm32__ /* where no DLPack producer is: native/page.c passes flat arrays */
+#ifndef __wasm32__ /* WebAssembly has no DLPack producers: native/page.c passes flat arrays */
 TMA_DLPACK_STATIC_ASSERT(sizeof(void *) == 8, "DLPack's offsets below are those of 64-bit machines");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, device) == 8, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, ndim) == 16, "dlpack.h 1.3");
@@ -118,7 +118,7 @@ typedef struct {
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackTarget;
 
-/* Which set of rules `driver_rules` means: the driver's own for im2col maps are measured on sm_90 only. */
+/* The set of rules for a kind of map. The driver's rules for im2col maps are measured on sm_90 only. */
 static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpackTarget *target) {
   if (kind == TMA_DLPACK_TILED)
     return driver_rules ? TMA_DLPACK_RULES_DRIVER : TMA_DLPACK_RULES_LIBCUDACXX;
@@ -129,7 +129,7 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Numbers beyond this are cut: it is beyond every limit, and sums of two do not overflow. */
+/* Larger numbers are cut to this number. It is beyond every limit, and the sum of two does not overflow. */
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
@@ -171,8 +171,8 @@ static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
   }
 }
 
-/* Replace the strides of extents of 1, which no access uses: what a row-major tensor would have there,
- * in whole `align_bytes`, and 0 where that reaches 2^40 bytes (`canonical_strides` of dlpack/layout.py). */
+/* Replace the stride of each extent of 1, which no access uses. The new stride is the one of a row-major tensor,
+ * rounded up to `align_bytes`, or 0 if this is 2^40 bytes or more (`canonical_strides` of dlpack/layout.py). */
 static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
                                         int64_t align_bytes) {
   int64_t unit = 8 * align_bytes / tma_dlpack_gcd(8 * align_bytes, element_bits), span = 1;
@@ -202,7 +202,7 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
-  int64_t all = 0; /* ored: below TMA_DLPACK_HUGE, and not negative, where each number is */
+  int64_t all = 0; /* bitwise or of all numbers: if it is in 0..HUGE, every number is */
   if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
       (tensor->ndim > 0 && tensor->shape == NULL))
     return "the tensor has more than five dimensions";
@@ -225,8 +225,8 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* The layout of a tensor of more dimensions than a map has, which `shape` describes otherwise: one dimension
- * where it is row-major without gaps, and one that nothing reads where `strides` are given. */
+/* The layout of a tensor with more dimensions than a map may have, if the option `shape` describes it again: one
+ * dimension. The tensor must be row-major without gaps, unless the option `strides` is given. */
 static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
                                                  const TmaDlpackOptions *options,
                                                  TmaDlpackLayout *layout) {
@@ -248,8 +248,8 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the same memory by another `shape` and `strides`. Omitted strides are the tensor's own, or
- * row-major ones; where both are possible they must be the same. */
+/* Describe the same memory by another `shape` and `strides`. Omitted strides are the tensor's strides or
+ * row-major strides; if both are possible, they must be equal. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -283,8 +283,8 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* The map type of a tensor: its own, or the one asked if an element has the same size; -1 for none.
- * Bytes, and types of 4 bits, may hold the packed types. */
+/* The data type of a tensor's map: the tensor's type, or `asked_type` if its elements have the same size; else
+ * -1. Elements of 8 bits, and types of 4 bits, may hold the packed types. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -296,7 +296,7 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
   return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Reverse into the driver's order; missing entries, below `needed`, are 0. */
+/* Reverse entries to innermost first; entries up to `needed` that are missing are 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int needed, int room,
                                       int64_t *reversed) {
   int i = 0;
@@ -304,7 +304,7 @@ static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int n
   for (; i < needed; ++i) reversed[i] = 0;
 }
 
-/* The part of a tiled map. */
+/* Fill the fields of a tiled map: bits of the box, and of the box divided by the element strides. */
 static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
   int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
@@ -325,7 +325,7 @@ static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   c->floor_box_bits = floor;
 }
 
-/* The part of an im2col map. */
+/* Fill the fields of an im2col map. */
 static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
   const int is_wide = c->kind == TMA_DLPACK_IM2COL_WIDE;
   c->spatial = c->dims < 2 ? 0 : c->dims - 2;
@@ -339,8 +339,8 @@ static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
       tma_dlpack_product(tma_dlpack_product(c->channels, c->pixels), c->element_bits);
 }
 
-/* Fill what follows from the driver's arguments: `kind`, `rank`, `data_type`, the enums, `global_dim`,
- * `row_bits`, `stride_bits`, boxes, steps, corners and counts stand in `c`. */
+/* Fill the fields that follow from the driver's arguments. Before the call `c` has `kind`, `rank`, `data_type`,
+ * the enums, `global_dim`, `row_bits`, `stride_bits`, boxes, steps, corners and counts. */
 static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const TmaDlpackTarget *target) {
   static const int span_bytes[] = {0, 32, 64, 128, 128, 128, 128};
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(c->data_type < 0 ? 0 : (int)c->data_type);
@@ -379,8 +379,8 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
 
 static inline int tma_dlpack_is_member(int value, int count) { return value >= 0 && value < count; }
 
-/* Describe a call. Returns NULL, or what the struct cannot show: the call is then refused, or decided
- * by Python. Nothing is judged here. */
+/* Describe a call. Returns NULL, or a reason why the struct cannot describe it; the call is then refused, or
+ * Python decides. This function checks no rules. */
 static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                                               const TmaDlpackOptions *o,
                                               const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
@@ -472,7 +472,7 @@ static inline uint64_t tma_dlpack_asked(const TmaDlpackOptions *o, const TmaDlpa
   return tma_dlpack_rows(o->kind, rules, 0) & ~(o->allowed & TMA_DLPACK_ALLOWABLE);
 }
 
-/* ---- extend: what the map has beyond the tensor -------------------------------------------------- */
+/* ---- extend: dimensions that only the map has ---------------------------------------------------- */
 
 static inline void tma_dlpack_add_dimension(TmaDlpackDescribed *c, int64_t extent, int64_t stride_bits,
                                             int64_t box) {
@@ -483,9 +483,9 @@ static inline void tma_dlpack_add_dimension(TmaDlpackDescribed *c, int64_t exten
   c->element_strides[d] = 1;
 }
 
-/* Turn an accepted call into the driver's arguments: an ignored element stride is 1; split_inner makes
- * (.., M, K) into (K / span, .., M, span); ragged adds two dimensions whose strides sum to 2^34 elements
- * (make/recipes.py says why). */
+/* Turn an accepted call into the driver's arguments. An ignored element stride becomes 1. split_inner turns
+ * (.., M, K) into (K / span, .., M, span). ragged adds two dimensions whose strides have the sum of 2^34
+ * elements; see make/recipes.py for the reason. */
 static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
   if (c->ignores_inner_step) c->element_strides[0] = 1;
   if (c->is_split) {
@@ -504,7 +504,7 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value in its field, in place within its 32-bit word; only the address is wider. */
+/* A value, shifted to its field in a 32-bit word; only the address is wider than a word. */
 #define TMA_DLPACK_FIELD(name, i, value) \
   tma_dlpack_bits(TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name, value)
 
@@ -517,7 +517,7 @@ static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t wor
   memcpy(map + bit / 8, &word, sizeof word);
 }
 
-/* Write the strides, in units of 16 bytes, whose upper bits stand together, and the extents. */
+/* Write the strides in units of 16 bytes, and the extents. The bits above 32 of all strides share a word. */
 static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
   for (int d = 0; d < c->rank - 1; ++d) {
@@ -530,7 +530,7 @@ static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDesc
     tma_dlpack_put_word(map, TMA_DLPACK_BIT_GLOBAL_DIM + 32 * d, (uint32_t)(c->global_dim[d] - 1));
 }
 
-/* Write the element strides, which share a word with the row of the tile, and the tile. */
+/* Write the element strides and the box; the box's innermost extent is in the word of the element strides. */
 static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   uint32_t first = TMA_DLPACK_FIELD(BOX_DIM, 0, (is_tiled ? c->box_dim[0] : c->channels) - 1), rest = 0;
@@ -575,7 +575,7 @@ static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char 
                       c->swizzle == 0 ? 16 : 128u << c->swizzle);
 }
 
-/* ---- decode: what the 128 bytes hold ------------------------------------------------------------- */
+/* ---- decode: the fields of the 128 bytes --------------------------------------------------------- */
 
 static inline int64_t tma_dlpack_get(const unsigned char *map, int bit, int width) {
   uint32_t word;

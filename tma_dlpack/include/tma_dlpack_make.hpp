@@ -1,16 +1,16 @@
-// tma_dlpack_make.hpp: a tensor becomes a CUtensorMap in C++17, as in tma_dlpack's Python. Header-only.
+// tma_dlpack_make.hpp: functions that make a CUtensorMap of a tensor, as tma_dlpack's Python does. Header-only,
+// C++17.
 //
 //   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
 //   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
 //
 // x: an at::Tensor, torch::stable::Tensor, DLTensor, tvm::ffi::TensorView or Tensor, nanobind::ndarray (none
 // of their headers is included here) or a TmaDlpackTensor, in the memory of a GPU with TMA or in managed
-// memory. Everything is row-major. The driver encodes; nothing links
-// against libcuda.
+// memory. Everything is row-major. The driver encodes the map; a program does not link against libcuda.
 //
-// A refused call throws tma_dlpack::refused. Its message is one line with every argument under its driver
-// name, the other options and the broken rules; try_make_... returns that line. `python -m tma_dlpack
-// explain` reads the line and prints what to do.
+// A refused call throws tma_dlpack::refused. Its message is one line that has all arguments with the names of
+// the driver's function, the other options and the broken rules; try_make_... returns this line. `python -m
+// tma_dlpack explain` reads the line and prints how to correct the call.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
@@ -52,7 +52,7 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 };
 #endif
 
-// A map, or the line with the reasons for refusing it.
+// A map, or the line with the reasons why the call was refused.
 struct TriedMap
 {
   MadeMap map;
@@ -60,7 +60,7 @@ struct TriedMap
   explicit operator bool() const { return refusal.empty(); }
 };
 
-// A call that is not accepted. what() is one line.
+// The error for a call that is refused. what() is one line.
 struct refused : std::invalid_argument
 {
   using std::invalid_argument::invalid_argument;
@@ -84,7 +84,7 @@ inline std::string hex(std::uint64_t value)
   return text;
 }
 
-// Row-major numbers in the driver's order, as many as were given.
+// Row-major numbers as text, innermost first.
 inline std::string turned(const std::int64_t* values, int count)
 {
   std::int64_t reversed[TMA_DLPACK_MAX_RANK] = {};
@@ -92,8 +92,8 @@ inline std::string turned(const std::int64_t* values, int count)
   return braced(reversed, count);
 }
 
-// Every argument of the driver's function, in its order. Where there is not one entry per dimension, a list is
-// shown as it was given.
+// All arguments of the driver's function, in its order. A list with a wrong number of entries has the entries
+// that the caller passed.
 inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& o)
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
@@ -125,7 +125,7 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
          ", oobFill=" + std::to_string(c.oob_fill) + ")";
 }
 
-// The tensor in its own words: what the driver's arguments cannot show.
+// The facts about a tensor that are not among the driver's arguments: DLPack's dtype, device, shape, strides.
 inline std::string as_tensor(const TmaDlpackTensor& t)
 {
   std::string text = "tensor: dtype={" + std::to_string(t.dtype.code) + ", " +
@@ -146,15 +146,15 @@ inline std::string broken_rules(std::uint64_t failed)
   return text;
 }
 
-// A call for a tensor, the options that the driver's arguments do not show, as text, and the ids of `allow`
-// that cannot be allowed.
+// The options of a call. Member `beside` is the text of options that are not among the driver's arguments;
+// `not_allowable` has the ids of `allow` that cannot be allowed.
 struct Asked
 {
   TmaDlpackOptions options;
   std::string beside, not_allowable;
 };
 
-// The line of a refusal. `c` is NULL where the call could not be described.
+// The line of a refusal. `c` is NULL if the call cannot be described.
 inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c, const Asked& asked,
                            const std::string& why)
 {
@@ -169,7 +169,7 @@ inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescrib
          (why.empty() ? "" : "; " + why) + "; tma-dlpack explain says why";
 }
 
-// The driver's state of this translation unit, one thread at a time.
+// Protects the driver's state of this translation unit.
 inline std::mutex& driver_mutex()
 {
   static std::mutex mutex;
@@ -222,7 +222,7 @@ inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const
   return static_cast<int>(values.size());
 }
 
-// The bit of a rule that may be allowed; 0 of others.
+// The bit of a rule if it may be allowed, else 0.
 inline std::uint64_t allowed(const std::string& id)
 {
   for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
@@ -318,7 +318,7 @@ inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 
 // ---- any tensor as a TmaDlpackTensor -----------------------------------------------------------------
 
-// A tensor and its strides, as long as the original lives.
+// A view of a tensor; it is valid as long as the tensor lives.
 struct TensorView
 {
   TmaDlpackTensor tensor;
@@ -348,7 +348,7 @@ TensorView viewed(const void* data, Device device, std::int64_t ndim, Type dtype
            byte_offset}};
 }
 
-// A type is known by its members, so that its header need not be included before this one, nor at all.
+// A type of tensor is recognised by its members, so that its header need not be included.
 template <class Tensor, class = void>
 inline constexpr bool is_dltensor = false;  // dlpack.h's, and what derives from it
 template <class Tensor>
@@ -411,8 +411,8 @@ inline constexpr bool is_none = false;
 
 }  // namespace detail
 
-// Look at a tensor of any of these types. torch's lazily negated and conjugated tensors are refused: their
-// memory holds other values.
+// Return the view of a tensor of any of these types. torch's lazily negated and conjugated tensors are refused,
+// because their memory has other values.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {
@@ -476,7 +476,7 @@ TriedMap tried(Make make)
 
 // ---- the verbs -----------------------------------------------------------------------------------------
 
-// Make the tiled map of a tensor. box_sizes: row-major like the shape, elements, 1..256 each.
+// Make the tiled map of a tensor. box_sizes are row-major like the shape, in elements, 1..256 each.
 template <class Tensor>
 MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                             Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
@@ -493,7 +493,7 @@ TriedMap try_make_tma_descriptor(const Tensor& tensor, const std::vector<std::in
       [&] { return detail::attempt(view_of(tensor).tensor, detail::tiled(box_sizes, swizzle, more)); });
 }
 
-// Make the im2col map of an N, [D,] [H,] W, C tensor. Corners: row-major (D, H, W), (H, W) or (W).
+// Make the im2col map of an N, [D,] [H,] W, C tensor. Corners are row-major: (D, H, W), (H, W) or (W).
 template <class Tensor>
 MadeMap make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& lower_corner,
                                const std::vector<std::int64_t>& upper_corner,

@@ -1,9 +1,9 @@
-// tma_dlpack_mma.h: what multiplies the tiles that tma_dlpack.h loads: wgmma on sm_90a, tcgen05 on sm_100a and
-// its family. tma_dlpack.h includes it; it is no header to include alone.
+// tma_dlpack_mma.h: the tensor core, for the tiles that tma_dlpack.h loads: wgmma on sm_90a, tcgen05 on sm_100a
+// and its family. tma_dlpack.h includes this header; do not include it alone.
 //
-// Two lines under each verb are read as in tma_dlpack.h. wgmma(), tcgen05_mma() and those that name a cta_group
-// choose words of their instruction by the compiler's "C" operands, which nvcc and NVRTC of CUDA 12.6 and
-// later have, and clang lacks.
+// The two lines under each verb have the form of tma_dlpack.h. wgmma(), tcgen05_mma() and the verbs with a
+// cta_group build their instruction with "C" operands of asm. nvcc and NVRTC of CUDA 12.6 and later have these
+// operands; clang lacks them.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th Generation Family
 // Instructions". tcgen05 is documented and compiled, not run.
@@ -25,7 +25,7 @@ namespace unchecked
 {
 #endif
 
-// Registers of an instruction: their numbers in its text, and F() of each.
+// Lists of N registers: LIST_N is their text in an instruction, EACH_N(F) applies F to each number.
 #define TMA_DLPACK_LIST_1 "%0"
 #define TMA_DLPACK_LIST_2 "%0, %1"
 #define TMA_DLPACK_LIST_4 "%0, %1, %2, %3"
@@ -99,8 +99,8 @@ namespace unchecked
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Before the first wgmma, and before one whose registers the threads have written since. All 128
-// threads of the warpgroup, as in the three that follow.
+// Call this before the first wgmma, and before a wgmma whose registers the threads have written since the last
+// wgmma. All 128 threads of the warpgroup call it, and the three verbs below.
 //   wgmma.fence | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.ARRIVE
 //   e.g. wgmma_fence();
 __device__ inline void wgmma_fence()
@@ -108,7 +108,7 @@ __device__ inline void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Put the wgmmas since the last commit into a group.
+// Put all wgmmas since the last commit into a group.
 //   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
 //   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
@@ -116,8 +116,8 @@ __device__ inline void wgmma_commit()
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Wait until at most `pending` groups are not complete: the others' accumulators may be read, and
-// their tiles written again.
+// Wait until at most `pending` groups are not complete. The accumulators of the other groups may then be read,
+// and their tiles may be written again.
 //   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
 //   e.g. wgmma_wait<1>();
 template <int pending = 0>
@@ -132,7 +132,7 @@ __device__ inline void wgmma_wait()
 namespace detail
 {
 
-// The words of an instruction that its types and layouts choose.
+// The words of the instruction for the types of A and B.
 template <MmaType a, MmaType b>
 struct WgmmaTypes;
 
@@ -152,8 +152,8 @@ TMA_DLPACK_TYPES(e5m2, e4m3, "k32.f32.e5m2.e4m3")
 TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
-// 16-bit operands in shared memory say whether they are MN-major; others are K-major. A in registers says
-// nothing.
+// The words of the instruction for the majors. Only 16-bit operands in shared memory have a word; all other
+// operands are K-major. a_in_smem_is_mn is -1 for A in registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors
 {
@@ -256,9 +256,9 @@ __device__ inline void require_operands()
 
 }  // namespace detail
 
-// d = A x B^T, added to d unless accumulate is 0, for 64 rows of A, n of B and 32 bytes of K (16 elements of
-// bf16): A and B by their matrix descriptors, or A in registers. d: 64 x n floats, n / 2 in each thread. Then
-// wgmma_commit(), and wgmma_wait() before d is used. CUDA 12.6 or later.
+// d = A x B^T, or d += A x B^T if accumulate is not 0, for 64 rows of A, n rows of B and 32 bytes of K (16
+// elements of bf16). A and B are matrix descriptors, or A is in registers. d has 64 x n floats, n / 2 in each
+// thread. Call wgmma_commit() afterwards, and wgmma_wait() before you use d. CUDA 12.6 or later.
 //   wgmma.mma_async.sync.aligned.m64n{8..256} | all 128 threads of a warpgroup | sm_90a | 0.4 | HGMMA
 //   e.g. wgmma<64>(sums, descriptor, descriptor, 0); wgmma_commit(); wgmma_wait(); x[0] = sums[0];
 template <unsigned n, MmaType a_type = MmaType::bf16, MmaType b_type = a_type, Major a_major = Major::K,
@@ -273,7 +273,7 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a, u
     detail::WgmmaMajors<is_16_bits, a_major == Major::MN, b_major == Major::MN>>(d, a, b, accumulate);
 }
 
-// The same with A in registers: four of 32 bits in each thread, as PTX's wgmma fragment has them.
+// The same with A in registers: four registers of 32 bits in each thread, in the order of PTX's wgmma fragment.
 template <unsigned n, MmaType a_type = MmaType::bf16, MmaType b_type = a_type, Major b_major = Major::K>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], unsigned long long b,
                                       int accumulate)
@@ -302,9 +302,9 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma(D&&, A&&, Given...) = delete
 
 // ---- the tensor core of sm_100a: tcgen05 ----
 //
-// Documented and compiled, not run. A place in tensor memory is 32 bits: the lane in the upper half, the
-// column in the lower. cta_group is 2 where a pair of blocks multiplies as one; all of a kernel's verbs have
-// the same.
+// Documented and compiled, not run. An address in tensor memory has 32 bits: the lane in the upper half, the
+// column in the lower half. cta_group is 2 if a pair of blocks multiplies together; all verbs of a kernel must
+// have the same cta_group.
 
 #if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_HAS_OPERAND_C
 
@@ -341,9 +341,9 @@ struct MmaKind<MmaType::tf32>
 
 }  // namespace detail
 
-// Allocate columns of tensor memory, 32, 64, 128, 256 or 512, and write the place of the first to shared
-// memory, where every thread reads it after tcgen05_fence_before(), __syncthreads() and
-// tcgen05_fence_after(). Waits until other blocks have left that number. Who allocates deallocates.
+// Allocate 32, 64, 128, 256 or 512 columns of tensor memory, and write the address of the first column to shared
+// memory. The other threads read this address after tcgen05_fence_before(), __syncthreads() and
+// tcgen05_fence_after(). The call waits until this number is free. The warp that allocates must deallocate.
 //   tcgen05.alloc | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_alloc(&allocated, 256);
 template <unsigned cta_group = 1>
@@ -355,7 +355,7 @@ __device__ inline void tcgen05_alloc(unsigned* smem, unsigned columns)
                : "memory");
 }
 
-// Deallocate the columns from this place on, before the kernel ends: what tcgen05_alloc() wrote, and as many.
+// Deallocate columns before the kernel ends: pass the address that tcgen05_alloc() wrote, and the same number.
 //   tcgen05.dealloc | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_dealloc(allocated, 256);
 template <unsigned cta_group = 1>
@@ -366,7 +366,7 @@ __device__ inline void tcgen05_dealloc(unsigned tmem, unsigned columns)
                : "memory");
 }
 
-// This block allocates no more, so that another one may.
+// Declare that this block will allocate no more columns, so that another block may allocate.
 //   tcgen05.relinquish_alloc_permit | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UVIRTCOUNT
 //   e.g. tcgen05_relinquish();
 template <unsigned cta_group = 1>
@@ -377,9 +377,9 @@ __device__ inline void tcgen05_relinquish()
                : "memory");
 }
 
-// Sums in tensor memory = A x B^T, added to them unless accumulate is 0, for 32 bytes of K. A and B by their
-// matrix descriptors, or A by its place in tensor memory; instruction: tcgen05_instruction_descriptor(). One
-// thread of the block, or of the pair's block of even rank; then tcgen05_commit().
+// D = A x B^T in tensor memory, or D += A x B^T if accumulate is not 0, for 32 bytes of K. A and B are matrix
+// descriptors, or A is an address in tensor memory; `instruction` is a tcgen05_instruction_descriptor(). One
+// thread of the block, or of the pair's block of even rank, calls it, then tcgen05_commit().
 //   tcgen05.mma.cta_group::{1, 2}.kind::{f16, tf32, f8f6f4} | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTCHMMA
 //   e.g. tcgen05_mma(allocated, tcgen05_a, tcgen05_a, instruction, 0);
 template <MmaType a_type = MmaType::bf16, unsigned cta_group = 1>
@@ -405,8 +405,8 @@ __device__ inline void tcgen05_mma(unsigned tmem, unsigned a_tmem, unsigned long
                : "memory");
 }
 
-// Arrive at the barrier once this thread's tcgen05 instructions so far are complete: one arrival. With a
-// mask: at the barriers at this place in the blocks of the cluster whose bit is set.
+// Arrive once at the barrier after all earlier tcgen05 instructions of this thread are complete. With a mask,
+// arrive at the barrier with this offset in each block of the cluster whose bit is set.
 //   tcgen05.commit ... .mbarrier::arrive::one | the thread that multiplied | sm_100a, 100f, 103a, 110a | 0.4 | UTCBAR
 //   e.g. tcgen05_commit(&full);
 template <unsigned cta_group = 1>
@@ -477,9 +477,9 @@ TMA_DLPACK_TCGEN05(128)
 
 }  // namespace detail
 
-// Load columns from this place on: as many as the array has elements, of 32 bits each. Thread i of warp w
-// reads lane 32 * (w % 4) + i: the lane in the address is 32 * (w % 4). Then tcgen05_wait_load(), before
-// which the array must not be used.
+// Load columns of 32 bits from this address on, as many as the array has elements. Thread i of warp w reads lane
+// 32 * (w % 4) + i, so the lane in the address is 32 * (w % 4). Call tcgen05_wait_load() before you use the
+// array.
 //   tcgen05.ld.32x32b.x{1..128} | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | LDTM
 //   e.g. tcgen05_load(columns, allocated); tcgen05_wait_load(); x[0] = columns[0];
 template <class Element, unsigned count>
@@ -489,7 +489,7 @@ __device__ __forceinline__ void tcgen05_load(Element (&values)[count], unsigned 
   detail::Tcgen05<count>::load(reinterpret_cast<unsigned(&)[count]>(values), tmem);
 }
 
-// Store columns from this place on, as tcgen05_load() reads them. Then tcgen05_wait_store().
+// Store columns from this address on, with the lanes of tcgen05_load(). Call tcgen05_wait_store() afterwards.
 //   tcgen05.st.32x32b.x{1..128} | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | STTM
 //   e.g. tcgen05_store(allocated, columns); tcgen05_wait_store();
 template <class Element, unsigned count>
@@ -515,7 +515,8 @@ __device__ inline void tcgen05_wait_store()
   asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 }
 
-// Before __syncthreads() or an arrive after which other threads continue this thread's tcgen05.
+// Call this before a __syncthreads() or an arrive(), if other threads then use the results of this thread's
+// tcgen05 instructions.
 //   tcgen05.fence::before_thread_sync | the thread that goes before | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. tcgen05_fence_before(); __syncthreads();
 __device__ inline void tcgen05_fence_before()
@@ -523,7 +524,8 @@ __device__ inline void tcgen05_fence_before()
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-// After __syncthreads() or a wait, before tcgen05 that continues other threads'.
+// Call this after a __syncthreads() or a wait(), before tcgen05 instructions that use the results of other
+// threads.
 //   tcgen05.fence::after_thread_sync | the thread that continues | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. __syncthreads(); tcgen05_fence_after();
 __device__ inline void tcgen05_fence_after()

@@ -1,11 +1,11 @@
-"""`run_kernel`: a whole kernel, on the simulator or on the GPU.
+"""`run_kernel`: run a whole kernel on the simulator or on the GPU.
 
-A CUDA kernel becomes PTX (`compile`), its arguments bytes and memory (`arguments`). On the GPU the
-driver runs it (`on_gpu`). The simulator translates each basic block of the PTX into a Python
-function (`program`, `emit`) and runs all threads that share a program counter at once (`machine`,
-`threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and `barriers`,
-copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses are ordered;
-`findings`, `timeline` and `result` are what is returned.
+`compile` turns a CUDA kernel into PTX; `arguments` turns its arguments into bytes and memory. On
+the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block of the PTX
+into a Python function (`program`, `emit`) and runs all threads that share a program counter at once
+(`machine`, `threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and
+`barriers`, copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses
+are ordered; `findings`, `timeline` and `result` hold what `run_kernel` returns.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from tma_dlpack.kernel.schedules import run_schedules
 
 __all__ = ["KernelRun", "run_kernel"]
 
-MAX_THREADS = 1024  # of a block
-MAX_CLUSTER = 16  # blocks, non-portable size
+# Limits of a launch (CUDA C++ Programming Guide, compute capability 9.0): threads of a block, and
+# blocks of a cluster. More than 8 blocks need the attribute for non-portable cluster sizes.
+MAX_THREADS = 1024
+MAX_CLUSTER = 16
 
 
 @opaque
@@ -56,11 +58,11 @@ def run_kernel(
     schedules: int = 2,
     max_steps: int | None = None,
 ) -> KernelRun:
-    """Run a CUDA kernel, on the simulator without a GPU or on the GPU; return what was found.
+    """Run a CUDA kernel on the simulator, which needs no GPU, or on the GPU; return the findings.
 
     Tensors are changed in place, as a launch changes them. The simulator runs the kernel several
-    times, each time with another order of what is asynchronous: copies, products and arrivals that
-    finish as late as possible, as early as possible, then at random. It reports hangs, races and
+    times with different schedules: asynchronous copies, products and arrivals finish as late as
+    possible, then as early as possible, then at random. The simulator reports hangs, races and
     missing fences even when the values happen to be right.
 
     Parameters
@@ -68,30 +70,32 @@ def run_kernel(
     source : str or path
         PTX, CUDA C++, or the path of a .ptx or .cu file. CUDA C++ is compiled by NVRTC or nvcc.
     name : str, optional
-        The kernel, as the source writes it (``"gemm<128, 64>"``) or mangled. It may be omitted if
-        the source has one kernel.
+        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. It may be
+        omitted if the source has one kernel.
     grid, block : int or sequence of int
-        Blocks and threads of a block, (x, y, z); missing ones are 1.
+        Number of blocks and threads of a block, (x, y, z); missing sizes are 1.
     args : sequence
         The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
         its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its
         address), numbers, NumPy scalars, bytes and ctypes structures.
     cluster : int or sequence of int, optional
-        Blocks of a cluster; by default as the kernel declares it.
+        Number of blocks of a cluster, (x, y, z). By default the kernel's declaration decides.
     smem_bytes : int
         Dynamic shared memory of a block, bytes.
     backend : {"simulator", "cuda"}, optional
-        By default where the tensors are.
+        Where to run the kernel. The default is "cuda" if a tensor or map is on a GPU, else
+        "simulator".
     target : Target or str, optional
-        What to compile for; by default the GPU of the tensors and maps, else ``"sm_90"``.
+        Target to compile for; by default the GPU of the tensors and maps, else ``"sm_90"``.
     options : sequence of str
-        Of the compiler, such as ``"-DSTAGES=3"``.
+        Options of the compiler, such as ``"-DSTAGES=3"``.
     seed : int
-        Of the random schedules. The same seed gives the same run.
+        Seed of the random schedules. The same seed gives the same run.
     schedules : int
-        How many schedules the simulator runs: late, early, then random ones.
+        Number of schedules that the simulator runs: late, early, then random schedules.
     max_steps : int, optional
-        Basic blocks that a run may execute; it ends an endless loop.
+        Maximum number of instructions that groups of threads execute in a run. This limit ends an
+        endless loop.
 
     Returns
     -------
@@ -142,12 +146,14 @@ def run_kernel(
     at_least("schedules", schedules)
     if isinstance(options, str):
         raise bad_value("options", options, "be a sequence of str", f"pass options=({options!r},)")
+    # The grid and the cluster must agree with the declaration in the PTX, so compile first.
     compiled = compile_kernel(source, name, options, _architecture(target, args, where))
     header = _header(compiled)
     parameters = parameters_of(header)
     cluster3 = _cluster(cluster, header, grid3)
     bound = bind(parameters, args, on_gpu=where == "cuda")
     if where == "cuda":
+        # A run on the simulator needs no driver.
         from tma_dlpack.kernel import on_gpu
 
         on_gpu.launch(compiled, parameters, args, grid3, block3, cluster3, smem_bytes)
@@ -158,13 +164,14 @@ def run_kernel(
 
 
 def _backend(backend: object, args: Sequence[Any]) -> str:
-    """Return the backend's name: as given, or where the arguments are."""
+    """Return the backend's name: the given name, or the default for the arguments."""
     name = text_of(backend if backend is None else getattr(backend, "name", backend))
     if name in ("simulator", "cuda"):
         return name
     if backend is not None:
         must, fix = "be 'simulator', 'cuda' or None", 'pass backend="simulator"'
         raise bad_value("backend", backend, must, fix)
+    # Invalid arguments have no device; `bind` refuses them later with a better message.
     devices = [_device(value) for value in args] if isinstance(args, Sequence) else []
     return (
         "cuda" if any(device is not None and device.is_cuda for device in devices) else "simulator"
@@ -172,7 +179,7 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
 
 
 def _device(value: object) -> Any:
-    """Return the device of a tensor or map; None of other arguments."""
+    """Return the device of a tensor or map; None for other arguments."""
     if isinstance(value, TensorMapBatch):
         return next((one.device for one in value), None)
     if isinstance(value, TensorMap):
@@ -181,7 +188,7 @@ def _device(value: object) -> Any:
 
 
 def _three(argument: str, value: object) -> tuple[int, int, int]:
-    """Return a size as (x, y, z), missing ones 1."""
+    """Return a size as (x, y, z); missing entries are 1."""
     one = integer_of(value)
     sizes = (one,) if one is not None else integers_of(value)
     if sizes is None or not 1 <= len(sizes) <= 3 or min(sizes) < 1:
@@ -197,12 +204,14 @@ def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
         return Target.of(target).name
     if where == "cuda":
         ids = [d.device_id for d in map(_device, args) if d is not None and d.is_cuda]
+        # One launch has one device; the driver refuses tensors of two devices.
         return driver.device_target(ids[0] if ids else 0).name
     return next((value.target.name for value in args if isinstance(value, TensorMap)), "sm_90")
 
 
 def _header(compiled: Compiled) -> str:
     """Return the text before the body of the kernel: its parameters and directives."""
+    # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1", up to the opening brace.
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
     )
@@ -211,7 +220,8 @@ def _header(compiled: Compiled) -> str:
 
 
 def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the size of a cluster: as given, or as the kernel declares it."""
+    """Return the size of a cluster: the given size, or the size that the kernel declares."""
+    # For example ".reqnctapercluster 2, 1, 1"; the sizes of y and z may be omitted.
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None
     sizes = own or (1, 1, 1) if cluster is None else _three("cluster", cluster)
@@ -223,6 +233,7 @@ def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[
         found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
         raise argument_error("cluster", found, must, "pass a smaller cluster")
     if any(g % c for g, c in zip(grid, sizes, strict=True)):
+        # The grid rounded up to whole clusters.
         whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
         found = f"grid is {grid} and a cluster has {sizes} blocks"
         raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")

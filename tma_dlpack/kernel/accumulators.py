@@ -1,7 +1,8 @@
-"""Registers of wgmma accumulators, which nobody may use before `wgmma.wait_group`.
+"""Registers of wgmma accumulators, which no instruction may use before `wgmma.wait_group`.
 
-Chained wgmma of one shape on the same registers and plain copies are allowed. Each basic block has
-a list of what it does with such registers, which is followed as the block runs.
+Two uses are allowed before the wait: another wgmma of the same shape on the same registers, and a
+plain copy to other registers. Each basic block has a list of its steps on accumulator registers.
+The machine follows this list when the block runs.
 
 Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
 """
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.kernel.core import Instruction
 
+# A register name, for example "%r12" or "%f3" or, in an inlined function, "%r1#2".
 _REGISTER = re.compile(r"%[A-Za-z_][\w$#]*")
 _WARPGROUP = 128
 
@@ -23,12 +25,14 @@ class Step(NamedTuple):
 
     what: str
     code: Instruction
-    registers: tuple[str, ...] = ()  # of a copy (to, from)
+    #: Registers of the step; (destination, source) of a copy.
+    registers: tuple[str, ...] = ()
+    #: Operand of wgmma.wait_group: number of the newest groups that may still be pending.
     number: int = 0
 
 
 def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
-    """Return the steps of each block of a function; empty ones where it has no wgmma."""
+    """Return the steps of each block of a function; all are empty if it has no wgmma."""
     code = [list(block) for block in blocks]
     watched: set[str] = set()
     copies: dict[str, set[str]] = {}
@@ -40,6 +44,7 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
                 names = _REGISTER.findall(one.operands)
                 if len(names) == 2:
                     copies.setdefault(names[1], set()).add(names[0])
+    # A copy of an accumulator holds its value too, so watch copies of copies as well.
     waiting = list(watched)
     while waiting:
         new = copies.get(waiting.pop(), set()) - watched
@@ -51,11 +56,14 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
 
 
 def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
-    """Return what an instruction does; one with a guard may do nothing."""
+    """Return the steps of an instruction."""
+    # A guarded instruction may do nothing, so skip it. A guarded wait is an exception, because
+    # skipping a wait would report correct code.
     if code.guard and not code.opcode.startswith("wgmma.wait_group"):
         return
     if code.opcode.startswith("wgmma.mma_async"):
         accumulators, *others = code.split()
+        # A from registers and the predicate scale-d are reads, not accumulators of this product.
         used = tuple(n for o in others for n in _REGISTER.findall(o) if n in watched)
         if used:
             yield Step("use", code, used)
@@ -75,28 +83,36 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 
 
 class Flying:
-    """The accumulators of a warpgroup that are not waited for: register -> (group, code)."""
+    """The accumulators of a warpgroup whose products no wait has completed yet."""
 
     groups: int
 
     def __init__(self) -> None:
-        self.groups = 1  # the number of the one that is open
+        # Number of the group that is open; commit closes it.
+        self.groups = 1
+        # register -> (group, accumulator registers of the product, instruction)
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
         """Follow a block, and report uses that are too early."""
         for step in steps:
             if step.what == "wait":
+                # wait_group N leaves the newest N committed groups pending; all older groups are
+                # complete.
                 last = self.groups - 1 - step.number
                 kept = {r: state for r, state in self.registers.items() if state[0] > last}
                 self.registers = kept
-            elif step.what == "commit":  # once, where its warps are groups of their own
+            elif step.what == "commit":
+                # Several groups of threads may execute the commit of one warpgroup, so count a
+                # commit by a part of the warpgroup only if the open group has products.
                 if g.n >= _WARPGROUP or any(s[0] == self.groups for s in self.registers.values()):
                     self.groups += 1
             elif step.what == "product":
                 self._product(g, step)
             elif self.registers and step.what == "copy":
                 to, source = step.registers
+                # A copy of a pending accumulator is pending, too; a copy of another value ends
+                # that state.
                 if source in self.registers:
                     self.registers[to] = self.registers[source]
                 else:
@@ -107,6 +123,7 @@ class Flying:
                     _report(g, step.code, self.registers[early[0]][2])
 
     def _product(self, g: Any, step: Step) -> None:
+        # A chain of products of one opcode, so of one shape, needs no wait (PTX ISA 9.7.15.7).
         for name in step.registers:
             found = self.registers.get(name)
             if found is not None and found[2].opcode != step.code.opcode:

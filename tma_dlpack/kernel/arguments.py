@@ -1,8 +1,8 @@
-"""The arguments of a kernel: bytes of its parameters, and the memory that they point to.
+"""The arguments of a kernel: bytes of its parameters, and the memory that the arguments refer to.
 
-A tensor is passed as its address, and the memory that the kernel may touch is its whole storage. A
-tensor map is passed as its 128 bytes by value, or as the address of a copy of them. The memory of
-the tensor that a map describes may be touched too, by copies and by pointers.
+A tensor is passed as its address, and the kernel may access the tensor's whole storage. A tensor
+map is passed as its 128 bytes by value, or as the address of a copy of these bytes. The kernel may
+also access the memory of the tensor that a map describes, by copies and by pointers.
 
 Source: PTX ISA 9.0, section 7.1 (parameters); the CUDA C++ ABI passes structures by value.
 """
@@ -32,7 +32,9 @@ from tma_dlpack.kernel.core import (
 from tma_dlpack.kernel.memory import Region
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 128
+# Type of a PTX parameter -> format letter of `struct`.
 _FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
+# For example ".param .align 64 .b8 k_param_0[128]" or ".param .u64 .ptr .global .align 16 x".
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(?P<align>\d+)\s+)?\.(?P<type>[a-z]+\d+)\s*"
     r"(?P<pointer>\.ptr(?:\s*\.\w+(?:\s+\d+)?)*)?\s*"
@@ -44,7 +46,8 @@ class Parameter(NamedTuple):
     """A parameter of a kernel, as its PTX declares it; sizes are in bytes."""
 
     name: str
-    type: str  # such as "u64"; "b8" of a structure
+    #: Such as "u64"; a structure is an array of "b8".
+    type: str
     size: int
     align: int
     is_struct: bool
@@ -63,6 +66,7 @@ def parameters_of(header: str) -> tuple[Parameter, ...]:
     """
     found = []
     for match in _PARAMETER.finditer(header):
+        # "u64" -> 8 bytes; the default alignment is the size of the type.
         size = int(match["type"].lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
         count = match["count"]
         align = int(match["align"] or size)
@@ -72,16 +76,17 @@ def parameters_of(header: str) -> tuple[Parameter, ...]:
 
 
 class Bound(NamedTuple):
-    """Arguments that fit: what the kernel finds in its parameter space and in memory."""
+    """Checked arguments: bytes of the parameter space, and regions of memory."""
 
     parameters: bytes
     regions: list[Region]
-    maps: dict[bytes, TensorMap]  #: by their bytes, or by the handle that takes their place
+    #: By the 128 bytes of each map, or by the handle that replaces bytes which are not known.
+    maps: dict[bytes, TensorMap]
     tensors: list[TensorView]
 
 
 class _Binder:
-    """The memory that the arguments refer to, each storage once."""
+    """The memory that the arguments refer to; each storage is added once."""
 
     def __init__(self, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -100,6 +105,7 @@ class _Binder:
         storage = storage_of(view)
         if storage.size_bytes:
             raw = host_bytes(view, storage)
+            # Two views of one address may differ in storage size; keep the larger region.
             known = self.regions.get(storage.address)
             if known is None or known.size < storage.size_bytes:
                 writable = bool(raw.flags.writeable) and not view.read_only
@@ -108,7 +114,8 @@ class _Binder:
         return view.address
 
     def map(self, tensor_map: TensorMap, what: str) -> bytes:
-        """Return the bytes of a map, or the handle of one whose layout is not known here."""
+        """Return the bytes of a map, or a handle if the bytes of its target are not known."""
+        # On a GPU only the size counts: `on_gpu` encodes the map again at its device address.
         if self.on_gpu:
             return bytes(MAP_BYTES)
         if tensor_map.view is not None and tensor_map.view.device.is_host:
@@ -116,12 +123,14 @@ class _Binder:
         try:
             data = bytes(tensor_map)
         except TmaUnsupportedError:
+            # A handle of 128 bytes: 16 bytes of text, then the number of the map.
             data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
         self.maps[data] = tensor_map
         return data
 
     def buffer(self, data: bytes, what: str) -> int:
-        """Copy bytes to aligned memory of their own; return its address."""
+        """Copy bytes to new memory, aligned to 128 bytes; return its address."""
+        # NumPy aligns less, so allocate 128 bytes more and skip to the first multiple of 128.
         raw = np.zeros(len(data) + MAP_ALIGNMENT, np.uint8)
         skip = -raw.ctypes.data % MAP_ALIGNMENT
         own = raw[skip : skip + len(data)]
@@ -147,6 +156,7 @@ def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool =
         raise argument_error("args", found, "fit the parameters", "pass one argument for each")
     binder, data = _Binder(on_gpu), bytearray()
     for number, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
+        # Parameters follow each other at their alignment, as the fields of a C structure.
         data += bytes(-len(data) % parameter.align)
         data += _bytes_of(binder, parameter, value, f"args[{number}]", parameters)
     return Bound(bytes(data), list(binder.regions.values()), binder.maps, binder.tensors)
@@ -160,7 +170,8 @@ def _listed(parameters: Sequence[Parameter]) -> str:
 def _bytes_of(
     binder: _Binder, parameter: Parameter, value: Any, what: str, all_: Sequence[Parameter]
 ) -> bytes:
-    """Return the bytes of one argument, or refuse it with the parameter list."""
+    """Return the bytes of one argument; raise an error that lists the parameters if it misfits."""
+    # PTX does not tell a pointer from an integer of 64 bits, so any scalar of 8 bytes may be one.
     is_pointer = parameter.size == 8 and not parameter.is_struct
     if isinstance(value, TensorMap):
         if parameter.is_struct and parameter.size == MAP_BYTES:
@@ -172,6 +183,7 @@ def _bytes_of(
     if isinstance(value, TensorMapBatch) and is_pointer:
         maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
         return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
+    # From here on: numbers and structures by value, then tensors by address.
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:
@@ -183,7 +195,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is passed by value, and no tensor."""
+    """Return whether an argument is passed by value, so it is no tensor."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 
@@ -192,12 +204,13 @@ _C_TYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)
 
 
 def number_bytes(parameter: Parameter, value: Any) -> bytes | None:
-    """Return the bytes of what is passed by value; None of tensors, and where it cannot fit."""
+    """Return the bytes of an argument passed by value; None for a tensor or a number too large."""
     is_integer = value is None or isinstance(value, bool | int | np.integer | np.bool_)
     letter = _FLOATS.get(parameter.type)
     if letter and (is_integer or isinstance(value, float | np.floating)):
         return struct.pack(f"<{letter}", float(value or 0))
     if is_integer:
+        # PTX types often have no sign ("b32"), so accept the signed and the unsigned range.
         number, bits = int(value or 0), 8 * parameter.size
         if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
             return None

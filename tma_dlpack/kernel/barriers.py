@@ -32,18 +32,22 @@ _MAP = "tensormap"
 
 @dataclass(eq=False, slots=True)
 class Meeting:
-    """A barrier of threads: bar.sync with one id, or that of the cluster."""
+    """A barrier of threads: a named barrier of a block (bar.sync), or the barrier of a cluster."""
 
     arrived: int = 0
-    generation: int = 0  # those that are complete
+    #: Number of generations that are complete.
+    generation: int = 0
+    #: Published by the threads of the open generation, and by all complete generations.
     arriving: Clocks | None = None
     ended: Clocks | None = None
-    values: dict[int, list[int]] = field(default_factory=dict)  # bar.red: true, all lanes
-    expected: int = 0  # 0: every thread that has not ended
+    #: bar.red: generation -> predicate of every lane that arrived.
+    values: dict[int, list[int]] = field(default_factory=dict)
+    #: Threads that must arrive; 0 stands for every thread that has not ended.
+    expected: int = 0
     warps: set[int] = field(default_factory=set)
 
     def complete_if(self, expected: int) -> None:
-        """End the generation if all have arrived."""
+        """End the generation if all expected threads have arrived."""
         if self.arrived >= expected:
             self.arrived = 0
             self.generation += 1
@@ -53,17 +57,22 @@ class Meeting:
 
 @dataclass(eq=False, slots=True)
 class Groups:
-    """Asynchronous operations of an owner, in groups: those not committed, then committed ones."""
+    """Groups of asynchronous operations of one thread, warp or warpgroup."""
 
+    #: Operations that no commit_group follows yet.
     open: list[Any] = field(default_factory=list)
+    #: Committed groups, oldest first.
     committed: list[list[Any]] = field(default_factory=list)
+    #: Kind of access -> number of the agent in `Order`.
     agents: dict[str, int] = field(default_factory=dict)
-    waited: int = 0  # groups whose source is known to be read
-    is_fenced: bool = False  # wgmma.fence was executed
+    #: Number of the oldest groups whose source is known to be read.
+    waited: int = 0
+    #: Whether wgmma.fence was executed.
+    is_fenced: bool = False
 
     @property
     def clock(self) -> int:
-        """Of the group that is open."""
+        """Clock of the open group; group n (from 1) has clock n."""
         return len(self.committed) + 1
 
     def commit(self) -> None:
@@ -72,7 +81,7 @@ class Groups:
         self.open = []
 
     def agent(self, order: Any, kind: str, block: Any, name: str) -> int:
-        """Return the order's agent of one kind of access of these operations."""
+        """Return the agent in `Order` for one kind of access by these operations."""
         if kind not in self.agents:
             self.agents[kind] = order.add_agent(kind, block, name)
         return self.agents[kind]
@@ -82,19 +91,28 @@ class BlockSync:
     """The barriers and groups of a block."""
 
     def __init__(self) -> None:
+        # mbarriers by offset in shared memory; named barriers by id.
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, Meeting] = defaultdict(Meeting)
-        self.bulk: dict[int, Groups] = defaultdict(Groups)  # by thread
-        self.cp_async: dict[int, Groups] = defaultdict(Groups)  # by warp
-        self.wgmma: dict[int, Groups] = defaultdict(Groups)  # by warpgroup
-        #: By slot of a warp of another block: its last access here, (clock, block, code, thread).
+        # Groups of asynchronous operations: by thread, by warp, by warpgroup.
+        self.bulk: dict[int, Groups] = defaultdict(Groups)
+        self.cp_async: dict[int, Groups] = defaultdict(Groups)
+        self.wgmma: dict[int, Groups] = defaultdict(Groups)
+        #: Slot of a warp of another block -> the warp's last access to this block's shared memory,
+        #: (clock, block, code, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
-        self.accumulators: dict[int, Flying] = defaultdict(Flying)  # by warpgroup
-        self.cluster_generation: dict[int, int] = {}  # by thread: that it arrived for
+        # By warpgroup.
+        self.accumulators: dict[int, Flying] = defaultdict(Flying)
+        # Thread -> generation of the cluster's barrier at its last arrival.
+        self.cluster_generation: dict[int, int] = {}
 
 
 def end_of_block(block: Any) -> None:
-    """Warn of bulk stores whose source a block does not wait for before it ends."""
+    """Check a block that ends: bulk stores without a wait, and remote accesses to its memory.
+
+    Warn if a bulk store may still read shared memory. Report accesses and loads of other blocks
+    that are not known to be complete.
+    """
     for lane, groups in block.sync.bulk.items():
         left = [store for group in groups.committed[groups.waited :] for store in group]
         if left or groups.open:
@@ -108,6 +126,7 @@ def end_of_block(block: Any) -> None:
                 "issued the store, before it ends", code=first.code, place=(block, lane),
             )  # fmt: skip
 
+    # The newest clock that any warp of the block knows to be complete, for each agent.
     order = block.machine.order
     if order is None:
         return
@@ -129,6 +148,7 @@ def _live_threads(block: Any) -> int:
     return int(block.threads - block.exited)
 
 
+# For example "bar.sync", "barrier.cta.red.popc"; ".aligned" and the type may follow.
 _BAR = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive|red)(?:\.(popc|and|or))?")
 
 
@@ -144,11 +164,13 @@ def _bar(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, number: Any, *operands: Any) -> Any:
         rest, values = (operands[:-1], operands[-1]) if what == "red" else (operands, None)
+        # bar.red has its predicate as the last operand; the number of threads is optional.
         waits = []
         for name, at in each(g, mask, number):
             meeting = g.block.sync.named[name]
             count = of_lane(rest[0], at[0]) if rest else 0
             lanes = g.lanes[at]
+            # Read the generation before the arrival, because this arrival may complete it.
             generation = meeting.generation
             _arrive(g, meeting, lanes, count)
             if values is not None:
@@ -168,7 +190,7 @@ def _bar(code: Instruction) -> Operation | None:
 
 
 def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any:
-    """Return what bar.red gives each lane, once all have arrived."""
+    """Return the result of bar.red in each lane, after all threads have arrived."""
     results = np.zeros(g.n, np.uint32 if reduction == "popc" else np.bool_)
     for name, at in each(g, mask, number):
         meeting = g.block.sync.named[name]
@@ -178,7 +200,8 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
 
 
 def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
-    """Count the threads; with a count given, a warp counts as all of its lanes."""
+    """Count the threads that arrive."""
+    # PTX: a barrier with a thread count counts whole warps, also the last, incomplete warp.
     meeting.expected = count
     warps = np.unique(lanes // _WARP)
     meeting.warps.update(warps.tolist())
@@ -198,7 +221,8 @@ def _wait(
 
     def ready() -> bool:
         if meeting.generation == generation and not count:
-            meeting.complete_if(_live_threads(block))  # others may have ended since
+            # Threads that ended after the last arrival are not expected any more.
+            meeting.complete_if(_live_threads(block))
         if meeting.generation == generation:
             return False
         if slots is not None:
@@ -230,6 +254,7 @@ def _cluster_arrive(code: Instruction) -> Operation:
         if not len(lanes):
             return
         cluster, order = g.block.cluster, g.machine.order
+        # The arrival is a release at cluster scope, so remote arrivals before it happen first.
         happen_before(g.block)
         meeting: Meeting = cluster.meeting
         for lane in lanes.tolist():
@@ -253,6 +278,7 @@ def _cluster_wait(code: Instruction) -> Operation:
         cluster, machine = g.block.cluster, g.machine
         meeting: Meeting = cluster.meeting
         arrived = g.block.sync.cluster_generation
+        # A wait without an arrival waits for the current generation.
         generation = max(arrived.get(lane, meeting.generation) for lane in lanes.tolist())
         slots = machine.order.slots_at(g.block, lanes) if machine.order is not None else None
 
@@ -278,6 +304,7 @@ def _cluster_wait(code: Instruction) -> Operation:
 @operation("fence", "membar")
 def _fence(code: Instruction) -> Operation | None:
     words = code.opcode.split(".")
+    # fence.proxy.tensormap, fence.proxy.async, fence.mbarrier_init, or a fence of memory.
     is_map, is_acquire = f".{_MAP}" in code.opcode, "acquire" in words
 
     def run(g: Any, mask: BoolArray | None, address: Any = None, size: Any = None) -> None:
@@ -293,10 +320,12 @@ def _fence(code: Instruction) -> Operation | None:
         elif "proxy" in words:
             in_global = ".global" in code.opcode
             in_shared = ".shared" in code.opcode
+            # Without a state space fence.proxy.async covers shared and global memory.
             both = in_global == in_shared
             ways = [FENCED] * (both or in_shared) + [FENCED_GLOBAL] * (both or in_global)
             order.fence_proxy(slots, ways)
         elif "mbarrier_init" in words:
+            # This fence covers the mbarriers that the executing warps have initialised.
             mine = set(slots.tolist())
             for barrier in g.block.sync.barriers.values():
                 barrier.is_fenced |= barrier.init[0] in mine
@@ -322,6 +351,8 @@ def _bulk_commit(code: Instruction) -> Operation:
 @operation("cp.async.bulk.wait_group")
 def _bulk_wait(code: Instruction) -> Operation:
     reads = ".read" in code.opcode
+    # wait_group.read waits until the sources are read; wait_group waits until global memory is
+    # written, too.
     kinds = ("store_read",) if reads else ("store_read", "store_write")
 
     def run(g: Any, mask: BoolArray | None, most: Any) -> None:
@@ -335,6 +366,7 @@ def _bulk_wait(code: Instruction) -> Operation:
         order, block = g.machine.order, g.block
 
         def ready() -> bool:
+            # The wait ends when all operations of the first `last` groups are complete.
             stores = (s for lane, last in awaited.items() for s in _stores(groups[lane], last))
             if not all(store.has_read if reads else store.has_written for store in stores):
                 return False
@@ -353,12 +385,12 @@ def _bulk_wait(code: Instruction) -> Operation:
 
 
 def _all_but(groups: Groups, most: Any) -> int:
-    """Return how many groups are waited for."""
+    """Return how many of the oldest groups a wait covers; the newest `most` may be pending."""
     return max(0, len(groups.committed) - int(np.max(most)))
 
 
 def _stores(groups: Groups, last: int) -> list[Any]:
-    """Return the operations of the first groups, and forget those that are complete."""
+    """Return the bulk stores of the first `last` groups; forget them if all are complete."""
     found = [store for group in groups.committed[:last] for store in group]
     if all(store.has_written for store in found):
         for group in groups.committed[:last]:
@@ -383,6 +415,7 @@ def _commit_wait(code: Instruction) -> Operation:
         awaited = []
         for warp in _warps(g, mask):
             groups = g.block.sync.cp_async[warp]
+            # wait_all is commit_group, then wait_group 0.
             if is_all:
                 groups.commit()
             awaited.append((warp, groups, _all_but(groups, most)))
@@ -405,6 +438,7 @@ def _commit_wait(code: Instruction) -> Operation:
 
 
 def _copies(groups: Groups, last: int) -> list[Any]:
+    """Return the cp.async of the first `last` groups; forget them if all are complete."""
     found = [copy for group in groups.committed[:last] for copy in group]
     if all(copy.happened for copy in found):
         for group in groups.committed[:last]:
@@ -422,7 +456,7 @@ def _warps(g: Any, mask: BoolArray | None) -> list[int]:
 
 
 def _warpgroups(g: Any, mask: BoolArray | None) -> list[tuple[IntArray, Groups]]:
-    """Return the threads of each warpgroup that execute, and its groups."""
+    """Return for each warpgroup the threads that execute, and the warpgroup's groups."""
     lanes = g.lanes if mask is None else g.lanes[mask]
     numbers = lanes // _WARPGROUP
     return [(lanes[numbers == n], g.block.sync.wgmma[n]) for n in np.unique(numbers).tolist()]
@@ -451,12 +485,12 @@ def _wgmma_wait(code: Instruction) -> Operation:
 
 @operation("wgmma.fence")
 def _wgmma_fence(code: Instruction) -> Operation:
-    """Order registers, which are in order here."""
+    """Do nothing: wgmma.fence orders accesses of registers, and the simulator runs in order."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
 class _ArrivalAfterCopies(Pending):
-    """cp.async.mbarrier.arrive: an arrival when the copies before it have happened."""
+    """cp.async.mbarrier.arrive: an arrival that happens after the thread's earlier copies."""
 
     def __init__(
         self, g: Any, barrier: Barrier, count: int, clocks: Clocks | None, after: list[Any]
@@ -471,7 +505,9 @@ class _ArrivalAfterCopies(Pending):
 
 @operation("cp.async.mbarrier.arrive")
 def _copies_arrive(code: Instruction) -> Operation:
-    is_counted = ".noinc" in code.opcode  # among the arrivals of the phase
+    # With .noinc the arrival is one of those that mbarrier.init counts; without .noinc the
+    # instruction increments the pending count first.
+    is_counted = ".noinc" in code.opcode
 
     def run(g: Any, mask: BoolArray | None, address: Any) -> None:
         order = g.machine.order
@@ -496,5 +532,5 @@ def _copies_arrive(code: Instruction) -> Operation:
 
 @operation("griddepcontrol")
 def _griddepcontrol(code: Instruction) -> Operation:
-    """Do nothing: a run has one kernel, so the kernels before it have ended."""
+    """Do nothing: a run has only one kernel, so no kernel before it is pending."""
     return Operation(lambda g, mask: None)

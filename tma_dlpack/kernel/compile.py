@@ -1,4 +1,4 @@
-"""From what a user has to PTX: text or a file, compiled by NVRTC or nvcc; and the kernel's name.
+"""Compilation of a user's source, a text or a file, to PTX by NVRTC or nvcc; names of kernels.
 
 Source: NVRTC's guide (name expressions, `nvrtcGetLoweredName`), nvcc's manual (``-ptx``).
 """
@@ -24,15 +24,19 @@ from tma_dlpack.kernel.core import (
     shown,
 )
 
+# Time limit of nvcc, seconds; lines of a compiler's log that a message shows.
 _NVCC_SECONDS = 600
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
 _MAX_SOURCE_BYTES = 96 << 20
 _LOG_LINES = 20
+# For example ".visible .entry _Z4gemm14CUtensorMap_st" and ".target sm_90a".
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
-_TEXT = "kernel.cu"  # the name of a source that is a text
-_NVRTC_ONLY = frozenset(("device-int128", "default-device"))  # nvcc does these anyway
+# File name that compilers and messages show for a source that is a text.
+_TEXT = "kernel.cu"
+# Options of NVRTC that nvcc does not know; they are nvcc's default behaviour.
+_NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
 
 
@@ -41,32 +45,34 @@ class Compiled(NamedTuple):
 
     ptx: str
     kernel: str
-    target: str  # such as "sm_90a"
-    name: str  # of the file, or "the source"
+    #: Such as "sm_90a".
+    target: str
+    #: Path of the file, or "the source".
+    name: str
 
 
 def compile_kernel(
     source: object, name: str | None, options: Sequence[str], target: str
 ) -> Compiled:
-    """Return the PTX of a source, and its kernel.
+    """Return the PTX of a source, and the kernel's name.
 
     Parameters
     ----------
     source : str or path
         PTX, CUDA C++, or the path of a file of either.
     name : str or None
-        The kernel: as the source writes it, or mangled. None where there is one.
+        The kernel's name, as the source writes it or mangled. None if the source has one kernel.
     options : sequence of str
-        Of the compiler.
+        Options of the compiler.
     target : str
-        Such as ``"sm_90"``; the compiler gets its architecture-specific form.
+        Such as ``"sm_90"``. The source is compiled for the architecture-specific form, ``sm_90a``.
 
     Raises
     ------
     TmaPreconditionError
-        If the source is neither, does not compile, or has no such kernel.
+        If the source is neither PTX nor CUDA C++, does not compile, or has no such kernel.
     TmaUnsupportedError
-        If it must be compiled and there is no compiler.
+        If the source must be compiled and there is no compiler.
     """
     text, label, path = _read(source)
     if _is_ptx(text):
@@ -86,7 +92,8 @@ def _is_ptx(text: str) -> bool:
 
 
 def _read(source: object) -> tuple[str, str, Path | None]:
-    """Return the text, what messages call it, and the path if it is a file."""
+    """Return the text, its name in messages, and its path if it is a file."""
+    # A path has neither a line break nor a brace; a kernel has both.
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return source, "the source", None
     if not isinstance(source, str | os.PathLike):
@@ -95,6 +102,7 @@ def _read(source: object) -> tuple[str, str, Path | None]:
         raise argument_error("source", found, "be text or a path", fix)
     path = Path(source)
     try:
+        # Look at the size first, so that a file of many gigabytes is not read.
         size_bytes = path.stat().st_size
         data = path.read_bytes() if size_bytes <= _MAX_SOURCE_BYTES else b""
     except (OSError, ValueError) as error:
@@ -105,6 +113,7 @@ def _read(source: object) -> tuple[str, str, Path | None]:
         found = f"{path} has {size_bytes >> 20} MiB"
         must = f"have at most {_MAX_SOURCE_BYTES >> 20} MiB"
         raise argument_error("source", found, must, "pass the PTX of one source file")
+    # Zero bytes at the end are allowed, because some tools write PTX as a C string.
     if b"\0" in data.rstrip(b"\0"):
         found, fix = f"{path} is a binary file", "pass its PTX: cuobjdump --dump-ptx, nvcc -ptx"
         raise argument_error("source", found, "be PTX or CUDA C++", fix)
@@ -162,7 +171,9 @@ def base_name(kernel: str) -> str:
 
 
 def _parts(kernel: str) -> tuple[list[str], str]:
-    """Return the names of a mangled name, outermost first, and what follows them."""
+    """Return the parts of a mangled name, outermost first, and the text after them."""
+    # Itanium ABI: "_ZN4gemm6kernelILi128EEEv" has the parts "gemm", "kernel"; the digits are the
+    # length of each part.
     rest = kernel[2:] if kernel.startswith("_Z") else ""
     rest = rest.removeprefix("N")
     parts = []
@@ -174,7 +185,7 @@ def _parts(kernel: str) -> tuple[list[str], str]:
 
 
 def _fits(kernel: str, name: str) -> bool:
-    """Whether a mangled name can be that of a name in C++, as far as names and numbers show."""
+    """Return whether a mangled name fits a C++ name: same parts and same template numbers."""
     head, _, arguments = name.partition("<")
     parts, rest = _parts(kernel)
     wanted = [part.strip() for part in head.split("::") if part.strip()]
@@ -182,9 +193,11 @@ def _fits(kernel: str, name: str) -> bool:
         return kernel == head.strip()
     if parts[-len(wanted) :] != wanted:
         return False
+    # Numbers of the template arguments: "gemm<128, true>" has "128", "true"; "f<uint8_t>" has none.
     numbers = re.findall(r"(?<![\w.])(?:true|false|-?\d+)\b", arguments)
     if not numbers:
         return not arguments or rest.startswith("I")
+    # The ABI writes -1 as "n1", and 128 of type int as "Li128E"; enumerators have a longer type.
     codes = {"true": "1", "false": "0"}
     mangled = ["n" + n[1:] if n.startswith("-") else codes.get(n, n) for n in numbers]
     found = re.findall(r"L(?:[a-z]|N?[\w]+?E)(n?\d+)E", rest) or re.findall(r"(n?\d+)E", rest)
@@ -204,7 +217,8 @@ def _compiled(
     target: str,
     is_file: bool,
 ) -> tuple[str, dict[str, str]]:
-    """Compile with NVRTC, and with nvcc where there is no NVRTC or the source has host code."""
+    """Compile with NVRTC; use nvcc if there is no NVRTC, or if the source may have host code."""
+    # An architecture among the options replaces that of the target.
     arch = next(
         (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
     )
@@ -221,7 +235,9 @@ def _compiled(
             ) from missing
         return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
     ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, name, rest, arch)
-    if "__nv_name_map" in log:  # the name is of no kernel: the kernels that there are, are named
+    # NVRTC's log has "__nv_name_map" if the name expression names no kernel. Compile again without
+    # the name, so that the message can list the kernels of the source.
+    if "__nv_name_map" in log:
         ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, None, rest, arch)
     if ptx:
         return ptx, lowered
@@ -239,10 +255,11 @@ def _not_compiled(label: str, compiler: str, log: str) -> Exception:
 
 
 def _include_folders() -> list[str]:
-    """Return where CUDA's headers are: of a toolkit, and of NVIDIA's packages on PyPI."""
+    """Return the folders of CUDA's headers: in a toolkit, and in NVIDIA's packages from PyPI."""
     folders = [get_include()]
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     folders += [str(path) for path in (Path(home) / "include",) if path.is_dir()]
+    # CUDA 13 moved libcu++ and CUB to the folder "cccl".
     folders += [str(path) for path in (Path(home) / "include" / "cccl",) if path.is_dir()]
     for packages in [p for p in sys.path if p.endswith("site-packages")]:
         found = sorted(Path(packages, "nvidia").glob("*/include"))
@@ -260,7 +277,7 @@ def _by_nvrtc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str], str]:
-    """Return (PTX, mangled names of name expressions, log); no PTX where it does not compile."""
+    """Return (PTX, mangled names of name expressions, log); PTX is empty if compilation fails."""
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
     file_name = Path(label).name if folder else _TEXT
     result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
@@ -269,6 +286,8 @@ def _by_nvrtc(
     expressions = [name] if name and not name.startswith("_Z") else []
     for expression in expressions:
         nvrtc.nvrtcAddNameExpression(program, expression.encode())
+    # -default-device compiles functions without __device__ for the device; -lineinfo gives the
+    # findings their lines of the source.
     own = [f"--gpu-architecture={arch}", "-default-device", "-lineinfo"]
     if not any("std=" in option for option in options):
         own.append("--std=c++17")
@@ -286,7 +305,8 @@ def _by_nvrtc(
             lowered[expression] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
-    if not folder:  # NVRTC names a text by a file in the current folder
+    # NVRTC writes the current folder before the name of a text; the PTX must not depend on it.
+    if not folder:
         ptx = ptx.replace(f'"{Path.cwd() / _TEXT}"', f'"{_TEXT}"')
     return ptx, lowered, log
 
@@ -307,7 +327,8 @@ def _by_nvcc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str]]:
-    """Compile with nvcc; taking its address makes a template instance."""
+    """Return (PTX, {}) compiled by nvcc."""
+    # Taking the address of a template instance makes nvcc compile this instance.
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
@@ -330,6 +351,7 @@ def _by_nvcc(
             )
         except subprocess.TimeoutExpired as late:
             raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
+        # nvcc names the scratch file in messages and line tables; put the user's name back.
         named = label if folder else _TEXT
         if done.returncode or not out.is_file():
             log = (done.stderr or done.stdout).replace(str(source), named)

@@ -1,11 +1,11 @@
 """Bulk copies: tiles by tensor maps, lines of bytes, reductions, multicast; changes of maps.
 
-A load lands in pieces of 16 bytes, and each counts at its barrier; pieces that cannot end a phase
-between them land together. A bulk store has two events: its source is read, then global memory is
-written. Tiles are copied by the simulator of `tma_dlpack.copies`, which refuses what the hardware
-refuses.
+A load lands in pieces of 16 bytes, and the barrier counts the bytes of each piece. Pieces land
+together if no phase can end between them. A bulk store has two events: the source is read, then
+global memory is written. The simulator of `tma_dlpack.copies` copies the tiles; it refuses the
+copies that the hardware refuses.
 
-Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27; what ends in which error: measured (H200, driver
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The rules that end a kernel are measured (H200, driver
 580.159.04, 2026-11-22).
 """
 
@@ -44,10 +44,12 @@ from tma_dlpack.kernel.order import MAP_BYTES, BoolArray, Clocks, IntArray
 from tma_dlpack.kernel.pending import Pending
 
 Bytes = npt.NDArray[np.uint8]
+# A piece of a bulk copy in bytes; threads of a warp.
 CHUNK, _WARP = 16, 32
+# Bytes: the alignment that the hardware requires of a map's address.
 _MAP_ALIGNMENT = 64
 
-#: What the copies' simulator refuses: the rule of a fault, the fix.
+#: Rule of `tma_dlpack.copies` -> (rule of the finding, fix).
 _FAULTS: Final = {
     copy: (rule, fix)
     for copy, rule, fix in rows("""
@@ -79,16 +81,19 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """A form of tensor copy, by its opcode."""
+    """A form of tensor copy, read from the opcode."""
 
     rank: int
-    mode: str  # "tile", "im2col", "im2col_w", "gather4", "scatter4"
+    #: "tile", "im2col", "im2col_w", "gather4" or "scatter4".
+    mode: str
     multicast: bool
     reduction: str
 
     @classmethod
     def of(cls, opcode: str) -> Form:
-        """Read the opcode."""
+        """Return the form of an opcode."""
+        # For example "cp.async.bulk.tensor.4d.shared::cluster.global.im2col::w.mbarrier::...": rank
+        # "4d", mode "im2col_w".
         words = opcode.split(".")
         rank = next(int(w[0]) for w in words if re.fullmatch(r"[1-5]d", w))
         mode = "tile"
@@ -105,7 +110,7 @@ _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
 class _One:
-    """An operation of one thread: what its `Group` looks like to the order and to findings."""
+    """One thread that executes an operation; `at` is its index in the group."""
 
     def __init__(self, g: Any, lane: int) -> None:
         self.g, self.at, self.lanes = g, lane, g.lanes[lane : lane + 1]
@@ -117,7 +122,7 @@ class _One:
         return None if region is None else (region.first, region.raw, region.name)
 
     def fail(self, rule: str, message: str, fix: str) -> NoReturn:
-        """End the run as the hardware ends the kernel."""
+        """End the run, as the same mistake ends the kernel on hardware."""
         self.machine.fault(self.g, rule, message, fix, lanes=self.lanes)
         raise AssertionError
 
@@ -137,8 +142,9 @@ def _space_of(address: int) -> str:
 
 
 def _map_at(one: _One, address: int) -> TensorMap:
-    """Return the map at a generic address, or end the run as the hardware does."""
+    """Return the map at a generic address; end the run if the hardware refuses the address."""
     memory, space = one.machine.memory, _space_of(address)
+    # The hardware does not read maps from local or shared memory.
     if space in ("local", "shared"):
         where = "the thread's own local memory" if space == "local" else "shared memory"
         fix = {
@@ -163,9 +169,11 @@ def _map_at(one: _One, address: int) -> TensorMap:
             "ILLEGAL_ADDRESS", f"the map is at {address:#x}, where the kernel has no memory",
             "pass the map by value, or the address of its bytes",
         )  # fmt: skip
+    # Only a map in global memory can be changed by the kernel; maps in parameters are constant.
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
+    # Maps of the arguments are known by their bytes; other bytes are decoded once.
     found: TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
@@ -218,6 +226,7 @@ def _copy(
     _check_form(one, tensor_map, form)
     offsets = None
     if info is not None and form.mode == "im2col":
+        # im2col offsets are 16 bits each (PTX ISA, im2colInfo).
         offsets = tuple(of_lane(n, one.at) & 0xFFFF for n in info)
     try:
         return RawCopy(tensor_map, mode, coords, smem, one.find, offsets)
@@ -229,7 +238,7 @@ def _note_windows(
     one: _One, copy: RawCopy, agent: int, clock: int, known: Clocks | None, write: bool,
     **more: Any,
 ) -> None:  # fmt: skip
-    """Check what a tile touches in global memory, and note it."""
+    """Check the accesses of a tile to global memory against the order, and note them."""
     try:
         windows = copy.windows()
     except TmaError as error:
@@ -238,6 +247,7 @@ def _note_windows(
         return
     note = one.order.async_write if write else one.order.async_read
     region = one.machine.memory.region_of(copy.first)
+    # A window has the offsets of its rows, all of the same width in bytes.
     for begins, width in windows:
         units = one.order.units(region, begins, width)
         note(one.g, one.lanes, region, units, agent, clock, known=known, **more)
@@ -247,7 +257,11 @@ def _note_windows(
 
 
 class _Load(Pending):
-    """A load into one block: `fetch` returns its bytes, `chunks` are where its 16 bytes go."""
+    """A load into one block.
+
+    `fetch` returns the bytes, an array (pieces, 16). `chunks` are the places of these pieces in
+    shared memory, in units of 16 bytes.
+    """
 
     def __init__(
         self, one: _One, what: str, block: Any, chunks: IntArray, barrier: Barrier,
@@ -268,15 +282,20 @@ class _Load(Pending):
         barrier, total = self.barrier, len(self.chunks) * CHUNK
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
-            now = barrier.bytes  # the phase ends between two pieces
+            # The barrier waits for fewer bytes than this load has, so the phase ends between two
+            # pieces.
+            now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
+        # The clock of the load's agent is the phase; these pieces complete in a later phase than
+        # expected.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
         if now < total:
+            # The remaining pieces stay pending; their source is not read again.
             rest = data[len(here) :]
             self._fetch = lambda: rest
             self.machine.add(self)
@@ -285,6 +304,7 @@ class _Load(Pending):
 
     def _land(self, chunks: IntArray, data: Bytes) -> None:
         smem = self.block.smem
+        # A view of the memory, so the assignment changes shared memory.
         view = smem[: len(smem) // CHUNK * CHUNK].reshape(-1, CHUNK)
         view[chunks] = data
 
@@ -294,7 +314,7 @@ def _load(
     fetch: Callable[[], Bytes], note_read: Callable[[int, int, Clocks | None], None],
     atomic: bool = False,
 ) -> None:  # fmt: skip
-    """Issue a load to each block; `chunks` count from the start of shared memory."""
+    """Issue a load to each block of `places`; `chunks` count from the start of shared memory."""
     order = one.order
     known = order.issue(one.g, one.lanes) if order is not None else None
     for number, (block, barrier) in enumerate(places):
@@ -307,6 +327,7 @@ def _load(
             order.async_write(
                 one.g, one.lanes, block, units, agent, clock, known=known, atomic=atomic
             )
+        # A multicast reads its source once.
         if not number:
             note_read(agent, clock, known)
         one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
@@ -315,7 +336,10 @@ def _load(
 def _places(
     one: _One, destination: int, barrier: int, blocks: int | None
 ) -> list[tuple[Any, Barrier]]:
-    """Return the blocks that a load goes to, and the barrier in each that it completes on."""
+    """Return the destination blocks of a load, each with the barrier that counts its bytes.
+
+    `blocks` is the multicast mask, one bit for each rank; None without multicast.
+    """
     there = one.block.cluster.blocks
     if blocks is None:
         block, _ = place_of(one.g, destination, one.lanes)
@@ -328,6 +352,7 @@ def _places(
             f"block {absent[0]} is not there",
             "launch with a cluster that has the blocks, or clear their bits",
         )
+    # Multicast uses the same offset in every block, for the tile and for the barrier (PTX ISA).
     _, offset = place_of(one.g, barrier, one.lanes)
     return [
         (block, barrier_at(one.g, n << RANK_SHIFT | offset, one.lanes))
@@ -353,6 +378,7 @@ def _coords(one: _One, coords: Any) -> tuple[int, ...]:
 
 
 def _signed(value: int) -> int:
+    # The low 32 bits as int32.
     return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
 
@@ -377,6 +403,8 @@ def _tensor(code: Instruction) -> Operation:
 def _load_tile(
     one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
 ) -> None:
+    # After the barrier come the optional im2col information, the multicast mask and the cache
+    # policy.
     operands = list(rest)
     has_info = form.mode.startswith("im2col") and operands
     info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
@@ -384,6 +412,8 @@ def _load_tile(
     to = of_lane(destination, one.at)
     _, offset = place_of(one.g, to, one.lanes)
     coords = _coords(one, source[1])
+    # `copy.smem_bytes` counts the whole box, also the part that is out of bounds and filled with
+    # zeros.
     mode = "gather4" if form.mode == "gather4" else "load"
     copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
     places = _places(one, to, of_lane(barrier, one.at), blocks)
@@ -400,10 +430,12 @@ def _load_tile(
 def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
     block, offset = place_of(one.g, of_lane(source, one.at), one.lanes)
     coords = _coords(one, target[1])
+    # `RawCopy` names a reduction by its operation, such as "add".
     mode = form.reduction or ("scatter4" if form.mode == "scatter4" else "store")
     copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
     _check_inside(one, block, offset, copy.smem_bytes, "tile")
 
+    # The memory after this store; `Order.async_write` compares it with the memory now.
     def after() -> Bytes:
         settle_stores(one.machine)
         return copy.stored(block.smem[offset : offset + copy.smem_bytes])
@@ -420,7 +452,7 @@ def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
 
 
 class _Store:
-    """A bulk store: its source is read, then global memory is written."""
+    """State of a bulk store: the source is read first, then global memory is written."""
 
     def __init__(self, code: Any) -> None:
         self.code = code
@@ -457,7 +489,7 @@ class _StoreWrite(Pending):
 
 
 def settle_stores(machine: Any) -> None:
-    """Let the bulk stores that are pending happen, which they may at any time."""
+    """Complete all pending bulk stores; a bulk store may complete at any time."""
     for pending in [p for p in machine.pending if isinstance(p, _StoreRead | _StoreWrite)]:
         machine.pending.remove(pending)
         pending.happen()
@@ -468,12 +500,16 @@ def _store(
     one: _One, what: str, offset: int, size_bytes: int, write: Callable[[Bytes], None],
     note_write: Callable[[int, int, Clocks | None], None], quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Issue a store of shared memory from `offset` on, into the open group of the thread."""
+    """Issue a bulk store and add it to the open group of the thread.
+
+    The source is `size_bytes` of shared memory from `offset` on.
+    """
     groups = one.block.sync.bulk[int(one.lanes[0])]
     order, agent, known = one.order, 0, None
     if order is not None:
         known = order.issue(one.g, one.lanes)
         name = f"bulk stores of thread {one.lanes[0]}"
+        # wait_group.read completes the reads alone, so reads and writes have an agent each.
         reads = groups.agent(order, "store_read", one.block, name)
         agent = groups.agent(order, "store_write", one.block, name)
         where = offset, offset + size_bytes
@@ -492,7 +528,7 @@ def _store(
 
 
 def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
-    """End the run where a 1-D copy is not of whole 16 bytes."""
+    """End the run if an address or the size of a 1-D copy is not a multiple of 16 bytes."""
     for what, value in (("shared address", smem), ("other address", other), ("size", size_bytes)):
         if value % CHUNK:
             one.fail(
@@ -502,7 +538,7 @@ def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
 
 
 def _region(one: _One, address: int, size_bytes: int) -> Any:
-    """Return the global memory of a 1-D copy, or end the run."""
+    """Return the global memory of a 1-D copy; end the run if the copy goes outside of it."""
     region = one.machine.memory.region_of(address)
     if region is None or address - region.first + size_bytes > len(region.raw):
         one.fail(
@@ -517,12 +553,16 @@ def _region(one: _One, address: int, size_bytes: int) -> Any:
 @operation("cp.async.bulk", "cp.reduce.async.bulk")
 def _bulk(code: Instruction) -> Operation:
     words = code.opcode.split(".")
+    # Destination first: ["shared", "global"] is a load, ["global", "shared"] a store, ["shared",
+    # "shared"] a copy to another block.
     spaces = [word.partition("::")[0] for word in words if word.startswith(("shared", "global"))]
     op = next((word for word in words if word in _REDUCTIONS), "")
     has_blocks, has_mask = "multicast::cluster" in words, "cp_mask" in words
 
     def load(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
+            # Destination, source, size, barrier, then the multicast mask; the cache policy is
+            # ignored.
             values = [of_lane(value, one.at) for value in operands[: 4 + has_blocks]]
             blocks = values.pop() if has_blocks else None
             _load_line(one, op, words[-1], spaces[1] == "global", blocks, *values)
@@ -530,6 +570,7 @@ def _bulk(code: Instruction) -> Operation:
     def store(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
             values = [of_lane(value, one.at) for value in operands]
+            # Destination, source, size; bit i of the byte mask selects byte i of each 16 bytes.
             byte_mask = values[-1] if has_mask else 0xFFFF
             _store_line(one, op, words[-1], byte_mask, *values[:3])
 
@@ -551,6 +592,7 @@ def _load_line(
     else:
         owner, first = place_of(one.g, source, one.lanes)
         raw = owner.smem
+    # Reductions to shared memory have no multicast, so the first place is the only one.
     goal = places[0][0].smem[offset : offset + size_bytes]
 
     def fetch() -> Bytes:
@@ -603,7 +645,7 @@ def _store_line(
     "cp.async.bulk.prefetch", "prefetch.tensormap", "prefetch.param", "prefetch.const",
 )  # fmt: skip
 def _prefetch(code: Instruction) -> Operation:
-    """Check the map of a prefetch; the caches are not simulated."""
+    """Check the map of a prefetch; the simulator has no caches."""
     if ".tensor." not in code.opcode:
         return Operation(lambda g, mask, *operands: None)
     form = Form.of(code.opcode)
@@ -619,7 +661,11 @@ def _prefetch(code: Instruction) -> Operation:
 
 
 class _ThreadCopies(Pending):
-    """cp.async of lanes of one warp; `parts` are memory and (n, bytes) places in it, -1 for 0."""
+    """cp.async of lanes of one warp.
+
+    A part is (source memory, index in it, place in shared memory); index and place are arrays
+    (lanes, bytes). Bytes with index -1 are filled with zeros.
+    """
 
     def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray, IntArray]]) -> None:
         super().__init__(g, "cp.async")
@@ -639,6 +685,8 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
+            # The optional operand is a predicate (ignore the source), a size of 32 bits (bytes to
+            # read) or a cache policy of 64 bits.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0
@@ -656,7 +704,7 @@ def _cp_async(code: Instruction) -> Operation:
 def _copy_lanes(
     g: Any, warp: int, mine: BoolArray, to: IntArray, source: Any, taken: IntArray, size_bytes: int
 ) -> None:
-    """Issue the cp.async of lanes of one warp."""
+    """Issue the cp.async of lanes of one warp; `taken` is the number of bytes that a lane reads."""
     order, groups, span = g.machine.order, g.block.sync.cp_async[warp], np.arange(size_bytes)
     parts = []
     zero = mine & (taken == 0)
@@ -668,6 +716,7 @@ def _copy_lanes(
     for region, which, offsets in found:
         inside = span < taken[which][:, None]
         index = np.where(inside, offsets[:, None] + span, -1)
+        # `places` checks only the first byte, because a lane may read fewer bytes than it copies.
         if int(index.max()) >= len(region.raw):
             g.machine.fault(
                 g, "ILLEGAL_ADDRESS", f"cp.async reads past the end of {region.name}",
@@ -689,7 +738,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async, red.async: words of lanes, with the bytes at a barrier of their block."""
+    """st.async or red.async: words for the shared memory of a block, with bytes for a barrier."""
 
     def __init__(
         self,
@@ -707,7 +756,8 @@ class _RemoteStore(Pending):
 
     def happen(self) -> None:
         smem = self._block.smem
-        for place, data in zip(self._places, self._data, strict=True):  # one after the other
+        # Lanes may reduce to the same address, so apply the words one after the other.
+        for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
         self._barrier.transact(self._data.size)
@@ -722,6 +772,7 @@ def _store_async(code: Instruction) -> Operation:
         kind = words[-1]
         size = int(kind[1:]) // 8
         values = value if isinstance(value, tuple) else (value,)
+        # `data` is (lanes, bytes): the elements of a .v2 or .v4 follow each other.
         columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
         data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
         at = np.broadcast_to(to, g.n).astype(np.int64)
@@ -745,6 +796,7 @@ def _store_async(code: Instruction) -> Operation:
 # -- changes of maps -------------------------------------------------------------------------------
 
 
+# For example "tensormap.replace.tile.box_dim.shared::cta.b1024.b32".
 _REPLACE = re.compile(
     r"tensormap\.replace\.tile\.(\w+)(?:\.(global|shared::cta))?\.b1024\.b(32|64)"
 )
@@ -759,6 +811,8 @@ def _replace(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, address: Any, *rest: Any) -> None:
         for one in _each_thread(g, mask):
+            # box_dim and the other fields of an axis have an ordinal, the number of the axis,
+            # innermost 0.
             ordinal = int(rest[0]) if len(rest) == 2 else None
             operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
             at = of_lane(address, one.at)
@@ -768,6 +822,7 @@ def _replace(code: Instruction) -> Operation | None:
                 owner = _region(one, at, MAP_BYTES)
                 first = at - owner.first
             raw = owner.smem if is_shared else owner.raw
+            # `Order.access` takes an offset and a mask bit for each lane; here one lane executes.
             only = np.zeros(g.n, np.bool_)
             only[one.at] = True
             if one.order is not None:
@@ -793,6 +848,7 @@ def _publish(code: Instruction) -> Operation:
     def run(g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any) -> None:
         for to, at in each(g, mask, destination):
             one = _One(g, int(at[0]))
+            # The whole warp executes cp_fenceproxy; lanes with the same destination copy once.
             block, offset = place_of(g, of_lane(source, at[0]), one.lanes)
             region = _region(one, to, MAP_BYTES)
             first, only = to - region.first, np.zeros(g.n, np.bool_)

@@ -1,4 +1,4 @@
-"""The Python source of one basic block."""
+"""`Emitter`: translate one basic block of PTX into the source of a Python function."""
 
 from __future__ import annotations
 
@@ -12,31 +12,40 @@ from tma_dlpack.kernel.core import Function, Instruction, opcodes
 from tma_dlpack.kernel.operands import Reg, operands_of
 
 _SPACES = ("global", "shared", "local", "const", "param")
+# Base words of opcodes without a destination operand; all other opcodes write their first operand.
 _NO_DESTINATION = frozenset(
     ("st", "red", "bra", "brx", "ret", "exit", "trap", "call", "prefetch", "prefetchu", "discard",
      "applypriority", "nanosleep", "setmaxnreg", "pmevent", "brkpt", "multimem")
 )  # fmt: skip
+# Hints for the hardware, without an effect on values or on order.
 _IGNORED = frozenset(
     ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
 )
+# PTX type -> NumPy type of the same width; `support.NAMES` defines these names.
 _VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32": "f4", "f64": "f8"}
+# Table of registers -> bits of a register.
 _TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
 
 
+# Name of the carry flag, which is kept as a predicate; PTX has no register of this name.
 CARRY = "%carry flag"
 
 
 def is_carried(code: Instruction) -> bool:
-    """Whether an instruction reads or writes the carry flag."""
+    """Return whether an instruction reads or writes the carry flag."""
     return ".cc." in code.opcode or code.opcode.startswith(("addc.", "subc.", "madc."))
 
 
 class UnknownFormError(Exception):
-    """An opcode, or a form of it, that no row knows."""
+    """Error for an opcode, or a form of an opcode, that the emitter cannot translate."""
 
 
 class Emitter:
-    """Writes the source of one block; `local` are the variables that hold registers."""
+    """Translator of one block.
+
+    `local` maps registers to the variables that hold their values. `live` has the registers that
+    later blocks read.
+    """
 
     program: Any
     function: Function
@@ -50,17 +59,21 @@ class Emitter:
         self.program, self.function, self.block, self.live = program, function, block, live
         self.operations = operations
         self.lines: list[str] = []
+        # Globals of the source: helper functions, and constants K1, K2, ...
         self.names: dict[str, Any] = dict(support.NAMES)
+        # Register -> variable v1, v2, ...; `dirty` has the registers that the block has written.
         self.local: dict[str, str] = {}
         self.dirty: set[str] = set()
+        # Variable that is a view of a row -> (table, slot) of this row; a store to the row would
+        # change the variable.
         self.views: dict[str, tuple[str, int]] = {}
         self.count = 0
 
-    # -- what is read and written ----------------------------------------------------------------
+    # -- registers that an instruction reads and writes ------------------------------------------
 
     @staticmethod
     def reads_and_writes(code: Instruction, operation: Any) -> tuple[set[str], set[str]]:
-        """Return the names that an instruction reads and those that it writes."""
+        """Return the registers that an instruction reads, and the registers that it writes."""
         operands = operands_of(code)
         base = code.opcode.split(".")[0]
         if operation is not None:
@@ -72,6 +85,7 @@ class Emitter:
         if operation is not None and operation.updates:
             read |= first
         if is_carried(code):
+            # addc, subc and madc read the flag; the modifier .cc writes it.
             read |= {CARRY} if base[-1] == "c" else set()
             first |= {CARRY} if ".cc." in code.opcode else set()
         return read, first
@@ -103,6 +117,7 @@ class Emitter:
                 raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
             if table == "Q":
+                # Table Q has no array; only its slots are counted.
                 raise UnknownFormError("a register of 128 bits")
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
@@ -113,7 +128,7 @@ class Emitter:
         self.dirty.add(name)
 
     def bits(self, operand: Any, kind: str = "") -> str:
-        """Return an expression for an operand's bits; numbers as those of `kind`."""
+        """Return an expression for an operand's bits; a number gets the width of `kind`."""
         if isinstance(operand, Reg):
             if self.register(operand.name) is not None:
                 return self.value(operand.name)
@@ -145,7 +160,7 @@ class Emitter:
         return f"B.special({base!r}, {axis})"
 
     def typed(self, operand: Any, kind: str) -> str:
-        """Return an expression for an operand's values of a type."""
+        """Return an expression for an operand's values as numbers of a PTX type."""
         if kind == "pred":
             return self.bits(operand, kind)
         text = self.bits(operand, kind)
@@ -153,7 +168,8 @@ class Emitter:
         if isinstance(operand, Reg) and (place := self.register(operand.name)) is not None:
             if opcodes.bits_of(place[2]) != own or own == 8:
                 return f"read({kind!r}, {text})"
-        elif not isinstance(operand, int):  # special registers and symbols have their own width
+        elif not isinstance(operand, int):
+            # Special registers and symbols have a width of their own.
             unsigned = opcodes.UNSIGNED[own].__name__
             text = f"{text}.astype({unsigned})"
         if kind == "bf16":
@@ -187,6 +203,8 @@ class Emitter:
         if place is None:
             raise UnknownFormError(f"the register {operand.name}")
         declared = place[2]
+        # Registers hold unsigned bits: reinterpret a result of the same width, extend or cut
+        # another one.
         same = opcodes.bits_of(declared) == opcodes.bits_of(kind) and kind != "bf16"
         if kind == "pred" or (same and kind[0] in "bu"):
             text = expression
@@ -197,7 +215,7 @@ class Emitter:
         self.put(code, operand.name, text)
 
     def put(self, code: Instruction, name: str, text: str) -> None:
-        """Assign bits; where a guard is false the old ones stay."""
+        """Assign bits to a register; threads with a false guard keep the old bits."""
         if code.guard:
             text = f"where({self.guard(code)}, {text}, {self.value(name)})"
             self.assign(name, self.new(text))
@@ -223,6 +241,8 @@ class Emitter:
             try:
                 result = self.instruction(code)
             except (UnknownFormError, KeyError, ValueError, IndexError, TypeError) as error:
+                # Refuse the instruction only when a thread executes it: many kernels have code for
+                # other targets that never runs.
                 del self.lines[before:]
                 self.lines.append(f"M.unknown(g, {self.constant(code)}, {str(error)!r})")
                 result = None
@@ -230,6 +250,8 @@ class Emitter:
                     self.local.pop(name, None)
         self.write_back(result)
         self.lines.append(result or f"return {self.block.label + 1}")
+        # g: the group; B: the block of threads; M: the machine; ix: the group's columns in the
+        # tables.
         head = ["def block(g, B):", "M = B.machine", "ix, n, A = g.index, g.n, B.addresses"]
         head.append("W, D, H, P = B.W, B.D, B.H, B.P")
         source = "\n    ".join(head + self.lines)
@@ -239,6 +261,8 @@ class Emitter:
 
     def write_back(self, result: str | None) -> None:
         """Store the registers that later blocks read."""
+        # A variable may be a view of a row that is stored here (a swap of two registers), so copy
+        # such variables before the first store.
         kept = sorted(name for name in self.dirty if name in self.live)
         slots = {self.register(name)[:2]: name for name in kept}  # type: ignore[index]
         used_later = set(re.findall(r"\bv\d+\b", result or ""))
@@ -251,7 +275,7 @@ class Emitter:
             self.lines.append(f"{table}[{slot}, ix] = {self.local[name]}")
 
     def instruction(self, code: Instruction) -> str | None:
-        """Emit one instruction; return what ends the block, if it does."""
+        """Emit one instruction; return the statement that ends the block, or None."""
         words = code.opcode.split(".")
         base = words[0]
         operation = self.operations[id(code)]
@@ -278,6 +302,7 @@ class Emitter:
         names = _register_names(targets)
         run, at = self.constant(operation.run), self.constant(code)
         block = operation.register_block and any(_is_vector(t) for t in targets)
+        # A guarded operation needs the old values for the threads that do not execute.
         olds = "()"
         if code.guard and names:
             if block:
@@ -290,6 +315,7 @@ class Emitter:
             self.lines.append(call)
         elif operation.pauses:
             result = self.new(call)
+            # The results are known only after the wait; the group stores them then.
             places = self.constant([self.register(n) if n else None for n in names])
             self.lines.append(f"g.later({result}, {places})")
             for name in names:
@@ -305,6 +331,7 @@ class Emitter:
                     place = self.register(name)
                     if place is None:
                         raise UnknownFormError(f"the register {name}")
+                    # Adapt the result's width to the register; predicates have no width.
                     kind = _TABLE_BITS[place[0]]
                     text = f"{result}[{n}]"
                     if kind > 1:
@@ -315,7 +342,7 @@ class Emitter:
         return None
 
     def argument(self, operand: Any, as_block: bool) -> str:
-        """Return an operand for `Operation.run`."""
+        """Return an expression for an operand of `Operation.run`."""
         if operand is None:
             return "None"
         if isinstance(operand, Reg):
@@ -348,15 +375,19 @@ class Emitter:
         return tables.pop(), [place[1] for place in places]  # type: ignore[index]
 
     def rows(self, names: list[str]) -> str:
-        """Return registers as one array (registers, n); what is pending is stored first."""
+        """Return an expression for registers as one array (registers, n).
+
+        New values of these registers are stored first, because the array is read from the table.
+        """
         table, slots = self.slots(names)
         self.flush(names)
+        # Neighbouring slots are a slice, which NumPy reads without a copy.
         if slots == list(range(slots[0], slots[0] + len(slots))):
             return f"{table}[{slots[0]}:{slots[0] + len(slots)}, ix]"
         return f"{table}[{self.constant(np.array(slots))}][:, ix]"
 
     def flush(self, names: list[str]) -> None:
-        """Store registers that have new values now; forget their variables."""
+        """Store the new values of registers now."""
         changed = {self.register(name)[:2] for name in names}  # type: ignore[index]
         self.protect(changed, names)
         for name in names:
@@ -366,7 +397,7 @@ class Emitter:
                 self.dirty.discard(name)
 
     def protect(self, changed: set[tuple[str, int]], names: list[str]) -> None:
-        """Copy the variables that are views of rows which are about to change."""
+        """Copy the variables that are views of the rows in `changed`, which a store will change."""
         for name, variable in self.local.items():
             if self.views.get(variable) in changed and (name not in names or name in self.dirty):
                 self.lines.append(f"{variable} = {variable}.copy()")
@@ -398,6 +429,7 @@ class Emitter:
         if code.guard:
             raise UnknownFormError("a guarded brx.idx")
         table = self.constant(list(self.block.next))
+        # The last operand names the table of labels, .branchtargets.
         names = self.function.symbols.get(code.split()[-1], "").split()
         table = self.constant([self.block.labels[name] for name in names])
         index = self.new(self.bits(operands[0], "u32"))
@@ -417,6 +449,7 @@ class Emitter:
     def emit_call(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         results: list[str] = []
         rest: list[Any] = list(operands)
+        # Operands: (results), function, (arguments), prototype; each list may be missing.
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
@@ -432,7 +465,7 @@ class Emitter:
     # -- memory ----------------------------------------------------------------------------------
 
     def access(self, words: list[str]) -> tuple[str, str, int, str]:
-        """Return (space, type, elements, semantics) of a ld or st."""
+        """Return (state space, type, number of elements, semantics) of a ld or st."""
         spaces = [w.split("::")[0] for w in words[1:]]
         space = next((w for w in spaces if w in _SPACES), "")
         count = next((int(w[1]) for w in words if w in ("v2", "v4", "v8")), 1)
@@ -450,6 +483,7 @@ class Emitter:
         targets = operands[0][1] if _is_vector(operands[0]) else [operands[0]]
         where = operands[1]
         if space == "param":
+            # [param + offset] is read by name; [register] is a generic address of a parameter.
             name = where[1].name if isinstance(where[1], Reg) else None
             if name is None or self.register(name) is not None:
                 mask, at = self.mask(code), self.address(where)
@@ -457,6 +491,7 @@ class Emitter:
             else:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
+            # Constants are in regions of global memory, so a generic access finds them.
             if space in ("const", "local"):
                 space = "" if space == "const" else "local"
             self.lines.append(f"g.code = {self.constant(code)}")
@@ -508,6 +543,8 @@ class Emitter:
         vector = _is_vector(operands[1])
         raw = f"b{8 * size}"
         where, *values = operands
+        # A vector atomic (red.v4.f32) is atomic for each element alone, so emit one call for each
+        # element.
         columns = [v[1] if _is_vector(v) else [v] for v in values]
         targets = target[1] if _is_vector(target) else [target]
         combine = self.constant(support.atomic(op, kind))
@@ -529,6 +566,7 @@ class Emitter:
         text = self.typed(operands[1], words[-1])
         if isinstance(operands[1], int):
             text = f"uint64({text})"
+        # Only shared and local addresses differ from generic addresses.
         window = {"shared": "SHARED_WINDOW", "local": "LOCAL_WINDOW"}.get(space)
         if window:
             text = f"({text}.astype(uint64) {'-' if to else '+'} {window})"
@@ -555,6 +593,7 @@ class Emitter:
 
     def emit_getctarank(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         a = self.typed(operands[1], words[-1])
+        # Bits 24 to 31 of a shared address are the block's rank; see `memory`.
         text = f"({a}.astype(uint64) >> uint64(24) & uint64(255)).astype(uint32)"
         self.store_result(code, operands[0], "u32", text)
 
@@ -564,6 +603,7 @@ class Emitter:
         kind = words[-1]
         target, source = operands
         if _is_vector(target):
+            # mov.b64 {a, b}, c: cut c into parts, the lowest first.
             parts = target[1]
             part = opcodes.bits_of(kind) // len(parts)
             whole = self.new(self.typed(source, f"b{opcodes.bits_of(kind)}"))
@@ -572,6 +612,7 @@ class Emitter:
                     text = f"cut({whole}, {n * part}, {opcodes.UNSIGNED[part].__name__})"
                     self.store_result(code, one, f"b{part}", text)
             return
+        # mov.b64 c, {a, b}: join the parts, the lowest first.
         if _is_vector(source):
             part = opcodes.bits_of(kind) // len(source[1])
             values = ", ".join(self.typed(one, f"b{part}") for one in source[1])
@@ -586,6 +627,7 @@ class Emitter:
         self.store_result(code, target, raw, self.typed(source, raw))
 
     def emit_setp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
+        # For example setp.lt.and.f32 p|q, a, b, c: p = (a < b) & c, q = ~(a < b) & c.
         kind, modifiers = words[-1], [word for word in words[1:-1] if word != "ftz"]
         test = opcodes.comparison(modifiers[0], kind, "ftz" in words and kind == "f32")
         combine = {"and": "&", "or": "|", "xor": "^"}.get(modifiers[-1])
@@ -612,6 +654,7 @@ class Emitter:
         raw = f"b{opcodes.bits_of(kind)}"
         a, b, *c = (self.typed(o, kind if base == "mad" else raw) for o in operands[1:])
         flag = self.value(CARRY) if carry_in else "False"
+        # mad.lo.cc and mad.hi.cc: a product, then an addition with carry.
         if base == "mad":
             product = f"mul_hi({a}, {b})" if part == "hi" else f"{a} * {b}"
             a, b = f"({product}).view({opcodes.UNSIGNED[opcodes.bits_of(kind)].__name__})", c[0]
@@ -630,12 +673,15 @@ class Emitter:
         if value is None:
             raise UnknownFormError("")
         given = [self.typed(o, kind) for o, kind in zip(operands[1:], value.operands, strict=True)]
+        # NumPy leaves a shift by the width or more undefined, so emit a known count separately.
         if words[0] in ("shl", "shr") and isinstance(operands[2], int):
             text = self.shift(words, given[0], value.result, operands[2])
         elif value.run is not None:
             text = f"{self.constant(value.run)}({', '.join(given)})"
         else:
             text = value.expression
+            # An operand that the expression uses twice gets a variable, so that it is computed
+            # once.
             used = {
                 letter: one
                 if text.count(letter) == 1 or re.fullmatch(r"[vK]\d+", one)
@@ -646,7 +692,10 @@ class Emitter:
         self.store_result(code, operands[0], value.result, f"({text})")
 
     def shift(self, words: list[str], value: str, kind: str, count: int) -> str:
-        """Return a shift by a number that is known: to zero, or to the sign, if it is large."""
+        """Return an expression for a shift by a known count.
+
+        A count of the width or more gives zero, or the sign in a right shift of signed numbers.
+        """
         size = opcodes.bits_of(kind)
         if count < 0 or (count >= size and kind[0] != "s"):
             return f"np.zeros_like({value})"
@@ -655,7 +704,8 @@ class Emitter:
 
 
 def _renamed(expression: str, values: dict[str, str]) -> str:
-    """Put variables in the place of the letters of an expression."""
+    """Replace the letters a to d of an expression by variables."""
+    # A letter alone: not a part of a name ("np.abs"), not the name of a function ("a(").
     return re.sub(r"(?<![\w.])([abcd])(?![\w(])", lambda m: values.get(m[1], m[1]), expression)
 
 
@@ -683,7 +733,7 @@ def _names(operands: list[Any]) -> set[str]:
 
 
 def _register_names(operands: list[Any]) -> list[Any]:
-    """Return the registers of destinations in order; None for `_`."""
+    """Return the registers of destinations in order; None stands for `_`."""
     found: list[Any] = []
     for operand in operands:
         if operand is None:

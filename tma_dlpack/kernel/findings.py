@@ -1,4 +1,4 @@
-"""The findings of a run: mistakes once for each pair of instructions, and why it hangs."""
+"""The findings of a run: each mistake once for a pair of instructions, and the cause of a hang."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tma_dlpack.kernel.core import counted, report, stuck
 
 Triple = tuple[int, int, int]
 _WARP, _WARPGROUP = 32, 128
+# Rule -> source that the finding cites.
 _SOURCES = {
     "PROXY_FENCE": "PTX ISA 9.0, Proxies and fence.proxy.async",
     "MAP_FENCE": "PTX ISA 9.0, fence.proxy.tensormap",
@@ -23,15 +24,17 @@ _SOURCES = {
 
 
 class BarrierState(NamedTuple):
-    """An mbarrier as it stood at the end, as `PostMortem.barriers` has it; `blocks` stood so."""
+    """State of an mbarrier at the end of a run; `PostMortem.barriers` has the same fields."""
 
     address: int
     count: int  # type: ignore[assignment] # not tuple's
-    arrivals: int  # pending, as are the bytes
+    #: Pending arrivals and pending bytes.
+    arrivals: int
     bytes: int
     phase: int
+    #: Number of blocks with this state, and number of warps that wait.
     blocks: int
-    waiting: int  # warps
+    waiting: int
     lines: tuple[str, ...] = ()
     parity: int | None = None
     rule: str = ""
@@ -40,9 +43,10 @@ class BarrierState(NamedTuple):
 
 
 def line_of(code: Any) -> str | None:
-    """Return "file:line" of the source that an instruction comes from, in the file compiled."""
+    """Return "file:line" of an instruction in the compiled file; None without a line table."""
     if code is None or not code.place:
         return None
+    # `place` is the inlining stack, innermost first; the last entry is in the compiled file.
     file = code.place[-1][0]
     line = next(line for name, line in code.place if name == file)
     return f"{file}:{line}"
@@ -57,7 +61,7 @@ class Findings:
         self._found: dict[tuple[Any, ...], report.Finding] = {}
 
     def all(self) -> tuple[report.Finding, ...]:
-        """Return the findings in the order in which they were found."""
+        """Return all findings, oldest first."""
         return tuple(self._found.values())
 
     def add(
@@ -65,7 +69,11 @@ class Findings:
         also: Any = None, code: Any = None, place: tuple[Any, int] | None = None,
         evidence: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Add a finding; `also` is the instruction of the earlier access."""
+        """Add a finding, or count one more site of a known finding.
+
+        `also` is the instruction of the earlier access.
+        """
+        # One finding for each pair of source lines: a loop or a template repeats the instruction.
         code = code if g is None else g.code
         line = code.line if code is not None else None
         earlier = line_of(also) or getattr(also, "line", None)
@@ -101,9 +109,11 @@ class Findings:
     # -- hangs -----------------------------------------------------------------------------------
 
     def hang(self, machine: Any) -> None:
-        """Explain why no thread can go on."""
+        """Explain why no thread can continue."""
         states = _states(machine)
         rows = [(state, next(row for row in stuck.ROWS if row.holds(state))) for state in states]
+        # Report the causes; a barrier that only waits for another barrier (HANG_FOLLOWS) is no
+        # cause.
         causes = [(s, r) for s, r in rows if r.rule != "HANG_FOLLOWS"] or rows
         for state, row in causes:
             message = f"the kernel hangs at the barrier {state.address:#x}: {row.message(state)}"
@@ -117,7 +127,8 @@ class Findings:
             self._threads(machine)
 
     def _threads(self, machine: Any) -> None:
-        """Explain a hang at a barrier of threads."""
+        """Explain a hang at a barrier of threads, or in a loop that polls memory."""
+        # One finding for each kind of wait, barrier, block and instruction.
         waits: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
         for group in machine.asleep:
             what = dict(group.wait.what) if group.wait is not None else {"kind": "poll"}
@@ -131,6 +142,7 @@ class Findings:
 
 
 def _thread(size: Triple, number: int) -> Triple:
+    """Return a thread's index (x, y, z) in a block of this size."""
     x, y, _ = size
     return number % x, number // x % y, number // (x * y)
 
@@ -169,6 +181,8 @@ def _thread_words(
 
 @dataclass
 class _Word:
+    """The fields of an mbarrier's 64 bits."""
+
     count: int
     arrivals: int
     bytes: int
@@ -182,18 +196,23 @@ class _Word:
 
 @dataclass
 class _State:
-    """A barrier as `report.stuck` reads it, for all blocks where it has the same state."""
+    """State of a barrier as `report.stuck` reads it; equal states of several blocks are merged."""
 
     address: int
     word: _Word
     announced: int | None
     maps: tuple[Any, ...]
+    #: Waits at this barrier, each a `timeline.Open`.
     opened: list[Any]
+    #: Number of blocks in this state, and number of warps that wait.
     blocks: int = 1
     waiting: int = 0
+    #: Other barriers where warps wait: of this block, by offset, and offsets in other blocks.
     here: dict[Any, Any] = field(default_factory=dict)
     far: set[int] = field(default_factory=set)
+    #: The barrier at the same offset in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)
+    #: Whether no barrier of any block has ended a phase or counted anything.
     is_first: bool = False
     ended: int = 0
     passed: int = 0
@@ -224,7 +243,8 @@ class _State:
 
 
 def _states(machine: Any) -> list[_State]:
-    """Return the barriers that warps wait at, each state of one address once."""
+    """Return the barriers where warps wait, each state of one address once."""
+    # A wait is stuck if its phase is still the barrier's phase.
     stuck: dict[Any, list[Any]] = defaultdict(list)
     live = {id(block) for cluster in machine.active for block in cluster.blocks}
     for (block, _, _), opened in machine.timeline.waiting.items():
@@ -244,6 +264,7 @@ def _states(machine: Any) -> list[_State]:
         peers = (b.sync.barriers.get(barrier.offset) for b in others)
         state.peers = [_Word.of(peer) for peer in peers if peer is not None]
         if len(stuck) == 1:
+            # With one stuck barrier, warps that have ended may be those that should have arrived.
             state.ended = _warps(barrier.block.exited)
         made[barrier] = state
     for barrier, state in made.items():
@@ -258,7 +279,7 @@ def _states(machine: Any) -> list[_State]:
 
 
 def _alike(states: list[_State]) -> list[_State]:
-    """Return barriers with the same state in several blocks once."""
+    """Merge the states of several blocks that are equal."""
     found: dict[Any, _State] = {}
     for state in states:
         word = state.word

@@ -1,9 +1,10 @@
 """The engine: blocks of threads, groups that run together, and the schedule.
 
-A group is threads of one block with the same program counter. A branch that its threads take both
-ways splits it; the parts meet again at the branch's immediate post-dominator, or where a warp must
-act together, unless everything else waits (threads of a warp need not reconverge, on Volta and
-later). What is asynchronous waits in `pending` until the schedule lets it happen:
+A group is a set of threads of one block with the same program counter. If its threads disagree
+about a branch, the group is split. The parts meet again at the branch's immediate post-dominator,
+and before an instruction that a warp executes together. If everything else waits, a part continues
+alone, because threads of a warp need not reconverge on Volta and later. An asynchronous event stays
+in `pending` until it happens; the schedule chooses the moment:
 
 - *late*: only when every group waits, or polls without progress;
 - *early*: at once;
@@ -31,22 +32,28 @@ from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
 from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
-TILE_ALIGN = 128  # bytes that a tile asks for: a variable that asks for fewer is placed off them
 Three = tuple[int, int, int]
-
-LOCAL_BYTES = 1 << 14  # of a thread, at least
-QUIET_STEPS = 3_000_000  # instructions without anything that another thread could see
-TURN = 200  # blocks of code that a group runs before another has its turn
-RESIDENT = 3  # clusters at once, in a random schedule
-FUNCTIONS = 0x100  # the address of the first function; no memory is there
+# Alignment of a tile in shared memory, bytes. A variable that is declared with a smaller alignment
+# is placed off this alignment, so that a missing __align__ is found in every run.
+TILE_ALIGN = 128
+# Minimum size of a thread's local memory in bytes, if the kernel has local variables.
+LOCAL_BYTES = 1 << 14
+# Maximum number of instructions in a row without a change that another thread could see.
+QUIET_STEPS = 3_000_000
+# Number of basic blocks that a group runs before another group runs.
+TURN = 200
+# Maximum number of clusters that run at the same time in a random schedule.
+RESIDENT = 3
+# Address of the first function; no region of memory is at this address.
+FUNCTIONS = 0x100
 
 
 class FaultError(Exception):
-    """The run has ended as the hardware ends a kernel; the finding is noted."""
+    """An error that ends a run, as it ends a kernel on hardware; the finding is already noted."""
 
 
 class Machine:
-    """A launch: its memory, clusters, what is pending, and what was found."""
+    """A launch: its memory, clusters, pending events and findings."""
 
     program: Program
     kernel: str
@@ -88,9 +95,11 @@ class Machine:
         self.random = random.Random(f"{seed}/{schedule}")
         self.max_steps = max_steps
         self.steps = self.progress = 0
+        # `steps` and `progress` at the last change that another thread could see.
         self._quiet_since = (0, 0)
         self.pending: list[Any] = []
         self.printed: list[str] = []
+        # Groups that can run, and groups that wait or poll without progress.
         self.ready: list[Group] = []
         self.asleep: list[Group] = []
         self.active: list[Cluster] = []
@@ -101,7 +110,7 @@ class Machine:
         self._more = True
 
     def _lay_out(self, parameters: bytes) -> None:
-        """Place parameters and variables; `addresses` has what names stand for."""
+        """Place parameters and variables; `addresses` maps their names to addresses."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
         self.parameters = region.raw
         self.addresses: dict[str, Any] = {}
@@ -115,7 +124,8 @@ class Machine:
         functions, variables = self.program.used(self.kernel)
         self.function_names: dict[int, str] = {}
         for number, name in enumerate(functions):
-            self.program.code(name)  # its registers count when blocks are made
+            # Translate now: the blocks of threads have arrays for the registers of all functions.
+            self.program.code(name)
             address = FUNCTIONS + 16 * number
             self.function_names[address] = name
             self.addresses[name] = np.uint64(address)
@@ -128,7 +138,8 @@ class Machine:
                     dynamic.append(variable)
                     continue
                 offset += -offset % variable.align
-                if variable.align < TILE_ALIGN <= variable.size:  # no better than it is declared
+                # A tile: make its offset a multiple of the declared alignment only, not of 128.
+                if variable.align < TILE_ALIGN <= variable.size:
                     offset += (variable.align - offset) % TILE_ALIGN
                 self.shared_offsets[variable.name] = offset
                 offset += variable.size
@@ -144,6 +155,8 @@ class Machine:
                 made.append((variable, placed))
         for variable, placed in made:
             for byte, symbol, extra in variable.pointers:
+                # Initial values may be addresses of other variables, so fill them in after all are
+                # placed.
                 value = int(self.addresses.get(symbol, 0)) + extra
                 placed.raw[byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
         align = max([16, *(v.align for v in dynamic)])
@@ -151,14 +164,15 @@ class Machine:
             offset += -offset % align
         for variable in dynamic:
             self.shared_offsets[variable.name] = offset
+        # Shared memory: static variables, then dynamic memory; the size is a multiple of 16 bytes.
         self.smem_size = offset + self.smem_bytes + (-(offset + self.smem_bytes) % 16)
         self.local_size = max(LOCAL_BYTES if local else 16, local + 16)
         self.local_size += -self.local_size % 16
 
-    # -- what happens later ----------------------------------------------------------------------
+    # -- asynchronous events ---------------------------------------------------------------------
 
     def add(self, pending: Any) -> None:
-        """Let an asynchronous event happen when the schedule says so."""
+        """Add an asynchronous event; the schedule decides when it happens."""
         self.pending.append(pending)
         if self.schedule == "early":
             self._settle_all()
@@ -175,6 +189,7 @@ class Machine:
         chosen = free[0] if first or self.schedule != "random" else self.random.choice(free)
         self.pending.remove(chosen)
         chosen.happen()
+        # A load that has landed only in part adds itself to `pending` again.
         if chosen not in self.pending:
             chosen.happened = True
         self.progress += 1
@@ -183,12 +198,12 @@ class Machine:
     # -- the end ---------------------------------------------------------------------------------
 
     def fault(self, g: Any, rule: str, message: str, fix: str, lanes: Any = None) -> None:
-        """Note an error that ends the kernel, and end the run."""
+        """Add a finding of an error that ends the kernel, and end the run."""
         self.findings.add(rule, "error", message, fix, g=g, lanes=lanes)
         raise FaultError(message)
 
     def unknown(self, g: Any, code: Any, why: str) -> None:
-        """End the run at an instruction that no row knows."""
+        """End the run at an instruction that the simulator cannot execute."""
         from tma_dlpack.kernel.core import TmaUnsupportedError
 
         raise TmaUnsupportedError(
@@ -215,7 +230,7 @@ class Machine:
             pass
 
     def _finish(self) -> None:
-        """Let what is still pending happen: the memory of the grid is written at its end."""
+        """Complete all pending events: at the end of the grid all its stores are written."""
         while self.happen(first=True):
             pass
 
@@ -233,7 +248,7 @@ class Machine:
         return True
 
     def _turn(self) -> bool:
-        """Let one group run, or something else happen; False where the grid has ended or hangs."""
+        """Let one group run or one event happen; return False if the grid has ended or hangs."""
         self._retire()
         if not self.active:
             if self._more:
@@ -241,6 +256,7 @@ class Machine:
             return bool(self.active)
         is_random = self.schedule == "random"
         if is_random:
+            # Random schedules overlap clusters, and let events happen while groups can still run.
             if self._more and len(self.active) < RESIDENT and self.random.random() < 0.1:
                 self._start_cluster()
             if self.pending and self.random.random() < 0.3:
@@ -252,6 +268,8 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
+        # No group can run. First give up joins, then let an event happen, then split warps; if
+        # nothing is left, the run hangs.
         if self._release_join() or self.happen() or self._release_gate():
             return True
         if self._more and self._start_cluster():
@@ -265,12 +283,13 @@ class Machine:
             return
         gone = [cluster for cluster in self.active if cluster.ended]
         self.active = [cluster for cluster in self.active if not cluster.ended]
-        # copies out of the shared memory of a block that ended still read it
+        # Pending copies may still read the shared memory of a block that has ended, so forget the
+        # agents of a block only when nothing is pending.
         if self.order is not None and not self.pending:
             self.order.retire([block for cluster in gone for block in cluster.blocks])
 
     def _wake(self) -> None:
-        """Make the groups ready whose wait is over, or whose poll may have another answer."""
+        """Wake the groups whose wait is over, and the groups whose poll may succeed now."""
         still = []
         for group in self.asleep:
             if group.wait is not None:
@@ -285,7 +304,7 @@ class Machine:
         self.asleep = still
 
     def _release_join(self) -> bool:
-        """Let groups that wait for others of their threads go on without them."""
+        """Let the groups at one join continue without the threads that are missing."""
         for cluster in self.active:
             for block in cluster.blocks:
                 if block.parked:
@@ -294,7 +313,10 @@ class Machine:
         return False
 
     def _release_gate(self) -> bool:
-        """Let a part of a warp go on where the rest will not come; the order of last resort."""
+        """Let one part of a warp execute an instruction of the whole warp alone.
+
+        This is the last resort: nothing else can run, so the other lanes will not arrive.
+        """
         for cluster in self.active:
             for block in cluster.blocks:
                 for group in block.groups:
@@ -305,7 +327,7 @@ class Machine:
         return False
 
     def _merge(self, join: Join) -> None:
-        """Make one group of those that wait at a join, and let it go on."""
+        """Merge the groups that wait at a join into one group, and let this group continue."""
         first, *others = join.waiting
         join.waiting, join.released = [], True
         if join in first.block.parked:
@@ -322,10 +344,11 @@ class Machine:
         other.done = True
 
     def _parks(self, group: Group) -> bool:
-        """Whether a group waits for others at its join; meets them where all have come."""
+        """Return whether a group waits at its join; merge the groups if all have arrived."""
         while group.joins:
             join = group.joins[-1]
-            if len(group.frames) < join.depth:  # it returned past the join
+            # The group has returned from the function that contains the join.
+            if len(group.frames) < join.depth:
                 group.joins.pop()
                 self._less(join, group.n)
                 continue
@@ -344,13 +367,14 @@ class Machine:
         return False
 
     def _less(self, join: Join, n: int) -> None:
-        """Expect fewer threads at a join; those that wait go on if none is missing."""
+        """Expect `n` fewer threads at a join; merge the waiting groups if no thread is missing."""
         join.expected -= n
         if join.waiting and sum(g.n for g in join.waiting) >= join.expected:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        if group.wait is not None:  # a part of a group that was split where it waits
+        # `take_waits` split off this group, which waits already.
+        if group.wait is not None:
             self.asleep.append(group)
             return
         for _ in range(turns):
@@ -358,6 +382,7 @@ class Machine:
             pc = group.pc
             if group.joins and self._parks(group):
                 return
+            # Program counters below 0: -1 returns from a function, -2 ends the threads.
             if pc >= len(blocks):
                 pc = -1 if group.frames else -2
             if pc < 0:
@@ -370,6 +395,7 @@ class Machine:
             if block.is_gate and not self._gathered(group, block):
                 return
             self.steps += len(block.code)
+            # The block uses accumulators of wgmma; check the waits before the registers change.
             if block.steps and self.order is not None:
                 follow(group, block.steps)
             group.pc = block.run(group, group.block)
@@ -384,7 +410,7 @@ class Machine:
         self.ready.append(group)
 
     def _sleeps(self, group: Group) -> bool:
-        """Whether a group polls what it has polled before, with nothing changed since."""
+        """Return whether a group polls again at the same place and nothing has changed since."""
         group.poll = None
         if group.seen != self.progress:
             group.seen = self.progress
@@ -415,16 +441,21 @@ class Machine:
         )  # fmt: skip
 
     def _gathered(self, group: Group, block: CodeBlock) -> bool:
-        """Whether a group has all the threads that execute an instruction together."""
+        """Return whether a group has all threads that must execute the block's first instruction.
+
+        If threads are missing, the group is gated: it waits for the other groups of its warps.
+        """
         place = group.block
         if group.n == place.threads - place.exited:
             return True
+        # `_release_gate` let this group pass the gate alone.
         if group.passes == group.pc:
             group.passes = -1
             return True
         group.joins = [join for join in group.joins if not join.released]
         mine = set((group.warps // WARPGROUP_WARPS).tolist())
-        for other in list(place.groups):  # others that wait at the same place join in
+        # Absorb other parts of these warpgroups that are gated at the same instruction.
+        for other in list(place.groups):
             same = other.pc == group.pc and len(other.frames) == len(group.frames)
             same = same and not mine.isdisjoint((other.warps // WARPGROUP_WARPS).tolist())
             rest = [join for join in other.joins if not join.released]
@@ -433,11 +464,13 @@ class Machine:
                 self._absorb(group, other)
         numbers = group.warps
         if block.code[0].opcode.startswith("wgmma"):
+            # wgmma needs all four warps of each warpgroup.
             first = numbers // WARPGROUP_WARPS * WARPGROUP_WARPS
             numbers = np.unique(first[:, None] + np.arange(WARPGROUP_WARPS))
             numbers = numbers[numbers < -(-place.threads // WARP)]
         members = self._member_masks(group, block, len(numbers))
         lanes = group.lanes
+        # Bits of the lanes that the group has, for each warp.
         have = np.zeros(len(numbers), np.uint64)
         at = np.searchsorted(numbers, lanes // WARP)
         np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))
@@ -448,7 +481,7 @@ class Machine:
         return False
 
     def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return the lanes that an instruction wants of each warp of a group."""
+        """Return for each of `count` warps the lanes that the instruction needs, as bits."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:
@@ -456,13 +489,14 @@ class Machine:
         return np.full(count, np.uint64(mask) & every)
 
     def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
-        """Return the member mask of the instruction at the start of a block; None is the warp."""
+        """Return the member mask of a block's first instruction; None stands for the whole warp."""
         code = block.code[0]
         if ".aligned" in code.opcode:
             return None
         mask = operands_of(code)[-1]
         if isinstance(mask, int):
             return mask & 0xFFFFFFFF
+        # A mask in a register may differ between lanes; take the union.
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
             return None
@@ -489,7 +523,7 @@ def simulate(
     max_steps: int | None = None, order: bool = True, maps: dict[bytes, TensorMap] | None = None,
     target: str = "sm_90",
 ) -> Machine:  # fmt: skip
-    """Run a kernel under one schedule; return the machine with what was found."""
+    """Run a kernel under one schedule; return the machine, which has the findings."""
     machine = Machine(
         program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
         maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),

@@ -4,9 +4,10 @@ A fragment spreads a matrix over the registers of a warp: register r of lane l h
 l / 4 and of columns that start at (l % 4) times the elements of a register. All registers of an
 operand are one array (registers, lanes), so that a product takes a few NumPy calls.
 
-wgmma reads its operands through the descriptors that the kernel made, by the function under
-`MatrixDescriptor.read`: a wrong descriptor multiplies the elements that the hardware would read.
-Sums are float32 in NumPy's order; the hardware's order and its inner precision are not published.
+wgmma reads its operands through the kernel's matrix descriptors, with the same function as
+`MatrixDescriptor.read`. So a wrong descriptor multiplies the elements that the hardware would read.
+Sums are float32 in NumPy's order, because the hardware's order and its inner precision are not
+published.
 
 Source: PTX ISA 9.0, 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma).
 """
@@ -26,20 +27,22 @@ from tma_dlpack.kernel.operations import Operation, operation
 
 Array = npt.NDArray[Any]
 WARP, WARPGROUP = 32, 128
-ROWS = 8  # of an 8 x 8 matrix of 16-bit elements
+# Rows of an 8 x 8 matrix of 16-bit elements (ldmatrix, stmatrix).
+ROWS = 8
+# Rows of A in one wgmma; K of one wgmma or tcgen05.mma in bytes, for every type of elements.
 WGMMA_ROWS = 64
-K_BYTES = 32  # of each operand that one instruction multiplies
+K_BYTES = 32
 
 
 class Element(NamedTuple):
-    """A type of matrix elements: its bits, and the function from bits to numbers."""
+    """A type of matrix elements: its width in bits, and a function from bits to numbers."""
 
     bits: int
     numbers: Callable[[Array], Array]
 
 
 def _small_float(exponent_bits: int, mantissa_bits: int, has_inf: bool) -> Array:
-    """Return the value of each of the 256 codes of an 8-bit float type."""
+    """Return the values of the 256 codes of an 8-bit float type."""
     codes = np.arange(256)
     sign = np.where(codes >> 7, -1.0, 1.0)
     mantissa = codes & ((1 << mantissa_bits) - 1)
@@ -52,7 +55,8 @@ def _small_float(exponent_bits: int, mantissa_bits: int, has_inf: bool) -> Array
     if has_inf:
         special = np.where(mantissa == 0, sign * np.inf, np.nan)
         value = np.where(exponent == top, special, value)
-    else:  # e4m3: all ones is NaN, and there is no infinity
+    else:
+        # e4m3 has no infinity; its only NaN has exponent and mantissa of all ones.
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     return value.astype(np.float32)
 
@@ -61,10 +65,11 @@ _E4M3, _E5M2 = _small_float(4, 3, False), _small_float(5, 2, True)
 
 
 def _bfloat16(bits: Array) -> Array:
+    # A bfloat16 is the upper half of a float32.
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-#: By the name in the opcode. tf32 operands have 19 bits: the hardware ignores the others.
+#: Type in the opcode -> element. A tf32 has 19 bits; the hardware ignores the 13 lower bits.
 ELEMENTS = {
     "f16": Element(16, lambda b: b.view(np.float16).astype(np.float32)),
     "bf16": Element(16, _bfloat16),
@@ -91,13 +96,20 @@ def unpacked(registers: Array, bits: int) -> Array:
 
 
 def rows_of_fragment(registers: Array, element: Element) -> Array:
-    """Return the matrix (warps, 16, K) of an A fragment: registers alternate rows r, r + 8."""
-    parts = unpacked(registers, element.bits)  # (registers, per, lanes)
+    """Return the matrix (warps, 16, K) of an A fragment.
+
+    Registers alternate between row r and row r + 8.
+    """
+    # (registers, elements of a register, lanes)
+    parts = unpacked(registers, element.bits)
     count, per, lanes = parts.shape
     warps = lanes // WARP
-    if count == 1:  # m8n8k4 of f64: 8 rows
+    # m8n8k4 of f64 has one register, so 8 rows.
+    if count == 1:
         matrix = parts.reshape(1, per, warps, 8, 4).transpose(2, 3, 0, 4, 1)
         return np.ascontiguousarray(element.numbers(matrix.reshape(warps, 8, 4 * per)))
+    # Axes: (k half, row half, element, warp, row, lane of a row) -> (warp, row half, row, k half,
+    # lane, element).
     shaped = parts.reshape(count // 2, 2, per, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
     bits = np.ascontiguousarray(shaped).reshape(warps, 16, count // 2 * 4 * per)
     return element.numbers(bits)
@@ -113,20 +125,25 @@ def columns_of_fragment(registers: Array, element: Element) -> Array:
 
 
 def sums_of(registers: Array, kind: str) -> Array:
-    """Return accumulators (warps, rows, n) as float32, int32 or float64 of their registers."""
+    """Return the accumulators (warps, rows, n) in registers, as float32, int32 or float64."""
     wide = {"f32": np.float32, "s32": np.int32, "f64": np.float64}
     if kind == "f16":
         values = unpacked(registers, 16).view(np.float16).astype(np.float32)
-    else:  # two neighbouring columns are two registers
+    else:
+        # Two neighbouring columns are in two neighbouring registers.
         values = registers.reshape(-1, 2, registers.shape[1]).view(wide[kind])
-    count, _, lanes = values.shape  # (half rows of 8 columns, 2, lanes)
+    # (groups of 8 columns times halves of rows, 2, lanes)
+    count, _, lanes = values.shape
     warps, halves = lanes // WARP, 1 if count == 1 else 2
     shaped = values.reshape(count // halves, halves, 2, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
     return np.ascontiguousarray(shaped).reshape(warps, 8 * halves, count // halves * 8)
 
 
 def registers_of(sums: Array, kind: str) -> Array:
-    """Return the registers (registers, lanes) of accumulators (warps, rows, n)."""
+    """Return the registers (registers, lanes) of accumulators (warps, rows, n).
+
+    This is the inverse of `sums_of`.
+    """
     warps, rows, n = sums.shape
     halves = rows // 8
     shaped = sums.reshape(warps, halves, 8, n // 8, 4, 2).transpose(3, 1, 5, 0, 2, 4)
@@ -139,6 +156,7 @@ def registers_of(sums: Array, kind: str) -> Array:
 
 # -- mma.sync --------------------------------------------------------------------------------------
 
+# For example "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32".
 _MMA = re.compile(
     r"mma\.sync\.aligned\.m(\d+)n8k(\d+)\.row\.col(?:\.satfinite)?(?:\.kind::f8f6f4)?"
     r"\.(f16|f32|f64|s32)\.(\w+)\.(\w+)\.(f16|f32|f64|s32)$"
@@ -158,6 +176,7 @@ def mma(code: Instruction) -> Operation | None:
         left, right = rows_of_fragment(a, a_type), columns_of_fragment(b, b_type)
         before = sums_of(c, c_kind)
         if d_kind == "s32":
+            # Add in 64 bits, so that .satfinite clips; without .satfinite the sum wraps to int32.
             total = left.astype(np.int64) @ right.astype(np.int64) + before
             if saturates:
                 total = total.clip(-(1 << 31), (1 << 31) - 1)
@@ -171,7 +190,7 @@ def mma(code: Instruction) -> Operation | None:
 
 
 def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
-    """Return the addresses (matrices, warps, 8) of rows: lane 8 i + r has row r of matrix i."""
+    """Return the addresses (matrices, warps, 8) of rows; lane 8 i + r has row r of matrix i."""
     lanes = np.broadcast_to(address, g.n).reshape(-1, WARP)[:, : matrices * ROWS]
     found: Array = lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
     return found
@@ -192,6 +211,7 @@ def ldmatrix(code: Instruction) -> Operation | None:
         elements = rows.view(np.uint16).reshape(matrices, -1, ROWS, ROWS)
         if transposes:
             elements = elements.swapaxes(2, 3)
+        # Two neighbouring elements are one 32-bit register: 64 elements for 32 lanes.
         pairs = np.ascontiguousarray(elements).reshape(matrices, -1, ROWS * ROWS)
         return tuple(pairs.view(np.uint32).reshape(matrices, -1))
 
@@ -235,6 +255,7 @@ def movmatrix(code: Instruction) -> Operation:
 
 # -- wgmma -----------------------------------------------------------------------------------------
 
+# For example "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16".
 _WGMMA = re.compile(
     r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)(\.satfinite)?"
     r"\.(f16|f32|s32)\.(\w+)\.(\w+)$"
@@ -243,10 +264,10 @@ _WGMMA = re.compile(
 
 @operation("wgmma.mma_async")
 def wgmma(code: Instruction) -> Operation | None:
-    """D = A B + D of a warpgroup: B from shared memory, A from there or from registers.
+    """D = A B + D of a warpgroup: B from shared memory, A from shared memory or registers.
 
-    The values are computed here. When the operands are read is a matter of order: the reads end at
-    the `wgmma.wait_group` of the group, and an access before that which conflicts is a finding.
+    `run` computes the values at once. On hardware the operands may be read until the
+    `wgmma.wait_group` of the group; `order` reports a conflicting access before this wait.
     """
     found = _WGMMA.match(code.opcode)
     if not found or found[5] not in ELEMENTS or found[6] not in ELEMENTS:
@@ -259,8 +280,12 @@ def wgmma(code: Instruction) -> Operation | None:
     def run(
         g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any
     ) -> Array:
+        # A from registers is an array (registers, lanes); a descriptor is a number or an array
+        # (lanes,).
         from_registers = isinstance(a, np.ndarray) and a.ndim == 2
         negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
+        # The transpose operands exist for 16-bit types only, and for A only if A is in shared
+        # memory.
         trans_b = transposed[-1] if has_transpose and transposed else 0
         trans_a = transposed[0] if has_transpose and transposed and not from_registers else 0
         out = np.empty_like(d)
@@ -277,6 +302,7 @@ def wgmma(code: Instruction) -> Operation | None:
                 right = -right
             product = left @ right if d_kind != "s32" else _whole(left, right)
             keeps = _uniform(scale_d, lanes)
+            # Each of the four warps has 16 of the 64 rows.
             shaped = product.reshape(4, 16, n)
             if keeps:
                 shaped = shaped + sums_of(d[:, lanes], d_kind)
@@ -287,16 +313,21 @@ def wgmma(code: Instruction) -> Operation | None:
 
 
 def _whole(left: Array, right: Array) -> Array:
+    # Products of 8-bit integers are exact in float64, and NumPy is fast for float64.
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
 
 def _uniform(value: Any, lanes: slice) -> int:
+    """Return an operand that is equal in all threads of a warpgroup."""
     return int(value) if np.ndim(value) == 0 else int(value[lanes][0])
 
 
 @lru_cache(maxsize=1024)
 def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
-    """Return where an operand's elements are: (index in elements (mn, k), 16-byte chunks)."""
+    """Return the places of an operand in shared memory: (element indices (mn, k), chunks).
+
+    A chunk has 16 bytes; the chunks are distinct and ascending.
+    """
     major = "MN" if transposed else "K"
     addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
     return addresses // (bits // 8), np.unique(addresses // 16)
@@ -305,7 +336,7 @@ def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Ar
 def _operand(
     g: Any, lanes: slice, descriptor: Any, name: str, transposed: int, mn: int, k: int
 ) -> Array:
-    """Read an operand (mn, k) of a warpgroup by its 64-bit descriptor, as numbers."""
+    """Return an operand (mn, k) of a warpgroup as numbers, read through its 64-bit descriptor."""
     value = _uniform(descriptor, lanes)
     element = ELEMENTS[name]
     index, chunks = _places(value, element.bits, transposed, mn, k)

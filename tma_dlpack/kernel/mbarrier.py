@@ -1,10 +1,10 @@
-"""mbarriers: their state, and the instructions that change it and look at it.
+"""mbarriers: their state, and the instructions that change or test this state.
 
-A phase ends when neither an arrival nor a byte is pending. What the threads that arrive have done
-is published to those whose wait for the phase succeeds.
+A phase ends when no arrival and no byte is pending. The accesses of the arriving threads are then
+published to the threads whose wait for the phase succeeds.
 
-Source: PTX ISA 9.0, 9.7.13.15 (mbarrier); the 64 bits of a state: measured on an H100 (FIELDS of a
-stopped kernel, driver 580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.13.15 (mbarrier). The 64 bits of a state are measured on an H100 (FIELDS of
+a stopped kernel, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -21,46 +21,58 @@ from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import DONE, FENCED, SEEN, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
 
-#: Arrivals, and bytes in either direction, that a barrier counts.
+#: Maximum number of arrivals; also of bytes, positive or negative.
 MOST = (1 << 20) - 1
-RANK_SHIFT = 24  # of an address in a cluster: the block's rank above, its offset below
+# An address in a cluster's shared memory: the block's rank from bit 24 on, the offset below.
+RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _SHARED_BITS = 0xFFFFFFFF
 
 
 @dataclass(eq=False, slots=True)
 class Barrier:
-    """An mbarrier that was initialised; `phase` counts those that have ended."""
+    """An initialised mbarrier; `phase` is the number of phases that have ended."""
 
     block: Any
+    #: Bytes from the start of the block's shared memory.
     offset: int
+    #: Arrivals of a phase, and those that this phase still needs.
     count: int
     pending: int
+    #: Bytes that are expected but have not arrived; negative if they arrived before expect_tx.
     bytes: int = 0
     phase: int = 0
-    announced: int = 0  # bytes of this phase
-    code: Any = None  # its mbarrier.init
-    init: tuple[int, int] = (0, 0)  # slot and clock of the warp that initialised it
-    is_fenced: bool = False  # by fence.mbarrier_init
+    #: Sum of expect_tx in this phase, bytes.
+    announced: int = 0
+    #: The mbarrier.init, and (slot, clock) of the warp that executed it.
+    code: Any = None
+    init: tuple[int, int] = (0, 0)
+    #: Whether fence.mbarrier_init followed the mbarrier.init.
+    is_fenced: bool = False
+    #: Published by the arrivals of this phase, and by all phases that have ended.
     arriving: Clocks | None = None
-    ended: Clocks | None = None  # published by the phases that have ended
-    agent: int = 0  # of the loads that complete on it
-    issued: tuple[int, Any, Any, int] | None = None  # phase of the last load; its block, code, lane
-    came: dict[int, int] = field(default_factory=dict)  # arrivals of this phase by warp
+    ended: Clocks | None = None
+    #: Agent of the loads that complete on the barrier; 0 before the first load.
+    agent: int = 0
+    #: (clock, block, instruction, lane) of the last load.
+    issued: tuple[int, Any, Any, int] | None = None
+    #: Warp -> arrivals in this phase.
+    came: dict[int, int] = field(default_factory=dict)
 
     @property
     def address(self) -> int:
-        """In the cluster."""
+        """Address in the cluster's shared memory."""
         return int(self.block.rank) << RANK_SHIFT | self.offset
 
     @property
     def word(self) -> int:
-        """The 64 bits of its state."""
+        """The 64 bits of the state."""
+        # (value, first bit, bits): parity of the phase, then counts that are stored negated.
         parts = ((self.phase % 2, 63, 1), (-self.pending, 43, 20), (-self.bytes, 21, 21))
         return sum((n % (1 << bits)) << at for n, at, bits in (*parts, (-self.count, 1, 20)))
 
     def load_agent(self) -> int:
-        """Return the order's agent of the loads that complete here."""
+        """Return the agent in `Order` for the loads that complete on this barrier."""
         if not self.agent:
             name = f"the barrier {self.offset:#x}"
             self.agent = self.block.machine.order.add_agent("load", self.block, name)
@@ -69,6 +81,7 @@ class Barrier:
     def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
         """Count arrivals, all of one warp or group."""
         self.arriving = merged(self.arriving, clocks)
+        # Arrivals of one instruction may end a phase and go on in the next phase.
         while count:
             now = min(count, self.pending)
             self.pending -= now
@@ -78,18 +91,17 @@ class Barrier:
             self.end_phase()
 
     def transact(self, size_bytes: int, clocks: Clocks | None = None) -> None:
-        """Count bytes that came, or that are announced (negative)."""
+        """Count bytes that have arrived, or that are expected (negative)."""
         self.bytes -= size_bytes
         if clocks is not None:
             completed = clocks.copy()
-            completed[:DONE] = (
-                0  # an asynchronous operation publishes nothing that its issuer wrote
-            )
+            # An asynchronous operation publishes nothing that its issuer wrote; keep DONE alone.
+            completed[:DONE] = 0
             self.arriving = merged(self.arriving, completed)
         self.end_phase()
 
     def end_phase(self) -> None:
-        """Go to the next phase if nothing is pending in this one."""
+        """Start the next phase if no arrival and no byte is pending."""
         machine = self.block.machine
         machine.progress += 1
         if self.pending or self.bytes:
@@ -121,7 +133,7 @@ def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
 
 
 def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
-    """Return an initialised barrier; what is none ends the run, as it ends a kernel."""
+    """Return the barrier at an address; end the run if no barrier is initialised there."""
     block, offset = place_of(g, address, lanes)
     where = f"the barrier {address & _SHARED_BITS:#x}"
     if offset % 8:
@@ -147,12 +159,14 @@ def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
 
 
 def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
-    """Report a use that is not ordered behind the initialisation."""
+    """Report a use that is not ordered after the initialisation."""
     order = g.machine.order
     if order is None:
         return
     slot, clock = barrier.init
     slots = order.slots_at(g.block, lanes)
+    # After fence.mbarrier_init a relaxed arrival is enough; else a release and an acquire must
+    # order the initialisation before the use.
     way = DONE if barrier.is_fenced else SEEN
     if ((order.known[way, slots, slot] < clock) & (slots != slot)).any():
         remote = barrier.block is not g.block
@@ -168,7 +182,7 @@ def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
 
 
 def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
-    """Warn of a copy that completes on a barrier whose initialisation no fence follows."""
+    """Warn if a copy completes on a barrier and no fence follows the barrier's initialisation."""
     order = g.machine.order
     if order is None or barrier.is_fenced:
         return
@@ -185,7 +199,7 @@ def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
 
 
 def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, IntArray]]:
-    """Return each distinct address, and the indices of the lanes that execute with it."""
+    """Return each distinct address with the indices of the executing lanes that pass it."""
     at = np.arange(g.n) if mask is None else mask.nonzero()[0]
     if not len(at):
         return
@@ -216,6 +230,8 @@ def _init(code: Instruction) -> Operation:
             block, offset = place_of(g, where, lanes)
             number = of_lane(count, at[0])
             if offset % 8 or offset + 8 > len(block.smem):
+                # An invalid address: `barrier_at` reports it, without a barrier of an earlier
+                # initialisation.
                 block.sync.barriers.pop(offset, None)
                 barrier_at(g, where, lanes)
             if not 1 <= number <= MOST:
@@ -246,7 +262,7 @@ def _inval(code: Instruction) -> Operation:
 
 
 class RemoteArrival(Pending):
-    """An arrival at a barrier of another block, which happens later."""
+    """An arrival at a barrier of another block; the schedule decides when it happens."""
 
     block: Any
 
@@ -264,19 +280,20 @@ class RemoteArrival(Pending):
 
 
 def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane: int) -> None:
-    """Report what may reach the shared memory of a block that has ended."""
+    """Report an event that may reach the shared memory of a block that has ended."""
     message = f"{what} may reach the shared memory of another block after that has ended"
     fix = "let every block of the cluster end behind a barrier of the cluster"
     if gone is block:
         message = f"a block may end while {what} to its shared memory is in flight"
         fix = "wait for every load before the block ends"
-    # Kernels that end so after their last arrival are common, and work.
+    # Kernels whose blocks end right after a remote arrival are common, and they work on hardware.
+    # So only a load into another block is an error.
     severity = "error" if what == "a load" and gone is not block else "warning"
     findings.add("BLOCK_ENDED", severity, message, fix, code=code, place=(block, lane))
 
 
 def happen_before(block: Any) -> None:
-    """Let the arrivals of a block at others happen: a release of the cluster follows them."""
+    """Complete a block's pending arrivals at other blocks, before a release at cluster scope."""
     machine = block.machine
     for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
         if pending.block is block:
@@ -321,9 +338,11 @@ def _arrive(code: Instruction) -> Operation:
             lanes = g.lanes[at]
             barrier = barrier_at(g, where, lanes)
             order = g.machine.order
+            # The instruction returns the state before the arrival.
             states[at] = barrier.word
             count, size_bytes = len(at), 0
             if np.ndim(operand) == 0:
+                # The operand of each lane: bytes with .expect_tx, else a number of arrivals.
                 total = int(operand) * len(at)
             else:
                 total = int(operand[at].astype(np.int64).sum())
@@ -338,6 +357,7 @@ def _arrive(code: Instruction) -> Operation:
                 clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
             warps = (lanes // 32).tolist()
 
+            # Default arguments keep the values of this iteration, because `act` may run later.
             def act(
                 barrier: Barrier = barrier, count: int = count, size_bytes: int = size_bytes,
                 clocks: Clocks | None = clocks, lanes: IntArray = lanes,
@@ -388,11 +408,14 @@ def _wait(code: Instruction) -> Operation:
             lanes = g.lanes[at]
             barrier = barrier_at(g, where, lanes)
             if np.ndim(state) == 0:
+                # A state holds the parity of its phase in bit 63; test_wait.parity passes the
+                # parity itself.
                 parity: Any = int(state) & 1 if by_parity else int(state) >> 63
             else:
                 parity = (
                     state[at] & state.dtype.type(1) if by_parity else state[at] >> np.uint64(63)
                 )
+            # The phase of a parity has ended if the current phase has the other parity.
             passed: npt.NDArray[np.bool_] = np.broadcast_to(parity != barrier.phase % 2, len(at))
             done[at] = passed
             if passed.all():

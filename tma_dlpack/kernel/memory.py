@@ -1,9 +1,9 @@
 """The memory of a simulated kernel: regions of global memory, shared and local memory.
 
-Global memory keeps the addresses of the arrays it belongs to, so that pointers and tensor maps hold
-the same numbers. An address of shared memory has the block's rank in the cluster in bits 24..31 and
-the offset below; as a generic address it is in the window that begins at `SHARED_WINDOW`. Local
-memory is an array (threads, bytes) of a block, in the window at `LOCAL_WINDOW`.
+Global memory has the addresses of the host arrays, so that pointers and tensor maps need no change.
+An address of shared memory has the block's rank in the cluster in bits 24..31 and the offset below;
+the generic address is this address plus `SHARED_WINDOW`. Local memory of a block is an array
+(threads, bytes); the generic address is the offset plus `LOCAL_WINDOW`.
 
 Source: PTX ISA 9.0, 5.1 (state spaces), 6.4 (operands), 9.7.9 (ld, st, atom, red).
 """
@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-SHARED_WINDOW, LOCAL_WINDOW = 1 << 62, 1 << 61  # no host address is as large
+# First generic address of shared and of local memory; no host address is as large.
+SHARED_WINDOW, LOCAL_WINDOW = 1 << 62, 1 << 61
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
+# Bytes of an element -> NumPy type.
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -34,15 +36,16 @@ class Region:
 
     def __init__(self, first: int, raw: npt.NDArray[np.uint8], name: str, writable: bool) -> None:
         self.first, self.raw, self.name, self.writable = first, raw, name, writable
+        # Size of an element -> result of `view`.
         self._views: dict[int, tuple[Array, int]] = {}
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return len(self.raw)
 
     def view(self, size: int) -> tuple[Array, int]:
-        """Return the memory as elements of a size, and the address of the first one."""
+        """Return the memory as elements of `size` bytes, and the address of the first element."""
         found = self._views.get(size)
         if found is None:
             skip = -self.first % size
@@ -57,13 +60,14 @@ class Memory:
 
     def __init__(self, machine: Any, regions: list[Region]) -> None:
         self.machine = machine
+        # Both lists ascend by address; regions do not overlap.
         self.regions: list[Region] = []
         self._firsts: list[int] = []
         for region in regions:
             self.add(region)
 
     def add(self, region: Region) -> None:
-        """Add a region; empty ones are nowhere."""
+        """Add a region; an empty region is ignored."""
         if not region.size:
             return
         at = bisect_right(self._firsts, region.first)
@@ -71,7 +75,7 @@ class Memory:
         self._firsts.insert(at, region.first)
 
     def variable(self, data: bytes, align: int, name: str, writable: bool) -> Region:
-        """Add memory of its own for a variable."""
+        """Allocate memory for a variable, and add it as a region."""
         align = max(align, 16)
         raw = np.zeros(len(data) + align, np.uint8)
         skip = -raw.ctypes.data % align
@@ -82,7 +86,7 @@ class Memory:
         return region
 
     def region_of(self, address: int) -> Region | None:
-        """Return the region that holds an address."""
+        """Return the region that contains an address, or None."""
         at = bisect_right(self._firsts, address) - 1
         if at < 0:
             return None
@@ -90,7 +94,7 @@ class Memory:
         return region if address < region.first + region.size else None
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of global memory, such as the 128 of a map; b"" if they are nowhere."""
+        """Return bytes of global memory, such as the 128 of a map; b"" if no region has them."""
         region = self.region_of(address)
         if region is None:
             return b""
@@ -98,7 +102,7 @@ class Memory:
         return bytes(region.raw[at : at + size])
 
     def region_for(self, g: Any, addresses: Array, size: int) -> Region:
-        """Return the region that holds all of these global addresses; elsewhere the run ends."""
+        """Return the region that contains all these global addresses; end the run if none does."""
         low, high = int(addresses.min()), int(addresses.max())
         region = self.region_of(low)
         if region is None or high + size > region.first + region.size:
@@ -113,14 +117,16 @@ class Memory:
             return "shared"
         return "local" if address >= LOCAL_WINDOW else "global"
 
-    # -- where an access goes --------------------------------------------------------------------
+    # -- regions of an access --------------------------------------------------------------------
 
     def places(
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        """Split the accesses of a group by region: (block or region, lanes of the group, offsets).
+        """Split the accesses of a group by region: (owner, indices of threads, offsets).
 
-        `space` is "global", "shared", "local", or "" for generic; an access elsewhere ends the run.
+        The owner is a block for shared memory, None for local memory, else a region. `space` is
+        "global", "shared", "local", or "" for generic addresses. An access outside of all memory
+        ends the run.
         """
         at = np.broadcast_to(addresses, g.n).astype(np.int64)
         which: Any = slice(None)
@@ -131,10 +137,12 @@ class Memory:
                 return []
         if int(np.bitwise_or.reduce(at)) & (size - 1):
             self._misaligned(g, which, at, size)
+        # An address in the shared window has 32 bits.
         if space == "shared":
             return self._shared(g, which, at & 0xFFFFFFFF, size)
         if space == "local":
             return [(None, which, at)]
+        # Fast paths: all generic addresses are in shared memory, in local memory or in one region.
         low, high = int(at.min()), int(at.max())
         if low >= SHARED_WINDOW:
             return self._shared(g, which, at - SHARED_WINDOW, size)
@@ -150,6 +158,7 @@ class Memory:
     def _by_region(
         self, g: Any, mask: Array | None, which: Any, at: Array, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
+        # Take the first address that is left, and all addresses in the same region with it.
         lanes = np.arange(g.n)[which]
         found: list[tuple[Any, Array | slice, Array]] = []
         rest = np.ones(len(at), np.bool_)
@@ -179,6 +188,7 @@ class Memory:
         first = int(ranks[0])
         same = bool((ranks == first).all())
         blocks = g.block.cluster.blocks
+        # All blocks of a cluster have the same size of shared memory.
         if int(ranks.max()) >= len(blocks) or int(offsets.max()) + size > len(blocks[0].smem):
             self._outside(g, which, at + SHARED_WINDOW, size)
         if same:
@@ -190,6 +200,7 @@ class Memory:
         ]
 
     def _outside(self, g: Any, which: Any, at: Array, size: int) -> None:
+        # The message describes the first access that is outside, not the first access.
         bad = [
             n for n, address in enumerate(at.tolist()) if not self._is_somewhere(g, address, size)
         ]
@@ -222,7 +233,7 @@ class Memory:
         return region is not None and address + size <= region.first + region.size
 
     def _nearest(self, address: int, size: int) -> str:
-        """Describe an address that is in no region, by the nearest one."""
+        """Describe an address that is in no region by its distance to the nearest region."""
         if not self.regions:
             return "and no argument has memory"
         at = bisect_right(self._firsts, address)
@@ -250,9 +261,10 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, count: int,
         semantics: str,
     ) -> list[Array]:  # fmt: skip
-        """Return `count` elements of `size` bytes from each address, an array (n,) each."""
+        """Return `count` elements of `size` bytes from each address, each as an array (n,)."""
         out = np.zeros((count, g.n), UNSIGNED[size])
         order = self.machine.order
+        # Local memory (`where` is None) belongs to one thread, so its accesses need no order.
         for where, which, offsets in self.places(g, mask, space, addresses, size * count):
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
@@ -266,7 +278,7 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int,
         values: list[Any], semantics: str,
     ) -> None:  # fmt: skip
-        """Store elements, one array (n,) each, at neighbouring places."""
+        """Store elements, each an array (n,), at neighbouring addresses."""
         count = len(values)
         order = self.machine.order
         columns = [np.broadcast_to(v, g.n).astype(UNSIGNED[size], copy=False) for v in values]
@@ -275,6 +287,7 @@ class Memory:
                 self.require_writable(g, where, which)
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
+                # Bytes that each thread stores, (n, size * count); equal stores do not race.
                 data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
                 order.access(
                     g, part, where, every, size * count, write=True, semantics=semantics,
@@ -287,7 +300,7 @@ class Memory:
                 self.machine.progress += 1
 
     def require_writable(self, g: Any, where: Any, which: Any) -> None:
-        """End the run where read-only memory is written."""
+        """End the run if a thread writes read-only memory."""
         if getattr(where, "writable", True):
             return
         self.machine.fault(
@@ -296,13 +309,16 @@ class Memory:
         )  # fmt: skip
 
     def _view(self, g: Any, where: Any, offsets: Array, size: int, which: Any) -> tuple[Array, Any]:
-        """Return an array of elements, and the index of those at the offsets."""
-        if where is None:  # local memory of the group's threads
+        """Return memory as an array of elements, and the index of the elements at the offsets."""
+        # Local memory of the group's threads.
+        if where is None:
             local = g.block.local
             need = int(offsets.max()) + 16
             if local.shape[1] < need:
                 self._outside(g, which, offsets + LOCAL_WINDOW, size)
             return local.view(UNSIGNED[size]), (g.lanes[which], offsets // size)
+        # A block has `smem`; a region may begin at any byte, so its view starts at the first whole
+        # element.
         smem = getattr(where, "smem", None)
         if smem is not None:
             return where.smem_view(size), offsets // size
@@ -342,7 +358,10 @@ class Memory:
         return g.block, offsets
 
     def _note_rows(self, g: Any, block: Any, offsets: Array, size: int, rows: Array | None) -> None:
-        """Let the order know: rows are spread over the lanes, 8 of each matrix in turn."""
+        """Note the accesses of ldmatrix or stmatrix in the order.
+
+        `offsets` has the rows of each matrix, 8 for each warp; lanes 0 to 7 of a warp access them.
+        """
         warps = max(1, g.n // 32)
         shaped = offsets.reshape(-1, warps, 8)
         for n in range(len(shaped)):
@@ -365,9 +384,9 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, semantics: str,
         combine: Any, *operands: Any,
     ) -> Array:  # fmt: skip
-        """Combine values one thread after the other; return what was there before, (n,).
+        """Combine memory with operands, one thread after the other; return the old values (n,).
 
-        `combine(old, *operands)` is vectorised over threads with different addresses.
+        `combine(old, *operands)` takes arrays of threads with different addresses.
         """
         old = np.zeros(g.n, UNSIGNED[size])
         values = [np.broadcast_to(v, g.n) for v in operands]
@@ -391,6 +410,7 @@ class Memory:
                 changed = changed or bool((after != before).any())
                 view[at] = after
                 old[who] = before
+            # An atomic that changes nothing is a poll, such as a compare-and-swap of a lock.
             if changed:
                 self.machine.progress += 1
             else:
@@ -405,7 +425,7 @@ def _shifted(index: Any, n: int) -> Any:
 
 
 def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Array, Array | None]:
-    """Return offsets of all lanes of a group, and the mask of those that are meant."""
+    """Return offsets for all threads of a group, and the mask of the threads in `which`."""
     if isinstance(which, slice):
         return offsets, mask
     every = np.zeros(g.n, np.int64)
@@ -415,7 +435,8 @@ def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Arr
 
 
 def _turns(index: Array) -> list[Any]:
-    """Split places into turns within which none repeats, keeping the order of threads."""
+    """Split places into turns without a repeated place; the threads of a place keep their order."""
+    # The rank of a thread is its position among the threads with the same place.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.r_[True, ordered[1:] != ordered[:-1]]

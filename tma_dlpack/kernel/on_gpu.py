@@ -1,7 +1,7 @@
-"""`run_kernel(backend="cuda")`: the same PTX with the same arguments, on the GPU.
+"""`run_kernel(backend="cuda")`: launch the same PTX with the same arguments on the GPU.
 
-Host tensors are copied to the GPU before the launch and back after it, and maps of host tensors
-describe the copies. Addresses inside structures are passed unchanged.
+Host tensors are copied to the GPU before the launch and back after it. Maps of host tensors
+describe these copies. Addresses inside structures are passed unchanged.
 
 Source: CUDA driver API 13.0, `cuLaunchKernelEx` and `CUlaunchConfig`.
 """
@@ -33,9 +33,11 @@ from tma_dlpack.kernel.core import (
     upload,
 )
 
-_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+# CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; the default stream.
+_CLUSTER_DIMENSION = 4
 _STREAM = 0
-_ALIGNMENT = 256  # bytes; what copies of storages keep of the host's addresses
+# Bytes: the copy of a storage has the same address modulo 256 as the storage on the host.
+_ALIGNMENT = 256
 
 
 class _Attribute(ctypes.Structure):
@@ -59,7 +61,7 @@ class _Config(ctypes.Structure):
 
 @lru_cache(maxsize=32)
 def _library(ptx: str) -> Library:
-    """Load PTX; the driver compiles it, once per process and text."""
+    """Return the library of a PTX text, which the driver compiles once per process."""
     handle = ctypes.c_void_p()
     driver.call("cuLibraryLoadData", handle, ptx.encode(), None, None, 0, None, None, 0)
     assert handle.value is not None
@@ -67,28 +69,29 @@ def _library(ptx: str) -> Library:
 
 
 class _Copies:
-    """Host storages, each with its copy on the GPU for the time of a launch."""
+    """Copies of host storages on the GPU, which exist during a launch."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
+        # Host address of a storage -> (device address of the copy, bytes on the host).
         self.known: dict[int, tuple[int, Any]] = {}
 
     def address(self, view: TensorView) -> int:
-        """Return the device address of a tensor: its own, or that of its copy."""
+        """Return the device address of a tensor, or of the copy of a host tensor."""
         if view.device.is_cuda:
             return view.address
         storage = storage_of(view)
         if storage.address not in self.known:
             raw = host_bytes(view, storage)
             room = self.stack.enter_context(scratch(storage.size_bytes + _ALIGNMENT))
-            # as aligned as on the host: a view may begin anywhere in its storage
+            # A view may begin anywhere in its storage, so keep the alignment of every address.
             device = room + (storage.address - room) % _ALIGNMENT
             upload(device, np.ascontiguousarray(raw), _STREAM)
             self.known[storage.address] = device, raw
         return self.known[storage.address][0] + view.address - storage.address
 
     def download(self) -> None:
-        """Copy back what the kernel may have written."""
+        """Copy storages back to the host if they are writable."""
         for device, raw in self.known.values():
             if raw.flags.writeable:
                 download(raw, device, _STREAM)
@@ -109,9 +112,10 @@ def launch(
     Raises
     ------
     TmaUnsupportedError
-        Without a GPU.
+        If there is no GPU.
     TmaDriverError
-        If the driver refuses the kernel, or the kernel fails; then the context is lost.
+        If the driver refuses the kernel, or the kernel fails. After a failure the CUDA context is
+        unusable.
     """
     device_id = next((d for d in map(_device_of, args) if d is not None), None)
     with driver.in_context(device_id) as ordinal, ExitStack() as stack:
@@ -120,8 +124,10 @@ def launch(
             _argument(copies, stack, parameter, value)
             for parameter, value in zip(parameters, args, strict=True)
         ]
+        # cuLaunchKernelEx takes the address of each argument; `values` keeps the arguments alive.
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         kernel = _library(compiled.ptx).kernel(compiled.kernel, ordinal)
+        # The attribute counts only for a cluster of several blocks: `number` is 0 for (1, 1, 1).
         attribute = _Attribute(id=_CLUSTER_DIMENSION)
         attribute.value[:3] = cluster
         config = _Config(
@@ -136,7 +142,7 @@ def launch(
 
 
 def _device_of(value: object) -> int | None:
-    """Return the GPU of a tensor or map that is on one."""
+    """Return the device id of a tensor or map on a GPU, else None."""
     if isinstance(value, TensorMapBatch):
         return next((d for d in map(_device_of, value) if d is not None), None)
     if isinstance(value, TensorMap):
@@ -154,7 +160,8 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
         data = b"".join(_map_bytes(copies, one) for one in maps)
         if parameter.size == len(data):
             return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
-        address = stack.enter_context(scratch(len(data)))  # cuMemAlloc aligns to 256 bytes
+        # cuMemAlloc aligns to 256 bytes, and a map needs 64.
+        address = stack.enter_context(scratch(len(data)))
         upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
         synchronize(_STREAM)
         return ctypes.c_uint64(address)
@@ -165,7 +172,7 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
 
 
 def _map_bytes(copies: _Copies, tensor_map: TensorMap) -> bytes:
-    """Return the bytes of a map; of one of a host tensor, at the address of the copy."""
+    """Return the bytes of a map; a map of a host tensor gets the address of the copy."""
     view = tensor_map.view
     if view is None or view.device.is_cuda:
         return bytes(tensor_map)

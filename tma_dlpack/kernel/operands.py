@@ -1,8 +1,10 @@
 """Operands of PTX instructions as small tuples.
 
-A register is a `Reg`; a number an int; ``("address", base, offset)``, ``("vector", [...])``,
-``("tuple", [...])`` for ``[map, {x, y}]``, ``("pair", a, b)`` for ``d|p``, ``("symbol", name,
-offset)``, ``("special", name)``, ``("not", reg)``, and None for ``_``.
+A register or a name is a `Reg`, a number an int, and ``_`` None. The other operands are tuples:
+``("address", base, offset)`` for ``[base + offset]``, ``("sum", base, offset)`` for the same
+without brackets, ``("vector", [...])`` for ``{a, b}``, ``("tuple", [...])`` for ``[map, {x, y}]``,
+``("list", [...])`` for ``(a, b)``, ``("pair", a, b)`` for ``d|p``, ``("special", name)`` for
+``%tid.x``, ``("not", reg)`` for ``!p``, and ``("unknown", text)``.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from tma_dlpack.kernel.core import Instruction
 
 
 class Reg(NamedTuple):
-    """A register, by name."""
+    """A register, or the name of a variable, a parameter or a function."""
 
     name: str
 
 
+# Integers such as "-0x1F", "0b101", "42U"; floats as bits such as "0f3F800000"; decimals such as
+# "1.5e3".
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
 _FLOAT = re.compile(r"(-?)0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})")
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
@@ -31,18 +35,20 @@ _SPECIAL = re.compile(
     r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
     r"current_graph_exec)(?:\.[xyzw])?"
 )
+# "%r12"; "buffer+16"; "%v.x".
 _NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
 _SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
 _SUFFIX = re.compile(r"([%A-Za-z_$][\w$#]*)\.([xyzwrgba])")
 
 
 def number_of(text: str) -> int | None:
-    """Return a number as PTX writes it; floats as their bits."""
+    """Return the number that a text of PTX denotes; a float gives its bits, other texts None."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         digits = text.rstrip("U")
         sign, digits = (-1, digits[1:]) if digits.startswith("-") else (1, digits)
         if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+            # As in C, a leading 0 means octal.
             return sign * int(digits, 8)
         return sign * int(digits, 0)
     found = _FLOAT.fullmatch(text)
@@ -89,7 +95,7 @@ def operands_of(code: Instruction) -> list[Any]:
 
 
 def operand(text: str) -> Any:
-    """Return one operand; see the module."""
+    """Return the operand that a text denotes, in the form that the module describes."""
     text = text.strip()
     if text == "_":
         return None
@@ -129,7 +135,7 @@ def _address(part: Any) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
+    """Split a text at the commas that are outside of brackets."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         if letter in "{[(":

@@ -1,4 +1,4 @@
-"""How units plug into the engine: an operation is what one instruction does to a group."""
+"""`Operation`: the effect of one instruction on a group; modules register makers of operations."""
 
 from __future__ import annotations
 
@@ -12,31 +12,37 @@ class Operation(NamedTuple):
     """The operation of an instruction.
 
     ``run(g, mask, *sources)`` returns None, an array, or a tuple of arrays, one for each
-    destination register. `mask` is the guard, None where all lanes execute. A callable that it
-    returns gives the values once the group has waited.
+    destination register. `mask` is the guard, None if all lanes execute. `run` may also return a
+    callable; the group calls it after its wait to get the values.
     """
 
     run: Callable[..., Any]
-    destinations: int = 0  # leading operands that are written; a {vector} counts one
-    pauses: bool = False  # the basic block ends behind it: the group may have to wait
-    needs_warp: bool = False  # the lanes of the member mask are gathered first
-    register_block: bool = False  # a {vector} operand is one array (registers, lanes)
-    updates: bool = False  # the first operand is read, too
+    #: Number of leading operands that are written; a {vector} counts as one operand.
+    destinations: int = 0
+    #: Whether the group may have to wait; the basic block ends after the instruction.
+    pauses: bool = False
+    #: Whether the lanes of the member mask must execute the instruction together.
+    needs_warp: bool = False
+    #: Whether a {vector} operand is passed as one array (registers, lanes).
+    register_block: bool = False
+    #: Whether the first operand is read as well as written.
+    updates: bool = False
 
 
 class Wait(NamedTuple):
-    """Why a group cannot go on: `what` is for the explanation of a hang."""
+    """A condition that a group waits for; `what` describes the wait in the finding of a hang."""
 
     ready: Callable[[], bool]
     what: dict[str, Any]
 
 
+# A maker returns None for a form of the opcode that it does not know.
 Maker = Callable[[Instruction], Operation | None]
 _MAKERS: dict[str, Maker] = {}
 
 
 def operation(*prefixes: str) -> Callable[[Maker], Maker]:
-    """Register a function that makes operations of the opcodes with one of these prefixes."""
+    """Register a function that makes the operations of opcodes with one of these prefixes."""
 
     def register(make: Maker) -> Maker:
         _MAKERS.update(dict.fromkeys(prefixes, make))
@@ -46,7 +52,8 @@ def operation(*prefixes: str) -> Callable[[Maker], Maker]:
 
 
 def operation_of(code: Instruction) -> Operation | None:
-    """Return the operation of an instruction, by the longest prefix; None where none is known."""
+    """Return the operation of an instruction, or None if no maker knows the instruction."""
+    # The longest prefix decides: "cp.async.bulk.tensor" before "cp.async.bulk".
     words = code.opcode.split(".")
     for count in range(len(words), 0, -1):
         make = _MAKERS.get(".".join(words[:count]))

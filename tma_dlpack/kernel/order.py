@@ -1,18 +1,18 @@
-"""The order of memory accesses: which happen before which, per byte, and what is not ordered.
+"""`Order`: decide for each byte whether two memory accesses are ordered, and report the others.
 
 An *agent* is a warp, or one kind of asynchronous operation of one owner (the loads that complete on
-one mbarrier, the bulk stores of one thread, ...). Each agent has a clock; an access is stamped with
-its agent's clock. A warp knows, of every agent, up to which clock its accesses happen before the
-warp's next instruction. It knows so in four ways (rows of `Order.known`):
+one mbarrier, the bulk stores of one thread, ...). Each agent has a clock, and each access has a
+stamp with its agent's clock. For every agent a warp knows a clock: the agent's accesses up to this
+clock happen before the warp's next instruction. There are four such clocks (rows of `Order.known`):
 
-- `SEEN`: release and acquire order them (PTX memory model, causality order);
-- `FENCED`, `FENCED_GLOBAL`: a proxy fence for shared or global memory came in between as well, so
-  asynchronous operations see them too;
-- `DONE`: they have completed. Relaxed arrivals show this much, and it is enough to write over what
-  was read.
+- `SEEN`: release and acquire order the accesses (PTX memory model, causality order);
+- `FENCED`, `FENCED_GLOBAL`: a proxy fence for shared or global memory followed the accesses, so
+  asynchronous operations see them, too;
+- `DONE`: the accesses have completed. A relaxed arrival is enough for this, and a write over bytes
+  that were read needs no more.
 
-Release and acquire carry all of them, so a fence counts anywhere on the way from the access to the
-asynchronous operation, by whichever thread.
+Release and acquire pass all four clocks on. So the fence may be anywhere between the access and the
+asynchronous operation, and any thread may execute it.
 
 Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy".
 """
@@ -34,19 +34,23 @@ BoolArray = npt.NDArray[np.bool_]
 #: (ways, agents): what `Order.publish` returns and `Order.receive` takes.
 Clocks = npt.NDArray[np.int32]
 
+# Rows of `Order.known`; DONE is last, so that `clocks[:DONE]` are the three others.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
+# Bits of a stamp below the clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
+# Bytes: a piece of a bulk load, and a tensor map.
 _PIECE = 16
 MAP_BYTES = 128
-#: Distinct addresses of one instruction that may be flags; more are data.
+#: Maximum number of distinct addresses of an instruction that accesses flags; more are data.
 _MOST_FLAGS = 64
+# Semantics of accesses that may meet another such access without a race.
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
 
 class Agent(NamedTuple):
-    """Who accesses memory: `kind` is "warp" or that of the asynchronous operation."""
+    """A warp or an asynchronous operation; `kind` is "warp" or the kind of the operation."""
 
     kind: str
     block: Any
@@ -66,34 +70,43 @@ class Order:
 
     def __init__(self, findings: Any) -> None:
         self.findings = findings
-        self.agents: list[Agent | None] = [None]  # agent 0: nobody has accessed it
-        self.slot = np.zeros(64, np.int32)  # of an agent; 0 of one that nobody can know any more
+        # Agent 0 stands for memory that no agent has accessed.
+        self.agents: list[Agent | None] = [None]
+        # Agent -> slot, an index of `known` and `clock`. Slots are used again; an agent of an ended
+        # block has slot 0, whose clocks are 0.
+        self.slot = np.zeros(64, np.int32)
         self.is_async = np.zeros(64, np.bool_)
+        # (ways, slot of the warp that knows, slot of the agent that is known) -> clock.
         self.known = np.zeros((_WAYS, 64, 64), np.int32)
-        self.clock = np.zeros(64, np.int32)  # by slot; of warps alone
-        self.sites: list[Any] = []  # instructions
+        # Clock of a warp by slot; asynchronous agents have clocks of their own.
+        self.clock = np.zeros(64, np.int32)
+        # Instructions; a stamp has an index of this list.
+        self.sites: list[Any] = []
         self._free: list[int] = []
         self._in_flight: dict[int, bool] = {}  # by id of the load
         self._used = 1
         self._site_of: dict[int, int] = {}
         self._shadows: dict[int, tuple[Any, Shadow]] = {}
+        # (id of the region, offset) -> published by the writes to this flag.
         self._flags: dict[tuple[int, int], Clocks] = {}
-        self._published: dict[int, Clocks] = {}  # of a warp at its last fence
-        self._observed: dict[int, Clocks] = {}  # by relaxed reads of a warp since
+        # Slot of a warp -> published at its last fence; received by its relaxed reads since then.
+        self._published: dict[int, Clocks] = {}
+        self._observed: dict[int, Clocks] = {}
+        # Proxy fences of tensor maps: (slot, clock, snapshot); the acquires are by address.
         self._map_releases: list[tuple[int, int, Clocks]] = []
         self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
 
     def add_warps(self, block: Any, count: int) -> IntArray:
-        """Return the agents of a block's warps."""
+        """Add agents for the warps of a block; return their numbers."""
         numbers = [self.add_agent("warp", block, f"warp {n}") for n in range(count)]
         agents = np.array(numbers, np.int64)
         self.clock[self.slot[agents]] = 1
         return agents
 
     def add_agent(self, kind: str, block: Any, name: str = "") -> int:
-        """Return a new agent; see `MEETINGS` for the kinds."""
+        """Add an agent; return its number. See `MEETINGS` for the kinds."""
         if not self._free:
             self._free.append(self._used)
             self._used += 1
@@ -109,7 +122,7 @@ class Order:
         return number
 
     def retire(self, blocks: Iterable[Any]) -> None:
-        """Forget the agents of blocks that have ended, unless a flag in memory shows them."""
+        """Forget the agents of ended blocks if no other warp and no flag has their clocks."""
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
             del self._shadows[key]
@@ -130,7 +143,7 @@ class Order:
                 self._observed.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
-        """Return the slots of the warps of a group that execute."""
+        """Return the slots of the group's warps that execute."""
         return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
 
     def slots_at(self, block: Any, lanes: Any) -> IntArray:
@@ -142,9 +155,10 @@ class Order:
     # -- synchronisation -------------------------------------------------------------------------
 
     def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
-        """Return what these warps know and have done; their later accesses are not in it.
+        """Return the clocks that these warps publish, and start their next clock.
 
-        `relaxed`: what they have completed, and of the rest what a fence published before.
+        Later accesses of the warps are not published. With `relaxed`, publish the DONE clocks of
+        the warps, and all other clocks only up to each warp's last fence.
         """
         clocks = self.snapshot(slots)
         if relaxed:
@@ -157,13 +171,16 @@ class Order:
         return clocks
 
     def snapshot(self, slots: IntArray) -> Clocks:
-        """Return what these warps know, their own accesses included."""
+        """Return the clocks that these warps know, including their own accesses."""
         clocks: Clocks = self.known[:, slots].max(axis=1)
         clocks[SEEN, slots] = clocks[DONE, slots] = self.clock[slots]
         return clocks
 
     def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
-        """Let warps know what was published. `relaxed`: the rest follows with their next fence."""
+        """Let warps know published clocks.
+
+        With `relaxed`, the warps know only the DONE clocks until their next fence.
+        """
         if clocks is None:
             return
         clocks = _wide(clocks, len(self.clock))
@@ -175,13 +192,13 @@ class Order:
             self._observed[slot] = merged(self._observed.get(slot), clocks)
 
     def learn(self, slots: IntArray, agent: int, clock: int) -> None:
-        """Let warps know that what an asynchronous agent did up to a clock is complete."""
+        """Let warps know that the accesses of an asynchronous agent up to a clock are complete."""
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             self.known[way, slots, slot] = np.maximum(self.known[way, slots, slot], clock)
 
     def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
-        """Return published clocks that say so, too."""
+        """Return `clocks` with an asynchronous agent complete up to a clock."""
         clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
         slot = self.slot[agent]
         for way in (SEEN, DONE):
@@ -190,6 +207,7 @@ class Order:
 
     def fence(self, slots: IntArray) -> None:
         """Order memory: fence.acq_rel, fence.sc, membar."""
+        # With relaxed reads before and relaxed writes after, a fence acquires and releases.
         for slot in slots.tolist():
             self.receive(np.array([slot]), self._observed.pop(slot, None))
             self._published[slot] = self.snapshot(np.array([slot]))
@@ -198,6 +216,7 @@ class Order:
     def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
         """Order the generic and the async proxy: fence.proxy.async."""
         for way in ways:
+            # Asynchronous operations now see the warp's accesses, and those that the warp has seen.
             self.known[way, slots] = np.maximum(self.known[way, slots], self.known[SEEN, slots])
             self.known[way, slots, slots] = self.clock[slots]
         self.clock[slots] += 1
@@ -220,12 +239,13 @@ class Order:
         self._map_acquires.setdefault(address, []).extend(self._at(slots))
 
     def _at(self, slots: IntArray) -> list[tuple[int, int, Clocks]]:
+        # (slot, clock at the fence, clocks that the warp knows there)
         points = [(s, int(self.clock[s]), self.snapshot(np.array([s]))) for s in slots.tolist()]
         self.clock[slots] += 1
         return points
 
     def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
-        """Check that a copy may use the 128 bytes of a map that the kernel has written."""
+        """Check that fences let a copy use the 128 bytes of a map that the kernel has written."""
         shadow = self._shadow(region)
         if not shadow.is_written:
             return
@@ -237,6 +257,8 @@ class Order:
         slots, clocks = self.slot[writers[written]], stamps[written] >> CLOCK_SHIFT
         slot = int(self.slot[g.block.warp_agents[lane // _WARP]])
         seen = self.snapshot(np.array([slot]))[SEEN]
+        # The copy must follow an acquire fence; this acquire must follow the release fences of all
+        # writers, or the map was written by tensormap.cp_fenceproxy.
         for at, clock, acquired in self._map_acquires.get(address, ()):
             if seen[at] < clock:
                 continue
@@ -267,22 +289,23 @@ class Order:
         semantics: str = "weak",
         data: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        """Check and note the generic accesses of a group, before memory changes.
+        """Check and note the generic accesses of a group; call this before memory changes.
 
         Parameters
         ----------
         region
-            A block, for its shared memory, or a region of global memory.
+            A block, which stands for its shared memory, or a region of global memory.
         offsets : array (n,)
-            In the region, of each lane of the group; those of masked lanes are ignored.
+            Byte offset in the region for each thread of the group. Offsets of threads outside of
+            the mask are ignored.
         size : int
-            Bytes of each lane.
+            Number of bytes that each thread accesses.
         write, atomic : bool
             An atomic operation reads and writes.
         semantics : str
             "weak", "relaxed", "volatile", "acquire", "release", "acq_rel" or "sc".
         data : uint8 array (n, size), optional
-            What a store writes, so that stores of equal values are no finding.
+            Bytes that a store writes. Stores of equal bytes are no finding.
         """
         lanes = g.lanes
         if mask is not None:
@@ -296,8 +319,10 @@ class Order:
         strong = atomic or semantics in _NO_RACE
         if shadow.is_shared and region is not g.block:
             self.note_remote(g, lanes, region)
+        # An acquire comes before the check of the access, a release after it.
         if strong and not atomic and not write:
             self._acquire_flags(g, mask, region, offsets, semantics)
+        # Every unit of the access gets the same stamp; see `shadow` for its bits.
         units = shadow.units(offsets.astype(np.int64), size)
         slots = self.slot[agents]
         site = self._site(g.code)
@@ -313,7 +338,7 @@ class Order:
             self._release_flags(g, mask, region, offsets, semantics)
 
     def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
-        """Note that threads access another block of the cluster, which must not end before that."""
+        """Note an access to another block of the cluster; that block must not end before it."""
         for slot in self.slots_at(g.block, lanes).tolist():
             block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
@@ -342,7 +367,8 @@ class Order:
             writers, last = shadow.writer[units], shadow.stamp[units]
             wrong = self._unknown(SEEN, slots[:, None], writers, last)
             late = self._unknown(DONE, slots[:, None], writers, last)
-            if wrong is not None:  # a copy that is complete may be written over
+            if wrong is not None:
+                # A thread may write over a bulk copy that is complete, without an acquire.
                 wrong &= ~self.is_async[writers] | (False if late is None else late)
                 same = _is_same(shadow, units, data)
                 if same is not None:
@@ -359,14 +385,17 @@ class Order:
                 wrong &= ~same
             self._meet(g, lanes, "overwrite", wrong, readers, last, agents, stamps)
         shadow.note_writes(agents[:, None], units, stamps[:, None])
-        if equal is not None and equal.any():  # who wrote it last does not matter to a reader
+        # Two warps stored equal bytes without order. A reader need not be ordered after both, so
+        # the stamp becomes 0, which every warp knows.
+        if equal is not None and equal.any():
             shadow.writer[units[equal]], shadow.stamp[units[equal]] = agents[0], 0
 
     def _unknown(
         self, way: int, slots: IntArray, agents: npt.NDArray[Any], stamps: IntArray
     ) -> BoolArray | None:
-        """Return which accesses the warps do not know of in this way; None if all are known."""
+        """Return which accesses are newer than the warps' clocks; None if all are known."""
         limits = self.known[way][slots, self.slot[agents]].astype(np.int64)
+        # With all lower bits set, the limit includes every stamp of its clock.
         wrong: BoolArray = stamps > (limits << CLOCK_SHIFT | _LOW)
         return wrong if wrong.any() else None
 
@@ -374,9 +403,10 @@ class Order:
         self, g: Any, lanes: IntArray, what: str, wrong: BoolArray, others: npt.NDArray[Any],
         last: IntArray, agents: IntArray, stamps: IntArray,
     ) -> None:  # fmt: skip
-        """Report accesses of threads that are not ordered behind earlier ones."""
+        """Report accesses of threads that are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
+        # A thread's own accesses are ordered; lanes of one warp need a __syncwarp.
         same_lane = own & (last & LANE_BITS == stamps[:, None] & LANE_BITS)
         wrong = wrong & ~both_atomic & ~same_lane
         for other in np.unique(others[wrong]).tolist():
@@ -434,20 +464,21 @@ class Order:
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
-        """Check and note what an asynchronous operation of a group reads, at its issue.
+        """Check and note the reads of an asynchronous operation, at its issue.
 
         Parameters
         ----------
         lanes : int array
-            The threads that issue it.
+            Threads that issue the operation.
         where : (first, last) or int array
-            Bytes of the region: a range, or `Order.units` of it.
+            Bytes of the region as a range, or as numbers of units from `Order.units`.
         agent, clock : int
-            What completes the read: those who know this clock of this agent may overwrite it.
+            Agent and clock of the operation. A warp that knows this clock of the agent may
+            overwrite the bytes.
         known : optional
-            `snapshot` at the issue, where that is not now.
+            Clocks that the issuing warps know. The default is `issue(g, lanes)`.
         quiet : bool
-            Whether memory that nobody has written is no finding.
+            Whether a read of uninitialised memory is allowed.
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -471,10 +502,11 @@ class Order:
         after: Callable[[], npt.NDArray[np.uint8]] | None = None,
         generic: bool = False,
     ) -> None:  # fmt: skip
-        """Check and note what an asynchronous operation writes, at its issue; see `async_read`.
+        """Check and note the writes of an asynchronous operation, at its issue; see `async_read`.
 
-        `atomic`: a reduction, which others of its kind do not race. `after`: what the
-        region holds behind it, asked where two bulk stores are not ordered: equal values are right.
+        `atomic` marks a reduction; two reductions do not race. `after` returns the bytes of the
+        region after the operation. It is called if two bulk stores are not ordered, because stores
+        of equal bytes are no finding. `generic` marks a write of the generic proxy (st.async).
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -486,6 +518,7 @@ class Order:
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
+                # Stamp 0 is known to every warp.
                 last = np.where(last & ATOMIC, 0, last)
             if after is not None:
                 last = self._without_equal(known, shadow, units, last, after)
@@ -497,7 +530,7 @@ class Order:
         shadow.note_writes(agent, units, stamp)
 
     def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
-        """Note that tensormap.cp_fenceproxy writes the 128 bytes of a map, and releases them."""
+        """Note that tensormap.cp_fenceproxy writes and releases the 128 bytes of a map."""
         offsets = np.full(g.n, offset)
         for part in range(0, MAP_BYTES, 16):
             self.access(g, mask, region, offsets + part, 16, write=True, semantics="release")
@@ -505,14 +538,14 @@ class Order:
         shadow.publish(offset, offset + MAP_BYTES)
 
     def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
-        """Return the units (n, k) of `size` bytes at each offset, for `async_read` and `_write`."""
+        """Return the units (n, k) of `size` bytes at each offset."""
         return self._shadow(region).units(offsets, size)
 
     def _without_equal(
         self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
         after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
-        """Return the stamps, 0 where an unordered bulk store wrote what is written now."""
+        """Return the stamps, with 0 where an unordered bulk store wrote the same bytes as now."""
         writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
         wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
@@ -524,7 +557,7 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Note that 16-byte pieces of a load completed in another phase than the load began in."""
+        """Note that 16-byte pieces of a load completed in a later phase than expected at issue."""
         shadow = self._shadow(region)
         units = shadow.units(offsets, _PIECE)
         mine = shadow.writer[units] == agent
@@ -532,7 +565,7 @@ class Order:
         shadow.stamp[units] = np.where(mine, clock << CLOCK_SHIFT | low, shadow.stamp[units])
 
     def issue(self, g: Any, lanes: Any) -> Clocks:
-        """Return what the warps that issue an operation know together; their clocks tick."""
+        """Return the clocks that the issuing warps know, and start their next clock."""
         slots = self.slots_at(g.block, lanes)
         clocks = self.snapshot(slots)
         self.clock[slots] += 1
@@ -542,12 +575,14 @@ class Order:
         self, g: Any, lanes: Any, what: str, fenced: int, plain: int, known: Clocks,
         others: npt.NDArray[Any], last: IntArray,
     ) -> None:  # fmt: skip
-        """Report what an asynchronous operation is not ordered behind."""
+        """Report earlier accesses that do not happen before an asynchronous operation."""
         slots = self.slot[others]
         limits = known[plain][slots].astype(np.int64)
         generic = ~self.is_async[others]
-        if what == "async write":  # that the earlier copy is complete is enough to write over it
+        # A bulk copy may write over an earlier copy that is complete.
+        if what == "async write":
             limits = np.where(generic, limits, known[DONE][slots])
+        # Accesses of the generic proxy need a proxy fence as well; those of bulk copies do not.
         strict = np.where(generic, known[fenced][slots], limits)
         wrong = last > (strict << CLOCK_SHIFT | _LOW)
         if not wrong.any():
@@ -603,7 +638,7 @@ def _fenced(shadow: Shadow) -> int:
 def _is_same(
     shadow: Shadow, units: IntArray, data: npt.NDArray[np.uint8] | None
 ) -> BoolArray | None:
-    """Return which units hold already what is stored; None where that is not known."""
+    """Return which units already have the bytes that are stored; None if these are not known."""
     if data is None:
         return None
     at = units[..., None] * shadow.unit + np.arange(shadow.unit)
@@ -630,7 +665,7 @@ def _padded(clocks: Clocks, size: int) -> Clocks:
 
 
 def merged(a: Clocks | None, b: Clocks | None) -> Any:
-    """Return what two published clocks say together; None is nothing."""
+    """Return the maximum of two published clocks; None stands for no clocks."""
     if a is None or b is None:
         return b if a is None else a
     size = max(a.shape[1], b.shape[1])

@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Pending:
-    """An asynchronous event; `Machine.add` lets it happen when the schedule says so.
+    """An asynchronous event; after `Machine.add` the schedule decides when it happens.
 
     Attributes
     ----------
     what : str
-        For the explanation of a hang and the timeline.
+        Text for the timeline.
     after : sequence of Pending
-        Events that happen before it.
+        Events that must happen before this event.
     happened : bool
     """
 
@@ -26,6 +26,7 @@ class Pending:
 
     def __init__(self, g: Any, what: str, after: Sequence[Pending] = ()) -> None:
         self.machine, self.code, self.what, self.after = g.machine, g.code, what, after
+        # In steps of the run, as the timeline counts.
         self.issued_at = g.machine.steps
         self.happened = False
 

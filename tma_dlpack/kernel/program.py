@@ -1,12 +1,12 @@
-"""From PTX to Python: each basic block of a function becomes one Python function.
+"""`Program`: translate PTX to Python; each basic block of a function becomes one Python function.
 
-A block's function works on NumPy arrays with one entry for each thread of the group. Registers are
-rows of arrays (slot, thread), by width: `W` for 32 bits, `D` for 64, `H` for 16 and 8, `P` for
-predicates. A block loads what it reads first, keeps values in local variables, and writes back what
-later blocks read. It returns the number of the next block.
+A block's function works on NumPy arrays with one entry for each thread of the group. A register is
+a row of an array (slot, thread). The array depends on the width: `W` for 32 bits, `D` for 64, `H`
+for 16 and 8, `P` for predicates. A block loads the registers that it reads, keeps values in local
+variables, and stores the registers that later blocks read. It returns the number of the next block.
 
-`Emitter` writes the source of one block; the instructions that are no arithmetic are calls of
-`operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each instruction.
+`Emitter` writes the source of one block. Arithmetic becomes NumPy expressions; other instructions
+become calls of `operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each instruction.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
 
+# Width in bits -> table of registers.
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
 WARPGROUP_WARPS = 4
+# Base words of opcodes that end a basic block.
 _ENDS = ("bra", "brx", "ret", "exit", "trap")
 
 
 @dataclass
 class Variable:
-    """A variable of the module or of a function: state space, alignment, bytes, initial values."""
+    """A variable of the module or of a function; alignment and size are in bytes."""
 
     name: str
     space: str
@@ -40,22 +42,27 @@ class Variable:
     size: int
     is_extern: bool
     initial: bytes
-    pointers: tuple[tuple[int, str, int], ...] = ()  # (byte, symbol, offset) in `initial`
+    #: Addresses in `initial`: (byte, symbol, offset from the symbol).
+    pointers: tuple[tuple[int, str, int], ...] = ()
 
 
 @dataclass
 class CodeBlock:
-    """A basic block: its instructions, its Python function, and where lanes meet again."""
+    """A basic block: its instructions, its Python function, and its successors."""
 
     code: list[Instruction]
-    label: int  # its number in the function's list
+    #: Number of the block in the function's list.
+    label: int
     next: list[int] = field(default_factory=list)
-    gate: Any = None  # member mask, where the lanes of a warp begin it together
+    #: First instruction, if the lanes of its member mask must begin the block together.
+    gate: Any = None
     is_gate: bool = False
     run: Any = None
-    join: int = -1  # the immediate post-dominator
+    #: Immediate post-dominator, where the parts of a split group meet again.
+    join: int = -1
     source: str = ""
-    steps: tuple[Step, ...] = ()  # with accumulators of wgmma
+    #: Steps on accumulators of wgmma.
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass
@@ -64,11 +71,12 @@ class Code:
 
     function: Function
     blocks: list[CodeBlock]
-    parameters: dict[str, tuple[int, int]]  # of a device function: name -> (byte, size)
+    #: Parameters of a device function: name -> (byte, size).
+    parameters: dict[str, tuple[int, int]]
 
 
 class Program:
-    """A module of PTX: its variables, and its functions on demand."""
+    """A module of PTX: its variables, and its functions, which are translated on demand."""
 
     functions: dict[str, Function]
     variables: dict[str, Variable]
@@ -78,6 +86,8 @@ class Program:
         self.functions = {f.name: f for f in self.module.functions}
         self.variables = {v.name: v for v in _variables(ptx)}
         self.codes: dict[str, Code] = {}
+        # Table -> number of slots that are used; function -> name of a register -> (table, slot,
+        # type).
         self.slots: dict[str, int] = dict.fromkeys("WDHPQ", 0)
         self.tables: dict[str, dict[str, tuple[str, int, str]]] = {}
 
@@ -102,6 +112,8 @@ class Program:
         own = declared.get(name)
         if own is not None:
             return own
+        # ".reg .b32 %r<9>" declares %r0 to %r8, under the key "%r<"; "%r3#1" is a copy of %r3 in a
+        # function that was inlined.
         family = re.fullmatch(r"(.*?)\d+(#\d+)?", name)
         found = declared.get(family[1] + "<") if family else None
         if found is None and family and family[1].endswith("_"):
@@ -109,14 +121,14 @@ class Program:
         return found
 
     def code(self, name: str) -> Code:
-        """Return a function's code, translated the first time."""
+        """Return a function's code; the first call translates the function."""
         found = self.codes.get(name)
         if found is None:
             found = self.codes[name] = _translate(self, self.functions[name])
         return found
 
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
-        """Return the functions and variables that a kernel, and what it calls, refers to."""
+        """Return the functions and variables that a kernel and its callees refer to."""
         functions: dict[str, None] = {}
         variables: dict[str, Variable] = {}
         waiting = [kernel]
@@ -146,6 +158,7 @@ def program_of(ptx: str) -> Program:
 
 # -- variables -------------------------------------------------------------------------------------
 
+# For example ".visible .global .align 4 .b8 table[2][4] = {1, 2, 3};".
 _VARIABLE = re.compile(
     r"(?<![\w.])(?P<linkage>(?:\.(?:extern|visible|weak|common)\s+)*)"
     r"\.(?P<space>shared|global|const|local)\b"
@@ -163,6 +176,7 @@ def _variables(ptx: str) -> list[Variable]:
         vector = re.search(r"\.v([248])", match["words"])
         align = re.search(r"align\s+(\d+)", match["words"])
         element = bits // 8
+        # An empty dimension, as in "extern __shared__ x[]", makes the size 0.
         size = element * int(vector[1] if vector else 1)
         dims = re.findall(r"\[\s*(\d*)\s*\]", match["dims"])
         for dim in dims:
@@ -178,10 +192,11 @@ def _variables(ptx: str) -> list[Variable]:
 
 
 def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[Any, ...]]:
-    """Return the bytes of an initialiser, and where it holds addresses of symbols."""
+    """Return the bytes of an initialiser, and its addresses of symbols (see `Variable`)."""
     if text is None:
         return b"", ()
     data, pointers = bytearray(), []
+    # Words such as "generic(table)+8", "table + 8", "0f3F800000" and "17".
     for word in re.findall(r"generic\([^)]*\)(?:\s*\+\s*\d+)?|[^\s,{}]+(?:\s*\+\s*\d+)?", text):
         number = number_of(word)
         if number is None:
@@ -209,7 +224,8 @@ def _translate(program: Program, function: Function) -> Code:
         gen, kill = _reads_and_writes(program, function, block, operations)
         reads.append(gen)
         writes.append(kill)
-    for code in function.code:  # neighbouring slots for the registers of a fragment
+    # Give the registers of a fragment neighbouring slots, so that the fragment is a slice.
+    for code in function.code:
         found = operations[id(code)]
         if found is not None and found.register_block:
             for operand in operands_of(code):
@@ -227,11 +243,17 @@ def _translate(program: Program, function: Function) -> Code:
 
 
 def _blocks(function: Function, operations: dict[int, Operation | None]) -> list[CodeBlock]:
-    """Split at labels, behind branches and pauses, and before what a warp executes together."""
+    """Split a function into blocks.
+
+    A block begins at a label, after a branch or a pause, and before an instruction that a warp
+    executes together.
+    """
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    together = 0  # warps that are known to have come together: none, one, a warpgroup
+    # Number of warps that are known to execute together: 0, 1, or 4 (a warpgroup). A second
+    # instruction of the same warp in a straight line needs no gate.
+    together = 0
     for n, instruction in enumerate(code):
         if n in starts:
             together = 0
@@ -254,7 +276,8 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
         if start in gates:
             block.is_gate, block.gate = True, gates[start]
         blocks.append(block)
-    last_block = len(blocks)  # the end of the function
+    # One past the last block stands for the end of the function.
+    last_block = len(blocks)
     labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
     for n, block in enumerate(blocks):
         last = block.code[-1]
@@ -275,11 +298,13 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
 
 
 def _post_dominators(blocks: list[CodeBlock]) -> None:
-    """Set `join` of each block: the first block that all paths from its successors pass."""
+    """Set `join` of each block: the first block on every path from the block to the end."""
+    # Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm, on the reversed graph.
     end = len(blocks)
     doms: list[int | None] = [None] * (end + 1)
     doms[end] = end
-    order: list[int] = []  # post-order of the reversed graph, by a walk from the end
+    # Post-order of the reversed graph, from a walk that starts at the end.
+    order: list[int] = []
     before: list[list[int]] = [[] for _ in range(end + 1)]
     for n, block in enumerate(blocks):
         for successor in block.next:
@@ -325,7 +350,7 @@ def _post_dominators(blocks: list[CodeBlock]) -> None:
 def _reads_and_writes(
     program: Program, function: Function, block: CodeBlock, operations: dict[int, Operation | None]
 ) -> tuple[set[str], set[str]]:
-    """Return the registers that a block reads before it writes them, and those that it writes."""
+    """Return the registers that a block reads before it writes them, and all that it writes."""
     gen: set[str] = set()
     kill: set[str] = set()
     if block.is_gate:
@@ -333,7 +358,8 @@ def _reads_and_writes(
     for code in block.code:
         read, wrote = Emitter.reads_and_writes(code, operations[id(code)])
         if code.guard:
-            read = read | {code.guard} | wrote  # a skipped write keeps the value
+            # Threads that skip the write keep the old value, so the old value is read.
+            read = read | {code.guard} | wrote
         gen |= read - kill
         kill |= wrote
     return gen, kill
@@ -355,6 +381,7 @@ def _live_out(
     blocks: list[CodeBlock], reads: list[set[str]], writes: list[set[str]]
 ) -> list[set[str]]:
     """Return for each block the registers that later blocks read."""
+    # Backward data flow to a fixed point: live in = reads, and live out without writes.
     live_in = [set(r) for r in reads] + [set()]
     changed = True
     while changed:
@@ -369,7 +396,7 @@ def _live_out(
 
 
 def _call_parameters(function: Function) -> dict[str, tuple[int, int]]:
-    """Return the place of each parameter of a function in the bytes that its caller passes."""
+    """Return (byte, size) of each parameter of a function in the bytes that the caller passes."""
     from tma_dlpack.kernel.arguments import parameters_of
 
     at, found = 0, {}

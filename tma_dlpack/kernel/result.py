@@ -1,4 +1,4 @@
-"""`KernelRun`: what a run of a kernel found, as text, HTML and JSON."""
+"""`KernelRun`: the result of a run of a kernel, as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 from tma_dlpack.kernel.core import TmaError, picture, report
 from tma_dlpack.kernel.findings import BarrierState
 
-_MOST_LANES, _MOST_BARS = 24, 300  # of the picture
+# Maximum number of lanes (warps and slots) and of bars in the picture.
+_MOST_LANES, _MOST_BARS = 24, 300
+# Names of the first two schedules; later schedules are random.
 SCHEDULES = ("late", "early")
 
 
 class TmaKernelError(TmaError, RuntimeError):
-    """A run of a kernel found an error."""
+    """Error that `KernelRun.raise_if_wrong` raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """The result of `run_kernel`; ``print(run)`` shows it, notebooks draw its timeline.
+    """The result of `run_kernel`; ``print(run)`` shows the findings, notebooks draw the timeline.
 
     Attributes
     ----------
@@ -27,18 +29,18 @@ class KernelRun:
     backend : {"simulator", "cuda"}
         A run on the GPU has no findings.
     findings : tuple of Finding
-        Errors first. Each has rule, severity, line of the .cu, PTX line, block, thread, message and
-        fix.
+        Findings, errors first. Each has rule, severity, line of the .cu, PTX line, block, thread,
+        message and fix.
     barriers : tuple of BarrierState
-        After a hang, the mbarriers that warps wait at, as `PostMortem.barriers`.
+        After a hang, the mbarriers where warps wait, with the fields of `PostMortem.barriers`.
     steps : int
-        Instructions that groups of threads executed.
+        Number of instructions that groups of threads executed.
     schedule : str
-        "late", "early" or "random 2": of the run whose findings these are.
+        Schedule of the run: "late", "early", or for example "random 2".
     timeline : tuple of TimelineRow
-        Who waited for which barrier and phase, and which copy filled what, in steps.
+        Waits of warps for phases of barriers, and copies from issue to completion, in steps.
     printed : str
-        What the kernel printed.
+        Text that the kernel printed.
     """
 
     kernel: str
@@ -52,7 +54,7 @@ class KernelRun:
 
     @classmethod
     def of_machine(cls, machine: Any, compiled: Any, number: int) -> KernelRun:
-        """Return what a machine that has run found, in schedule `number`."""
+        """Return the result of a machine that has run schedule `number`."""
         name = SCHEDULES[number] if number < len(SCHEDULES) else f"random {number}"
         return cls(
             kernel=machine.findings.kernel,
@@ -133,7 +135,10 @@ class KernelRun:
 
 
 def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:
-    """Return the bars of as many actors as a picture holds, those whose wait never ends first."""
+    """Return the bars that the picture shows, and a note about the others.
+
+    Actors whose wait never ends come first.
+    """
     stuck = [row.actor for row in rows if row.end is None]
     actors = list(dict.fromkeys([*stuck, *(row.actor for row in rows)]))
     shown = set(actors[:_MOST_LANES])

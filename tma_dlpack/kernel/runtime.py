@@ -10,9 +10,11 @@ import numpy as np
 
 from tma_dlpack.kernel.memory import LOCAL_WINDOW
 
+# A conversion of printf, for example "%-8.3lf": width "8", precision "3", length "l", kind "f".
 _CONVERSION = re.compile(
     r"%[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|z|j|t)?([diouxXeEfFgGaAcsp%])"
 )
+# Maximum length of a C string that is read.
 _MOST_CHARS = 4096
 
 
@@ -31,7 +33,10 @@ def _string(g: Any, address: int) -> str:
 
 
 def formatted(g: Any, formats: Any, values: Any) -> list[str]:
-    """Return what each thread of a group prints; arguments stand in local memory, by 4 or 8."""
+    """Return the text that each thread of a group prints.
+
+    The arguments are in local memory, each of 4 or 8 bytes and aligned to its size.
+    """
     found = []
     for thread in g.lanes.tolist():
         pattern = text_at(g, formats, thread)
@@ -47,6 +52,7 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
         width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"
+        # Python's % operator knows no length modifiers such as "ll".
         flags = match[0].rstrip("diouxXeEfFgGaAcsp").rstrip("hlzjt")
         extra = []
         for star in (width, precision):
@@ -56,6 +62,7 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
             return str((flags + (kind if kind not in "aA" else "g")) % (*extra, take(8, "d")))
         if kind == "s":
             return str((flags + "s") % (*extra, _string(g, take(8, "u"))))
+        # Variadic arguments: integers of 4 or 8 bytes, and floats as doubles (C++ promotes them).
         size = 8 if kind == "p" or length in ("l", "ll", "z", "j", "t") else 4
         number = take(size, "i" if kind in "di" else "u")
         if kind == "p":
@@ -77,7 +84,7 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
 
 
 def _vprintf(g: Any, given: list[str], results: list[str]) -> None:
-    """printf: one line of text for each thread, with the values from local memory."""
+    """Print one text for each thread, with the values in local memory (printf)."""
     text = formatted(g, *(g.block.parameters[name] for name in given))
     g.machine.printed += text
     for name in results:
@@ -86,6 +93,7 @@ def _vprintf(g: Any, given: list[str], results: list[str]) -> None:
 
 def _assertfail(g: Any, given: list[str], results: list[str]) -> None:
     parameters = [g.block.parameters[name] for name in given]
+    # __assertfail(message, file, line, function, size of a character)
     message, file = (text_at(g, p, int(g.lanes[0])) for p in parameters[:2])
     line = int(parameters[2][g.lanes[0], :4].view(np.uint32)[0])
     g.machine.fault(
@@ -94,7 +102,7 @@ def _assertfail(g: Any, given: list[str], results: list[str]) -> None:
     )  # fmt: skip
 
 
-#: By name: the group, the names of the parameters, and of the results.
+#: Name -> function of (group, names of the parameters, names of the results).
 FUNCTIONS: dict[str, Callable[[Any, list[str], list[str]], None]] = {
     "vprintf": _vprintf, "__assertfail": _assertfail,
 }  # fmt: skip

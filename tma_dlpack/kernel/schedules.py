@@ -24,10 +24,10 @@ def run_schedules(
     schedules: int,
     max_steps: int | None,
 ) -> KernelRun:
-    """Run schedules until one finds an error; return the run of that one, or of the first.
+    """Run schedules until one finds an error; return the run with the error, or the first run.
 
-    Memory holds what the first wrong run wrote, else what the first run wrote. Where two right runs
-    write different bytes, that is a warning of its own: the result depends on the order.
+    Afterwards memory has the bytes that the returned run wrote. If two runs without an error write
+    different bytes, the result depends on the schedule, and the returned run has a warning.
     """
     before = _snapshot(bound.regions)
     first: KernelRun | None = None
@@ -40,6 +40,7 @@ def run_schedules(
             cluster=cluster, smem_bytes=smem_bytes, seed=seed, schedule=number,
             max_steps=max_steps, maps=bound.maps,
         )  # fmt: skip
+        # A run with an error returns at once, so memory keeps the bytes that this run wrote.
         run = KernelRun.of_machine(machine, compiled, number)
         if not run.ok:
             return run
@@ -55,6 +56,7 @@ def run_schedules(
         if different:
             first = first.with_order_dependent(different, number)
     assert first is not None
+    # Later schedules have overwritten the bytes of the first run.
     _restore(bound.regions, written)
     return first
 

@@ -1,7 +1,7 @@
-"""The last accesses of every byte of a region of memory, as arrays over its units.
+"""The last accesses of every byte of a region of memory, in arrays with an entry for each unit.
 
-A unit is as large as the alignment of all accesses so far allows, 16 bytes at most; where a smaller
-access comes, every unit is split, so nothing is lost. An access is an agent and a stamp::
+A unit has 16 bytes, or less: the first access with a smaller size or alignment splits every unit,
+and the parts keep the accesses of the whole. An access is an agent and a stamp::
 
     bit  63 ..... 26  25 ........ 6     5     4 .. 0
          clock        site (code)    atomic   lane
@@ -16,23 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
-#: Bytes of a region: (first, last), or the units themselves.
+#: Bytes of a region: a range (first, last), or numbers of units.
 Units = tuple[int, int] | IntArray
 
 CLOCK_SHIFT: Final = 26
 SITE_SHIFT: Final = 6
 ATOMIC: Final = 32
 LANE_BITS: Final = 31
+# Bytes.
 _LARGEST_UNIT = 16
-#: Readers of a unit of global memory that are kept; shared memory keeps all.
+#: Number of readers that a unit of global memory keeps; a unit of shared memory keeps all readers.
 _GLOBAL_READERS = 2
 
 
 class Shadow:
-    """Writer and readers of each unit; `raw` is the memory."""
+    """Last writer and readers of each unit; `raw` is the memory."""
 
     raw: npt.NDArray[np.uint8]
     is_shared: bool
+    #: Bytes of a unit.
     unit: int
     is_written: bool
     writer: npt.NDArray[Any]
@@ -46,16 +48,22 @@ class Shadow:
         self.is_written = False
         self.writer = np.zeros(count, np.int32)
         self.stamp = np.zeros(count, np.int64)
-        self.published = np.zeros(count, np.bool_)  # by tensormap.cp_fenceproxy
+        # Whether tensormap.cp_fenceproxy wrote and released the unit.
+        self.published = np.zeros(count, np.bool_)
         self._has_published = False
+        # Readers. In shared memory each agent has a row of stamps; in global memory there are
+        # _GLOBAL_READERS rows, the newest reader first, and `_agents` has an array (units,) for
+        # each row.
         self._row_of: dict[int, int] = {}
-        self._agents: list[Any] = []  # shared: an agent; global: an array (units,)
+        self._agents: list[Any] = []
         self._stamps: list[IntArray] = []
 
     # -- units -----------------------------------------------------------------------------------
 
     def units(self, offsets: IntArray, size: int) -> IntArray:
         """Return the units (n, k) of n accesses of `size` bytes."""
+        # The lowest bit that is set is the largest power of two that divides all offsets and the
+        # size.
         low = int(np.bitwise_or.reduce(offsets)) | size
         if low & (self.unit - 1):
             self._split(low & -low)
@@ -93,12 +101,12 @@ class Shadow:
             self.published[units] = False
 
     def publish(self, first: int, last: int) -> None:
-        """Note that the last writes of bytes [first, last) were released as they were made."""
+        """Note that the last writes of bytes [first, last) were also releases."""
         self._has_published = True
         self.published[self.range(first, last)] = True
 
     def note_reads(self, agents: IntArray, units: Any, stamps: Any) -> None:
-        """Note readers; `agents` is one, or one for each row of `units`."""
+        """Note readers; `agents` has one entry, or one for each row of `units`."""
         if self.is_shared:
             first = int(agents[0])
             if len(agents) == 1 or (agents == first).all():
@@ -113,6 +121,7 @@ class Shadow:
                 self._agents.append(np.zeros(len(self.writer), np.int32))
                 self._stamps.append(np.zeros(len(self.writer), np.int64))
         readers = agents[:, None] if len(agents) > 1 else agents[0]
+        # Another reader than last time: move the newest reader to the second row.
         older = self._agents[0][units] != readers
         for array in (self._agents, self._stamps):
             array[1][units] = np.where(older, array[0][units], array[1][units])
@@ -127,7 +136,7 @@ class Shadow:
         return row
 
     def reads(self, units: Any) -> Iterator[tuple[npt.NDArray[np.int32], IntArray]]:
-        """Return agents and stamps of readers of these units, agent after agent."""
+        """Return (agents, stamps) of the readers of these units, one row of readers at a time."""
         for agents, stamps in zip(self._agents, self._stamps, strict=True):
             found = stamps[units]
             if self.is_shared:

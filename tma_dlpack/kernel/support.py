@@ -1,4 +1,4 @@
-"""Functions that translated blocks call, and the atomic operations."""
+"""Functions that the translated blocks call, and the atomic operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tma_dlpack.kernel.memory import LOCAL_WINDOW, OFFSET_MASK, RANK_SHIFT, SHAR
 
 
 def mask_of(guard: Any, n: int) -> Any:
-    """Return which threads execute; None is all."""
+    """Return the mask of the threads that execute; None stands for all threads."""
     if np.ndim(guard) == 0:
         return None if guard else np.zeros(n, np.bool_)
     return None if guard.all() else guard
@@ -22,11 +22,12 @@ def call(
     run: Callable[..., Any], g: Any, code: Any, mask: Any, arguments: tuple[Any, ...],
     olds: tuple[Any, ...],
 ) -> Any:  # fmt: skip
-    """Run an operation; where a guard is false the registers keep their old values."""
+    """Run an operation; threads with a false guard keep the old values of their registers."""
     g.code = code
     if mask is not None and not mask.any():
         return olds
     result = run(g, mask, *arguments)
+    # The operation waits; the group calls the function after the wait.
     if callable(result):
         return result
     if type(result) is not tuple:
@@ -50,7 +51,7 @@ def sized(value: Any, unsigned: type) -> Any:
 
 
 def scatter(table: Any, slots: Any, index: Any, rows: Any) -> None:
-    """Store rows of registers that are no neighbours."""
+    """Store rows of registers whose slots are not neighbours."""
     if isinstance(index, slice):
         table[slots, index] = rows
     else:
@@ -73,6 +74,7 @@ def glued(part: int, unsigned: type, *values: Any) -> Any:
 def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
     """Return a + b + carry (or a - b - carry) and the new carry (or borrow)."""
     kind = a.dtype.type
+    # Unsigned sums wrap, so a sum below an operand shows the carry.
     flag = np.asarray(carry).astype(kind)
     if subtracts:
         found = a - b - flag
@@ -82,7 +84,8 @@ def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
 
 
 def mapped(address: Any, rank: Any) -> Any:
-    """Return mapa: an address of shared memory in another block of the cluster."""
+    """Return the address in the block `rank` of the cluster that fits an address here (mapa)."""
+    # A 32-bit address is in the shared state space; a 64-bit address is generic.
     kind = address.dtype.type
     if address.dtype.itemsize == 4:
         return address & kind(OFFSET_MASK) | rank.astype(kind) << kind(RANK_SHIFT)
@@ -91,7 +94,7 @@ def mapped(address: Any, rank: Any) -> Any:
 
 
 def trap(g: Any, code: Any, mask: Any) -> None:
-    """End the run where threads execute a trap."""
+    """End the run if a thread executes a trap."""
     g.code = code
     if mask is None or mask.any():
         g.machine.fault(
@@ -100,7 +103,7 @@ def trap(g: Any, code: Any, mask: Any) -> None:
         )  # fmt: skip
 
 
-#: What the source of translated blocks may use.
+#: Global names of the source of translated blocks.
 NAMES: dict[str, Any] = {
     **opcodes.NAMES, "i1": np.int8, "i2": np.int16, "i4": np.int32, "i8": np.int64,
     "f2": np.float16, "f4": np.float32, "f8": np.float64, "mask_of": mask_of, "call": call,
@@ -112,7 +115,7 @@ NAMES: dict[str, Any] = {
 
 # -- atomics ---------------------------------------------------------------------------------------
 
-#: What an atomic operation makes of the old value `a` and its operands.
+#: Operation -> function of the old value `a` and the operands; it returns the new value.
 ATOMICS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "min": np.minimum, "max": np.maximum,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
@@ -123,8 +126,9 @@ ATOMICS: dict[str, Callable[..., Any]] = {
 
 
 def atomic(op: str, kind: str) -> Callable[..., Any]:
-    """Return an atomic operation on bits of a type."""
+    """Return the function of an atomic operation that takes and returns bits of a type."""
     function = ATOMICS[op]
+    # Two values of 16 bits in a register, such as f16x2.
     if kind.endswith("x2"):
         one = kind[:-2]
         return lambda a, *b: opcodes.each_half(one, function, a, *b)

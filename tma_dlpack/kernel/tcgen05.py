@@ -1,11 +1,11 @@
-"""The fifth-generation tensor core: tensor memory, tcgen05.mma, and what waits for it.
+"""The fifth-generation tensor core: tensor memory, tcgen05.mma, and its commits and waits.
 
-Tensor memory has 128 lanes and 512 columns of 32 bits for each block. With 128 rows, row i of an
-accumulator is lane i; with 64 rows, each warp's first 16 lanes have 16 rows. Two blocks
-(cta_group::2) hold 128 rows each of 256, and half of B's rows each.
+Tensor memory has 128 lanes and 512 columns of 32 bits for each block. In an accumulator of 128
+rows, row i is lane i; in one of 64 rows, the first 16 of each warp's 32 lanes have 16 rows. With
+cta_group::2, each of the two blocks has 128 of the 256 rows and half of B's rows.
 
-Documented, not measured. Source: PTX ISA 9.0, 9.7.16 (tcgen05: tensor memory, data path layout
-organization, instruction descriptor).
+This module follows the documentation; it is not measured on hardware. Source: PTX ISA 9.0, 9.7.16
+(tcgen05: tensor memory, data path layout organization, instruction descriptor).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from tma_dlpack.kernel.pending import Pending
 Array = npt.NDArray[Any]
 
 LANES, COLUMNS = 128, 512
+# Bytes of a lane; lanes that each warp of a warpgroup can access.
 _LANE_BYTES = COLUMNS * 4
 _WARP_LANES = 32
-#: Type of the elements of A and B, by kind and number in the instruction descriptor.
+#: Kind of the instruction -> number in the instruction descriptor -> type of A's or B's elements.
 _TYPES = {
     "f16": {0: "f16", 1: "bf16"}, "tf32": {2: "tf32"}, "f8f6f4": {0: "e4m3", 1: "e5m2"},
     "i8": {0: "u8", 1: "s8"},
@@ -37,7 +38,7 @@ _TYPES = {
 
 
 class TensorMemory:
-    """The tensor memory of a block: columns that are allocated, and the products under way."""
+    """The tensor memory of a block: its words, its free columns and its last product."""
 
     words: Array
     region: Region
@@ -47,13 +48,15 @@ class TensorMemory:
         self.words = np.zeros((LANES, COLUMNS), np.uint32)
         self.region = Region(0, self.words.reshape(-1).view(np.uint8), "tensor memory", True)
         self.free = np.ones(COLUMNS, np.bool_)
-        self.last: Any = None  # the product issued last: they are executed in order
-        self.clocks: dict[int, int] = defaultdict(lambda: 1)  # by thread: of its next commit
+        # The newest product; products are executed in the order of their issue.
+        self.last: Any = None
+        # Thread -> clock of its next commit; thread -> agent in `Order`.
+        self.clocks: dict[int, int] = defaultdict(lambda: 1)
         self.agents: dict[int, int] = {}
         self.block = block
 
     def agent(self, order: Any, thread: int) -> int:
-        """Return the order's agent of the products that a thread issues."""
+        """Return the agent in `Order` for the products that a thread issues."""
         if thread not in self.agents:
             self.agents[thread] = order.add_agent("tcgen05", self.block, "tcgen05.mma")
         return self.agents[thread]
@@ -68,9 +71,10 @@ def tensor_memory(block: Any) -> TensorMemory:
 
 
 def _blocks(g: Any, code: Instruction) -> list[Any]:
-    """Return the blocks that an instruction works on: its own, or its pair."""
+    """Return the blocks that an instruction works on: its own block, or its pair of blocks."""
     if "cta_group::2" not in code.opcode:
         return [g.block]
+    # A pair is two blocks whose ranks differ in the lowest bit alone.
     first = g.block.rank & ~1
     found: list[Any] = g.block.cluster.blocks[first : first + 2]
     return found
@@ -97,6 +101,7 @@ def _alloc(code: Instruction) -> Operation:
                 "tcgen05.dealloc what is not used any more",
             )  # fmt: skip
         memory.free[starts[0] : starts[0] + number] = False
+        # The instruction writes the address of the columns to shared memory, once for the warp.
         one = np.zeros(g.n, np.bool_)
         one[0] = True
         value = np.full(g.n, starts[0], np.uint32)
@@ -126,17 +131,19 @@ def _nothing(code: Instruction) -> Operation:
 
 @operation("tcgen05.wait::ld", "tcgen05.wait::st")
 def _wait(code: Instruction) -> Operation:
-    """Do nothing: loads and stores of tensor memory are complete at their issue here."""
+    """Do nothing: the simulator completes loads and stores of tensor memory at their issue."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
 # -- loads and stores ------------------------------------------------------------------------------
 
+# For example "tcgen05.ld.sync.aligned.32x32b.x16.b32"; the number of columns is 16.
 _SHAPE = re.compile(r"tcgen05\.(?:ld|st)\.sync\.aligned\.32x32b\.x(\d+)\.b32$")
 
 
 def _places(g: Any, address: Any, count: int) -> tuple[Array, Array]:
-    """Return the first column and the lane of tensor memory of each thread."""
+    """Return the first column and the lane of tensor memory for each thread."""
+    # An address has the lane in the upper 16 bits, the column in the lower 16 bits.
     at = np.broadcast_to(address, g.n).astype(np.int64)
     lanes = g.lanes % LANES
     wrong = (at >> 16) // _WARP_LANES != lanes // _WARP_LANES
@@ -197,7 +204,7 @@ def _store(code: Instruction) -> Operation | None:
 
 
 class _Product(Pending):
-    """A tcgen05.mma: it reads shared memory when it happens."""
+    """A tcgen05.mma, which reads shared memory when it happens, not at its issue."""
 
     def __init__(self, g: Any, act: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.mma", after)
@@ -208,7 +215,7 @@ class _Product(Pending):
 
 
 def _rows(m: int) -> Array:
-    """Return the lane of each row of a block's part of an accumulator."""
+    """Return the lane of each of the `m` rows that a block has of an accumulator."""
     row = np.arange(m)
     return row if m == LANES else row // 16 * _WARP_LANES + row % 16
 
@@ -232,6 +239,9 @@ def _mma(code: Instruction) -> Operation | None:
     ) -> None:
         lane = 0 if mask is None else int(mask.argmax())
         number = _of(instruction, lane)
+        # Instruction descriptor (PTX ISA 9.0, 9.7.16): type of D in bits 4-5, of A in 7-9, of B in
+        # 10-12; negation of A in 13, of B in 14; transposes in 15 and 16; N / 8 in 17-22, M / 16 in
+        # 24-28.
         n, m = (number >> 17 & 63) * 8, (number >> 24 & 31) * 16
         names = [_TYPES[kind].get(number >> at & 7) for at in (7, 10)]
         sums_f32 = number >> 4 & 3 == (2 if kind == "i8" else 1)
@@ -248,6 +258,8 @@ def _mma(code: Instruction) -> Operation | None:
         if from_tensor_memory:
             g.machine.unknown(g, code, "A from tensor memory")
         blocks = _blocks(g, code)
+        # (block, 0 for A or 1 for B, addresses of the elements); A, B of the first block, then the
+        # second.
         reads = [
             (block, i, _operand(block, _of(v, lane), types[i], number >> 15 + i & 1, rows, k))
             for block in blocks
@@ -256,6 +268,7 @@ def _mma(code: Instruction) -> Operation | None:
         adds, signs = bool(_of(add, lane)), (number >> 13 & 1, number >> 14 & 1)
         thread = int(g.lanes[lane])
         order = g.machine.order
+        # The issue notes all reads and the write; `act` computes the product when it happens.
         for block, i, addresses in reads:
             if int(addresses.max()) + types[i].bits // 8 > len(block.smem):
                 g.machine.fault(
@@ -276,6 +289,8 @@ def _mma(code: Instruction) -> Operation | None:
             for block in blocks:
                 region = tensor_memory(block).region
                 starts = _rows(per_block) * _LANE_BYTES + column * 4
+                # Products on one accumulator are ordered among themselves, so the write is noted as
+                # atomic.
                 where = order.units(region, starts, 4 * n)
                 order.async_write(
                     g, g.lanes[lane : lane + 1], region, where, agent, clock, atomic=True
@@ -290,9 +305,11 @@ def _mma(code: Instruction) -> Operation | None:
                 )
                 for block, i, addresses in reads
             ]
-            right = np.concatenate(parts[1::2]).T  # (k, n): each block has some rows of B
+            # (k, n): each block has some of B's rows, and all blocks use all rows.
+            right = np.concatenate(parts[1::2]).T
             for block, left in zip(blocks, parts[::2], strict=True):
                 product = left.astype(right.dtype) @ right
+                # Two negations cancel.
                 if signs[0] != signs[1]:
                     product = -product
                 words = tensor_memory(block).words
@@ -315,7 +332,7 @@ def _of(value: Any, lane: int) -> int:
 
 
 class _Commit(Pending):
-    """tcgen05.commit: arrive once the products before it are complete."""
+    """tcgen05.commit: an arrival that happens after the products before it are complete."""
 
     def __init__(self, g: Any, arrive: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.commit", after)
@@ -333,6 +350,7 @@ def _commit(code: Instruction) -> Operation:
         lane = 0 if mask is None else int(mask.argmax())
         lanes = g.lanes[lane : lane + 1]
         where = _of(address, lane)
+        # Without multicast: the block whose rank is in the address.
         ranks = [place_of(g, where, lanes)[0].rank]
         if multicast:
             bits = _of(blocks, lane)

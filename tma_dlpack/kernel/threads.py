@@ -1,4 +1,4 @@
-"""Threads: blocks and clusters of them, and groups that run together."""
+"""Blocks and clusters of threads, and groups of threads that run together."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
 
 WARP = 32
-FIRST_SHARED = 0x400  # the first KiB of shared memory is the system's on sm_90
+# Bytes at the start of a block's shared memory that the system reserves on sm_90 (1 KiB).
+FIRST_SHARED = 0x400
 
 
 class Join:
-    """Where the parts of a group meet again."""
+    """A point where the parts of a split group meet again."""
 
     __slots__ = ("code", "depth", "expected", "pc", "released", "waiting")
 
+    #: Number of frames of the group, because a recursive function may reach `pc` at another depth.
     depth: int
+    #: Number of threads that have not ended or left the function.
     expected: int
     pc: int
+    #: Whether the waiting groups continue without the rest.
     released: bool
 
     def __init__(self, pc: int, depth: int, expected: int) -> None:
@@ -37,19 +41,21 @@ class Join:
 
 
 class Frame(NamedTuple):
-    """A call: the block after it, its results, and the values that recursion overwrites.
+    """A call: the calling function, the block after the call, its results, and saved values.
 
-    `saved` has (array, rows or None, copy) of registers and parameters of all threads.
+    `saved` has (array, rows or None, copy) for the registers and parameters of all threads that a
+    recursive call overwrites.
     """
 
     function: Code
     after: int
+    #: (name in the called function, name in the calling function).
     results: list[tuple[str, str]]
     saved: list[tuple[Array, Array | None, Array]]
 
 
 class Group:
-    """Threads of a block that share a program counter; see the module."""
+    """Threads of a block that share a program counter; see `machine`."""
 
     block: Block
     machine: Any
@@ -66,31 +72,35 @@ class Group:
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
-        self.polls: set[Any] = set()  # places polled since the last progress
-        self.seen = -1  # machine.progress at the last poll
+        # Program counters that have polled since the last progress, and `machine.progress` then.
+        self.polls: set[Any] = set()
+        self.seen = -1
         self.ready_after = 0
+        # Results that are stored after the wait: (values or function, (table, slot) of each).
         self.deferred: list[tuple[Any, Any]] = []
+        # Whether the group waits at a gate for other lanes, and the gate that it may pass alone.
         self.gated = False
-        self.passes = -1  # a gate that it may pass alone, everything else being blocked
+        self.passes = -1
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []
         self.set_lanes(lanes)
 
     def set_lanes(self, lanes: Array) -> None:
-        """Set the threads, ascending."""
+        """Set the threads, in ascending order."""
         self.lanes, self.n = lanes, len(lanes)
         first, last = int(lanes[0]), int(lanes[-1])
+        # A slice, if the threads are neighbours: NumPy then reads registers without a copy.
         self.index: Any = slice(first, last + 1) if last - first + 1 == self.n else lanes
 
     @property
     def warps(self) -> Array:
-        """Numbers of the warps that it has threads of."""
+        """Numbers of the warps that have threads in the group."""
         return np.unique(self.lanes // WARP)
 
     # -- called by translated blocks -------------------------------------------------------------
 
     def branch(self, guard: Any, taken: int, falls: int, join: int) -> int:
-        """Return the next block; split where the threads disagree."""
+        """Return the next block; split the group if the threads disagree."""
         if np.ndim(guard) == 0:
             return taken if guard else falls
         if guard.all():
@@ -104,6 +114,7 @@ class Group:
         """Return the next block of a jump through a table."""
         choices = np.unique(np.broadcast_to(index, self.n))
         index = np.broadcast_to(index, self.n)
+        # The group keeps the first choice; each other choice becomes a group.
         for choice in choices[1:].tolist():
             here = index == choice
             self.split(here, table[choice], join)
@@ -111,11 +122,12 @@ class Group:
         return table[int(choices[0])]
 
     def split(self, away: Array, pc: int, join: int | None = None) -> Group:
-        """Move the threads of a mask into a group of their own, which continues at `pc`.
+        """Move the threads of a mask into a new group, which continues at `pc`; return this group.
 
-        The parts meet again at `join`, if that is given.
+        The two groups meet again at `join`, if `join` is given.
         """
         depth = len(self.frames)
+        # A branch in a loop splits again before the same join, so do not add the join twice.
         if join is not None and not (
             self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)
         ):
@@ -131,6 +143,7 @@ class Group:
     def leave(self, mask: Array | None, falls: int, join: int, ends: bool) -> int:
         """Return from a function, or end the threads."""
         if mask is None:
+            # -1 returns from a function, -2 ends the threads; see `Machine._run_group`.
             return -2 if ends or not self.frames else -1
         if not mask.any():
             return falls
@@ -139,7 +152,7 @@ class Group:
         return falls
 
     def call(self, code: Any, name: str, given: list[str], results: list[str], after: int) -> int:
-        """Call a function of the module, or one of CUDA's runtime."""
+        """Call a function of the module or of CUDA's runtime; return the next block."""
         self.code = code
         builtin = runtime.FUNCTIONS.get(name)
         if builtin is not None:
@@ -149,9 +162,11 @@ class Group:
         if name not in program.functions:
             self.machine.unknown(self, code, f"the function {name}")
         callee = program.code(name)
+        # The header lists return values (func_retval0, ...) with the parameters.
         formal = [n for n in callee.parameters if not n.startswith("func_retval")]
         returned = [n for n in callee.parameters if n.startswith("func_retval")]
         saved = []
+        # A recursive call: the caller and the callee share the registers' slots, so save them.
         if callee is self.function or any(callee is frame.function for frame in self.frames):
             if "local" in callee.function.symbols.values():
                 self.machine.unknown(self, code, f"{name} calls itself and has local variables")
@@ -166,7 +181,7 @@ class Group:
     def call_by_address(
         self, code: Any, targets: Any, given: list[str], results: list[str], after: int
     ) -> int:
-        """Call the functions whose addresses a register holds; threads may differ."""
+        """Call functions by the addresses in a register; threads may call different functions."""
         names = self.machine.function_names
         targets = np.broadcast_to(targets, self.n)
         self.code = code
@@ -185,7 +200,7 @@ class Group:
         return self.call(code, names[int(distinct[0])], given, results, after)
 
     def returns(self) -> None:
-        """Return from a function."""
+        """Continue after the call, with the results and the caller's saved registers."""
         frame = self.frames.pop()
         for inner, outer in frame.results:
             self.block.copy_parameter(self, inner, outer)
@@ -199,13 +214,13 @@ class Group:
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
-        """Write results now, or after the wait where they are known only then."""
+        """Store results now, or after the wait if the group has to wait."""
         self.deferred.append((result, places))
         if self.wait is None and not self._waits:
             self.settle()
 
     def settle(self) -> None:
-        """Write what was deferred."""
+        """Store the deferred results."""
         for result, places in self.deferred:
             values = result() if callable(result) else result
             values = values if type(values) is tuple else (values,)
@@ -216,15 +231,15 @@ class Group:
         self.deferred = []
 
     def polled(self, key: Any) -> None:
-        """Note that a thread has looked at something which had not changed."""
+        """Note that a thread has polled, for example a barrier whose phase has not ended."""
         self.poll = key
 
     def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:
-        """Let threads wait; `waits` has the indices of threads of the group, and for what."""
+        """Let threads wait; `waits` has (indices of threads in the group, `Wait`)."""
         self._waits = [(self.lanes[at], wait) for at, wait in waits]
 
     def waits(self) -> bool:
-        """Whether the group still waits; where it does not, write what it waited for."""
+        """Return whether the group still waits; after the wait, store the deferred results."""
         if self.wait is not None:
             if not self.wait.ready():
                 return True
@@ -233,7 +248,7 @@ class Group:
         return False
 
     def take_waits(self) -> None:
-        """Turn the waits of an instruction into groups that wait."""
+        """Give each wait of the last instruction a group; split this group if there are several."""
         waits, self._waits = self._waits, []
         covered = np.zeros(self.n, np.bool_)
         for lanes, _ in waits:
@@ -286,6 +301,7 @@ class Block:
         one = np.uint64(1)
         self.lanemask_eq = (one << lane).astype(np.uint32)
         self.lanemask_lt = ((one << lane) - one).astype(np.uint32)
+        # In 64 bits, because the mask of lane 31 needs a shift by 32.
         self.lanemask_le = ((one << lane + one) - one).astype(np.uint32)
         self.lanemask_gt = ~self.lanemask_le
         self.lanemask_ge = ~self.lanemask_lt
@@ -293,6 +309,7 @@ class Block:
         self._views: dict[int, Array] = {}
         self.local = np.zeros((self.threads, machine.local_size), np.uint8)
         self.parameters: dict[str, Array] = {}
+        # Registers: (slot, thread), by width; see `program`.
         slots = machine.program.slots
         self.W = np.zeros((slots["W"], self.threads), np.uint32)
         self.D = np.zeros((slots["D"], self.threads), np.uint64)
@@ -307,12 +324,14 @@ class Block:
         count = -(-self.threads // WARP)
         self.warp_agents = order.add_warps(self, count) if order is not None else np.zeros(count)
         self.groups: list[Group] = []
-        self.parked: list[Join] = []  # joins at which groups wait
+        # Joins where groups wait.
+        self.parked: list[Join] = []
+        # One entry for each lane of each warp; lanes past the last thread are not live.
         self._live = np.ones(count * WARP, np.bool_)
         self._live[self.threads :] = False
 
     def live_masks(self) -> Array:
-        """Return the lanes of each warp that have not ended, as bits."""
+        """Return for each warp the lanes that have not ended, as bits."""
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         masks: Array = (self._live.reshape(-1, WARP) * weights).sum(axis=1).astype(np.uint64)
         return masks
@@ -322,7 +341,7 @@ class Block:
         self._live[lanes] = False
 
     def smem_view(self, size: int) -> Array:
-        """Return shared memory as elements of a size."""
+        """Return shared memory as elements of `size` bytes."""
         found = self._views.get(size)
         if found is None:
             whole = len(self.smem) // size * size
@@ -330,7 +349,7 @@ class Block:
         return found
 
     def special(self, name: str, axis: int) -> Any:
-        """Return a special register that all threads of the block share."""
+        """Return the value of a special register that is equal in all threads of the block."""
         machine = self.machine
         per_axis = {
             "ntid": machine.block, "ctaid": self.ctaid, "nctaid": machine.grid,
@@ -343,6 +362,8 @@ class Block:
             return np.uint32(machine.steps & 0xFFFFFFFF)
         if name in ("clock64", "globaltimer"):
             return np.uint64(machine.steps)
+        # Values that the simulator has no model of are plausible constants: an H100 has 132
+        # multiprocessors.
         single = {
             "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster.blocks),
             "is_explicit_cluster": int(machine.cluster != (1, 1, 1)), "smid": self.rank,
@@ -357,14 +378,14 @@ class Block:
 
     @property
     def place(self) -> Three:
-        """Its place in the cluster."""
+        """Index (x, y, z) of the block in the cluster."""
         x, y, z = (c % n for c, n in zip(self.ctaid, self.machine.cluster, strict=True))
         return x, y, z
 
     # -- parameters ------------------------------------------------------------------------------
 
     def parameter(self, g: Group, name: str, offset: int, size: int, count: int) -> list[Any]:
-        """Load a parameter: of the kernel, of a function, or what a call returned."""
+        """Load a parameter of the kernel or of a function, or a result of a call."""
         machine = self.machine
         place = machine.parameter_places.get(name)
         if place is not None:
@@ -377,14 +398,14 @@ class Block:
         return list(part.view(UNSIGNED[size]).T)
 
     def copy_parameter(self, g: Group, source: str, target: str) -> None:
-        """Pass a parameter, or a result, of the threads of a group."""
+        """Copy a parameter or a result to another name, for the threads of a group."""
         array = self.parameters.get(source)
         if array is None:
             return
         self.reserve(target, array.shape[1])[g.index, : array.shape[1]] = array[g.index]
 
     def reserve(self, name: str, size: int) -> Array:
-        """Return the bytes (threads, at least size) of a parameter."""
+        """Return the bytes of a parameter, an array (threads, `size` or more)."""
         array = self.parameters.get(name)
         if array is None or array.shape[1] < size:
             larger = np.zeros((self.threads, size), np.uint8)
@@ -422,7 +443,7 @@ class Block:
 
 
 class Cluster:
-    """Blocks that share their shared memory; one block where there are no clusters."""
+    """Blocks that can access each other's shared memory; one block in a launch without clusters."""
 
     machine: Any
     place: Three

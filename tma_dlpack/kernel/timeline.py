@@ -1,4 +1,4 @@
-"""Who waited for which barrier and phase, and which copy filled what, in steps of the run."""
+"""`Timeline`: waits of warps at barriers and asynchronous copies, in steps of the run."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from tma_dlpack.kernel.core import picture
 
 _WARP = 32
-_MOST = 20_000  # events that are kept; a run of millions of steps shows its beginning
+# Maximum number of events that are kept; the timeline of a long run shows the beginning.
+_MOST = 20_000
 
 
 class Open(NamedTuple):
-    """A warp that waits at a barrier since a step."""
+    """A wait of a warp at a barrier that has not ended; `begin` is in steps."""
 
     barrier: Any
     phase: int
@@ -34,11 +35,12 @@ class Timeline:
 
     def __init__(self) -> None:
         self.events: list[picture.TimelineRow] = []
-        self.waiting: dict[tuple[int, int, int], Open] = {}  # by block, barrier, warp
+        # Open waits by (id of the block, id of the barrier, warp); open copies by their id.
+        self.waiting: dict[tuple[int, int, int], Open] = {}
         self._filling: dict[int, picture.TimelineRow] = {}
 
     def waits(self, g: Any, barrier: Any, lanes: Any) -> None:
-        """Note that threads look at a barrier whose phase has not ended."""
+        """Note that threads test a barrier whose phase has not ended."""
         for warp in np.unique(lanes // _WARP).tolist():
             key = id(g.block), id(barrier), warp
             if key not in self.waiting:
@@ -79,7 +81,7 @@ class Timeline:
         self._add(self._filling.pop(id(store))._replace(end=store.machine.steps))
 
     def rows(self) -> tuple[picture.TimelineRow, ...]:
-        """Return all events; what is open never ended."""
+        """Return all events by their start; waits and copies that are still open have no end."""
         waits = [_of_wait(found, key[2], None) for key, found in self.waiting.items()]
         return tuple(sorted([*self.events, *self._filling.values(), *waits], key=_begin))
 

@@ -1,4 +1,4 @@
-"""The words for two accesses of memory that are not ordered: one row for each pair."""
+"""Messages about two memory accesses that are not ordered: one row for each pair of kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tma_dlpack.kernel.core import rows
 
 
 class Meeting(NamedTuple):
-    """A rule, how grave it is, what is wrong and what to change; `{agent}` is the earlier one."""
+    """Rule, severity, message and fix; `{agent}` stands for the agent of the earlier access."""
 
     rule: str
     severity: str
@@ -16,6 +16,7 @@ class Meeting(NamedTuple):
     fix: str
 
 
+# Fixes that several rows share.
 _FENCE = (
     "write, then fence.proxy.async by every thread that wrote, then the barrier, then the copy "
     "(cuda::ptx::fence_proxy_async, tma::fence_async)"
@@ -39,7 +40,7 @@ _RELEASE = (
 )
 _CP_ASYNC = "cp.async.wait_group (or cp.async.mbarrier.arrive), then a barrier of all that read"
 
-#: What an access finds there: kind of access, and kind of the earlier one (see `Order.add_agent`).
+#: "kind of access, kind of the earlier agent" -> message; see `Order.add_agent` for the agents.
 MEETINGS: Final = {
     names: Meeting(rule, severity, message, fix)
     for names, rule, severity, message, fix in rows(f"""

@@ -1,15 +1,19 @@
-// One tile per CTA: a load, whose shared memory is copied back for inspection, and a store.
+// Two kernels of the CUDA backend: each block loads one tile and returns its shared memory; one
+// block stores one tile.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-struct Coords { int c[5]; };              // innermost first
-struct Offsets { unsigned short o[3]; };  // W first
+// Coordinates, innermost first; im2col offsets, W first.
+struct Coords { int c[5]; };
+struct Offsets { unsigned short o[3]; };
 
+// cuda.py has the same numbers.
 enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
 
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
+// Background of shared memory in each pass; the two patterns differ in every bit.
 constexpr unsigned char FIRST_PATTERN = 0x5A, SECOND_PATTERN = 0xA5;
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
@@ -89,15 +93,16 @@ __device__ inline void store_or_reduce(unsigned op, unsigned form, const Map& ma
 __device__ inline void fill(unsigned bytes, unsigned char pattern)
 {
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = pattern;
+  // The pattern is written by the generic proxy, and the copy writes over it by the async proxy.
   fence_async();
   __syncthreads();
 }
 
-// Load the tile twice, over two patterns: a byte that shows its pattern both times was not written.
+// Load the tile twice, over two patterns: a byte that keeps its pattern both times was not written.
 //
-// smem_out, written: [tiles][bytes], bytes = what precedes the tile, and the tile. Bytes that the
-// copy leaves alone come out as 0 in both. status: [tiles + 1]; the last word is set once a tile has
-// timed out, and tiles that see it are not run.
+// smem_out and written are [tiles][bytes]; bytes counts the tile and the memory before the tile. A
+// byte that the copy does not write is 0 in both. status is [tiles + 1]; a tile that times out sets
+// the last word, and blocks that start later return at once.
 extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
                                       unsigned bytes, unsigned tx_bytes, unsigned char* smem_out,
@@ -108,7 +113,8 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
   if (__syncthreads_or(*stop)) return;
   smem_out += tile * bytes;
   written += tile * bytes;
-  if (shared_address(shared_memory) % 1024 != 0)  // a swizzle looks at absolute addresses
+  // A swizzle depends on absolute addresses, so smem_offset must count from a multiple of 1024.
+  if (shared_address(shared_memory) % 1024 != 0)
   {
     status[tile] = MISALIGNED;
     return;
@@ -124,6 +130,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
       arrive_expect_tx(full, tx_bytes);
       load_form(form, shared_memory + smem_offset, map, full, coords[tile], offsets);
     }
+    // Pass 0 waits for parity 0, pass 1 for parity 1.
     if (!wait_at_most(full, pass, TWO_SECONDS))
     {
       status[tile] = TIMED_OUT;
@@ -147,7 +154,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
   if (threadIdx.x == 0) status[tile] = DONE;
 }
 
-// Put `data` at smem_offset and store or reduce it.
+// Copy `data` to shared memory at smem_offset, then store or reduce it.
 extern "C" __global__ void store_tile(const __grid_constant__ Map map, Coords at, unsigned op,
                                       unsigned form, unsigned smem_offset,
                                       const unsigned char* data, unsigned bytes, unsigned* status)
