@@ -429,7 +429,7 @@ CONCEPTS = {
     ("ring", "Where is tile 7"),
     ("ring", "keeps a load from writing"),
     ("00", "How does it wait for the sixth tile?"),
-    ("04", "A kernel waits for ever"),
+    ("04", "A kernel hangs in every run"),
     ("07", "C's map stores all. What happens?"),
     ("07", "Which of the five kernels goes on"),
     ("08", "How many such tiles of sums fit"),
