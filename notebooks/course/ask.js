@@ -13,7 +13,7 @@ const addVerdict = (box) => {
 };
 
 const judge = (box, key) => {
-  if (!key) return;  // a click beside the cells
+  if (!key) return;  // the click was on no cell
   const { right, because, hints, otherwise } = JSON.parse(box.dataset.ask);
   const isRight = right.includes(key), verdict = box.querySelector(".tma-verdict");
   verdict.textContent = isRight ? `✓ Right. ${because}` : `✗ ${hints[key] || otherwise}`;

@@ -244,7 +244,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         r, c = n // across, n % across * each
         pieces.append(Piece(n % THREADS, r, c, row + r < height and column + c < width))
     vector, fill = C_TYPES[piece], FILLS[plan.arguments.oob_fill]
-    # A term of a swizzle is (right shift, mask, left shift); without a swizzle there is none.
+    # A term of a swizzle is (right shift, mask, left shift); no swizzle has no terms.
     swizzled = [
         f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in plan.swizzle.terms
     ]

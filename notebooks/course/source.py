@@ -1,4 +1,4 @@
-"""The source file of a kernel, of which a chapter shows one function or section at a time."""
+"""The source file of a kernel, from which chapters show single functions and sections."""
 
 from __future__ import annotations
 
