@@ -99,8 +99,8 @@ struct Ring
   }
 };
 
-// Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. In
-// shared memory it lies as [columns of one span][all_rows][span]: one box, if the span is 128 bytes.
+// Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. The
+// tile's layout in shared memory is [columns / span][all_rows][span]: one box, if the span is 128 bytes.
 template <int rows, int all_rows, bool to_cluster, class Choose>
 __device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const Map& map, int k, int row,
                           int first)
@@ -141,7 +141,7 @@ __device__ void release(const Ring<Choose>& ring, int stage)
   if (block < Choose::cluster) arrive_remote_relaxed(ring.empties + stage, block);
 }
 
-// Multiply the stage at hand once it is full, as one group of wgmmas; k0 = 0 begins with zeros.
+// Wait until the current stage is full, and multiply it as one group of wgmmas; k0 = 0 starts from zero sums.
 template <class Choose>
 __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int warpgroup, int k0)
 {

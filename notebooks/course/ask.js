@@ -1,4 +1,5 @@
-// Judges clicks on the cells of a question. Without scripts its folded answer is all there is.
+// Judges clicks on the cells of a question. Without scripts, only the folded answer remains.
+// The key of the cell at a node: its own, or (for a cell's text) that of the cell in its group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 
@@ -12,7 +13,7 @@ const addVerdict = (box) => {
 };
 
 const judge = (box, key) => {
-  if (!key) return;
+  if (!key) return;  // the click was on no cell
   const { right, because, hints, otherwise } = JSON.parse(box.dataset.ask);
   const isRight = right.includes(key), verdict = box.querySelector(".tma-verdict");
   verdict.textContent = isRight ? `✓ Right. ${because}` : `✗ ${hints[key] || otherwise}`;
@@ -22,8 +23,8 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Cells up to the next question. What answers this one is folded, source and output, until a try:
-// the output by itself, the source by JupyterLab and the site, and in an exported page by `fold`.
+// The cells with answers, up to the next question. Their source and output stay folded until a try:
+// <details> folds the output; JupyterLab and the site fold the source, `fold` that of exported pages.
 const answersOf = (box) => {
   const cells = [];
   let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
@@ -42,6 +43,7 @@ const unfold = (box) => {
     for (const part of cell.querySelectorAll("details.tma-answer,:scope > details")) part.open = true;
     const input = cell.querySelector(".jp-Cell-inputWrapper");
     if (input) input.style.display = "";
+    // JupyterLab replaces folded source by a placeholder, which unfolds on a click.
     input?.querySelector(".jp-InputPlaceholder")?.click();
   }
 };

@@ -16,7 +16,8 @@ from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.errors import argument_error, bad_value
 
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
-DIGITS = "-.0123456789"  # the end of a key, such as c3.8
+#: The characters after the letters of a key, such as ``3.8`` of ``c3.8``.
+DIGITS = "-.0123456789"
 OTHERWISE = "Not this one. Try another, or open the answer."
 #: Shown until a script removes it.
 UNJUDGED = (
@@ -93,6 +94,7 @@ class Question(Figure):
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
+        # Without titles, links and keys of states ("is-..."), a hover shows nothing of the answer.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
@@ -103,6 +105,7 @@ class Question(Figure):
 
         Where scripts run, a click is judged; elsewhere the folded answer remains.
         """
+        # ask.js reads these facts from `data-ask`.
         facts = {"right": self.answers, "because": self.because, "hints": dict(self.hints)}
         asked = html.escape(json.dumps({**facts, "otherwise": OTHERWISE}), quote=True)
         because = html.escape(self.because)
@@ -177,6 +180,7 @@ def ask(
         figure = _choices(figure, question)
     answers = (answer,) if isinstance(answer, str) else tuple(answer)
     hints = dict(hints or {})
+    # A reader could never click a key that no cell has, so such a key is refused.
     keys = {cell.key for scene in figure.scenes() for cell in scene.items} - {""}
     for name, named in (("answer", answers), ("hints", hints)):
         for key in named:
@@ -211,6 +215,7 @@ def folded(printed: str, shown: Sequence[Mapping[str, str]]) -> dict[str, str]:
     >>> folded("2 < 3", [])["text/html"].removeprefix('<details class="tma-answer">')
     '<summary>What the library answers</summary><pre>2 &lt; 3</pre></details>'
     """
+    # A viewer without HTML shows `plain`, which is not folded.
     plain = [text for text in (printed.rstrip(), *(data["text/plain"] for data in shown)) if text]
     parts = [f"<pre>{html.escape(printed)}</pre>"] if printed else []
     parts += [
@@ -229,6 +234,7 @@ def _choices(rows: object, question: str) -> Cells:
     must = "be a Figure, or a list of rows of different words"
     fix = 'pass draw.shared(tensor_map), or [["yes", "no"]]'
     if isinstance(rows, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in rows):
+        # A word is the key of its cell, so no word may occur twice.
         words = [word for row in rows for word in row]
         if words and all(isinstance(w, str) and w for w in words) and len({*words}) == len(words):
             return Cells(question, tuple(map(tuple, rows)))

@@ -10,10 +10,10 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 
 BAR_PX, ROW_PX, BAR_ROWS = 420, 28, 0.75
-NAMES = 24  # characters: the room for names next to the bars
+NAMES = 24  # width of the column of names in `text`, characters
 
 
-#: Three runs of `python tests/bench ladder`: the step, its TFLOP/s, least and most, its idea.
+#: Three runs of `python tests/bench ladder`: (step, (least, most) TFLOP/s, idea of the step).
 LADDER = (
     ("1 threads copy", (250, 251), "cp.async, 16 bytes at a time, into swizzled places"),
     ("2 TMA", (160, 160), "one thread loads the tile, in boxes of 16 bytes: too narrow"),
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bars(Figure):
-    """Rows of numbers in one unit; the last is what the others lead to.
+    """Rows of numbers in one unit; the last row is the result to which the others lead.
 
     Attributes
     ----------
@@ -56,6 +56,7 @@ class Bars(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
+        # The longest bar is BAR_PX long; the last row is emphasized.
         most = max(row.value for row in self.rows)
         cells = []
         for n, row in enumerate(self.rows):

@@ -16,15 +16,17 @@ from tma_dlpack.tensor_map.map import TensorMap
 THREADS = 128
 LINE_PX, GAP = 19, 26  # px
 PIECE = 23, 19  # px of what one thread copies
+#: The largest box that fits the page: rows, and bytes of a row.
 MOST_ROWS, ROW_BYTES = 16, 128
 SPACE = "\N{NO-BREAK SPACE}"
 FILLS = {TmaOobFill.none: "none: zeros", TmaOobFill.nan: "nan"}
-C_TYPES = {4: "unsigned", 8: "uint2", 16: "uint4"}  # by bytes
+#: Bytes of a piece -> the C type with which a thread copies it.
+C_TYPES = {4: "unsigned", 8: "uint2", 16: "uint4"}
 LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: A row per line of code: its key, and the keys of what has to do with it -> what it does.
+#: One entry for each line of code: "its key, then the keys of related cells" -> what the line does.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
@@ -46,7 +48,7 @@ BY_THREADS = {
 }
 BY_TMA = {
     "one": "one thread of the block",
-    "expect sync": "so many bytes complete the barrier; the engine counts them down",
+    "expect sync": "the barrier expects this number of bytes; the engine counts them down",
     "load place write": (
         "the instruction: where to, by which map, which barrier, and the coordinates, "
         "innermost first"
@@ -67,7 +69,7 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of code, its key, the keys of what has to do with it, and what it does."""
+    """A line of code, its key, the keys of related cells, and what the line does."""
 
     key: str
     text: str
@@ -84,7 +86,7 @@ class Piece:
     thread, row, column : int
         The row within the box, and the first element within the row of the box.
     inside : bool
-        Whether it is in bounds: the thread reads it; otherwise it writes zeros.
+        Whether the piece is in bounds, so that the thread reads it; otherwise it writes zeros.
     """
 
     thread: int
@@ -122,7 +124,7 @@ class Contrast(Figure):
     fields : tuple of CodeLine
         What the tensor map holds for the instruction.
     pieces : tuple of Piece
-        One per piece of the tile, row by row.
+        One for each piece of the tile, row by row.
     piece_bytes : int
     """
 
@@ -136,6 +138,7 @@ class Contrast(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to two panels, each with its code at the left and its picture at the right."""
         code, width = _listing(self.by_threads)
+        # Pieces are in row-major order: `across` pieces are one row of the box.
         across = sum(piece.row == 0 for piece in self.pieces)
         tile = [
             piece.cell(width + GAP + n % across * PIECE[0]) for n, piece in enumerate(self.pieces)
@@ -158,7 +161,7 @@ class Contrast(Figure):
         return threads, tma
 
     def text(self) -> str:
-        """Return both listings, and what of the first each field of the map replaces."""
+        """Return both listings, and the fields of the tensor map."""
         filled = sum(not piece.inside for piece in self.pieces)
         lines = [self.title, f"{len(self.pieces)} pieces, {filled} of them out of bounds"]
         for heading, code in (
@@ -186,7 +189,7 @@ def _listing(
 
 
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
-    """Show one load as 128 threads would do it, and as TMA does; every line linked to its twin.
+    """Show one load by 128 threads and by TMA, with each line linked to its counterpart.
 
     Parameters
     ----------
@@ -203,7 +206,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Raises
     ------
     TmaPreconditionError
-        As `shared`.
+        As for `shared`.
     TmaUnsupportedError
         For another map: its code would not fit the page.
 
@@ -229,15 +232,19 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         raise TmaUnsupportedError(
             "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128 bytes"
         )
+    # Boxes and shapes are row-major; the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
+    # The smallest piece with which all threads together copy the tile in one round, else a chunk.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each
+    # As in the listing below: piece n of the tile is copied by thread n % THREADS.
     pieces = []
     for n in range(rows * across):
         r, c = n // across, n % across * each
         pieces.append(Piece(n % THREADS, r, c, row + r < height and column + c < width))
     vector, fill = C_TYPES[piece], FILLS[plan.arguments.oob_fill]
+    # A term of a swizzle is (right shift, mask, left shift); no swizzle has no terms.
     swizzled = [
         f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in plan.swizzle.terms
     ]
@@ -269,6 +276,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         "swizzle": plan.arguments.swizzle.name,
         "oobfill": fill,
     }
+    # `_lines` pairs each line of code with the entry of the same position.
     rows_of_code = dict(BY_THREADS)
     if not swizzled:
         del rows_of_code["swizzle swizzle_field"]
@@ -286,7 +294,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
 
 
 def _lines(code: Sequence[str], rows: Mapping[str, str]) -> tuple[CodeLine, ...]:
-    """Return lines of code, each with its row of a table."""
+    """Return lines of code, each with the table entry of the same position."""
     lines = []
     for text, (keys, about) in zip(code, rows.items(), strict=True):
         key, *to = keys.split()

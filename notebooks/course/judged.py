@@ -26,6 +26,7 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
     def judged(*answers: Any) -> str:
         try:
             return judge(*answers)
+        # An answer may raise anything; a learner needs its message, not the judge's traceback.
         except Exception as error:
             first, *_ = str(error).splitlines() or [""]
             return f"not yet: {type(error).__name__}: {first}"
@@ -35,17 +36,19 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
 
 @contextmanager
 def counted_copies() -> Iterator[Counter[str]]:
-    """Count the loads and the stores of tiles that are made inside of the block."""
+    """Count the loads and stores of tiles that are made inside the ``with`` block."""
     counts: Counter[str] = Counter()
 
     def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **options: Any) -> Any:
+            # Count after the check: a refused copy raises here, and is no copy.
             checked = request(*arguments, **options)
             counts[kind] += 1
             return checked
 
         return made
 
+    # Every load and store of a tile calls one of these two functions of `verbs`.
     loads = counting("load", verbs.load_request)
     stores = counting("store", verbs.store_request)
     with mock.patch.multiple(verbs, load_request=loads, store_request=stores):

@@ -16,8 +16,10 @@ import numpy as np
 
 import tma_dlpack as tma
 
-SCHEDULES = 4  # late, early, and two random ones
-MAX_STEPS = 400_000  # of one run: the largest solution takes some thousands
+#: Schedules of each launch: copies finish late, early, and twice at random times.
+SCHEDULES = 4
+#: Steps after which a run is ended; the largest solution takes some thousands.
+MAX_STEPS = 400_000
 THREADS = 128
 #: Warnings after which a kernel is right by luck only.
 WRONG_HERE = ("SCHEDULE_RESULT", "BLOCK_ENDED")
@@ -26,11 +28,12 @@ HELP = "assign the source of the kernel, a text, to `kernel`"
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: the arguments, what must be in the outputs, and the grid."""
+    """One launch: arguments, inputs, outputs with their expected values, and grid."""
 
     args: tuple[Any, ...]
     inputs: tuple[np.ndarray, ...]
-    outputs: tuple[tuple[np.ndarray, np.ndarray], ...]  # array, expected
+    # Pairs (output array, expected values).
+    outputs: tuple[tuple[np.ndarray, np.ndarray], ...]
     grid: int | tuple[int, ...]
     cluster: int | None = None
 
@@ -42,14 +45,14 @@ class Puzzle:
     Attributes
     ----------
     name : str
-        Of the kernel.
+        Name of the kernel.
     parameters : str
-        Of the kernel, as CUDA C++ writes them.
+        Parameters of the kernel, in CUDA C++.
     task : str
-        What it must do.
+        What the kernel must do.
     launches : callable (rng) -> list of Launch
     copies : mapping
-        Kind of copy, as the timeline names it, to how many a run must issue at least.
+        Kind of copy, as in the timeline -> the least number that all launches together must issue.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Verdict:
 
 
 # -- the launches ---------------------------------------------------------------------------------
+# The function of a puzzle returns its launches; the judge runs all of them.
 
 
 def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -89,7 +93,7 @@ def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def empty(*shape: int) -> np.ndarray:
-    """Return an output in which an element that is not written shows."""
+    """Return an output of NaN, so that an element that was never written is found."""
     return np.full(shape, np.nan, np.float32)
 
 
@@ -109,6 +113,7 @@ def two_phases(rng: np.random.Generator) -> list[Launch]:
 
 
 def triple(rng: np.random.Generator) -> list[Launch]:
+    # 40 x 80 is no multiple of the box, 16 x 32: the last tiles are partly outside.
     x, out = integers(rng, 40, 80), empty(40, 80)
     maps = map_of(x, (16, 32)), map_of(out, (16, 32))
     return [Launch(maps, (x,), ((out, 3 * x),), (3, 3))]
@@ -122,6 +127,7 @@ def reload(rng: np.random.Generator) -> list[Launch]:
 
 def halo(rng: np.random.Generator) -> list[Launch]:
     x, out = integers(rng, 48, 32), empty(48, 32)
+    # A row of zeros above the first row and below the last.
     padded = np.pad(x, ((1, 1), (0, 0)))
     expected = padded[:-2] + padded[1:-1] + padded[2:]
     return [Launch((map_of(x, (18, 32)), out), (x,), ((out, expected),), 3)]
@@ -145,6 +151,7 @@ def transpose(rng: np.random.Generator) -> list[Launch]:
 
 def ring(rng: np.random.Generator) -> list[Launch]:
     launches = []
+    # More tiles than stages of the ring, and fewer.
     for tiles in (10, 2, 1):
         x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
         weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]
@@ -155,6 +162,7 @@ def ring(rng: np.random.Generator) -> list[Launch]:
 
 def multicast(rng: np.random.Generator) -> list[Launch]:
     x, out = integers(rng, 32, 32), empty(4, 512)
+    # Axes: cluster, rank of the block, element; both blocks of a cluster get the same tile.
     expected = x.reshape(2, 1, 512) * np.array([1, 2], np.float32)[None, :, None]
     return [
         Launch((map_of(x, (16, 32)), out), (x,), ((out, expected.reshape(4, 512)),), 4, cluster=2)
@@ -163,6 +171,7 @@ def multicast(rng: np.random.Generator) -> list[Launch]:
 
 def tail(rng: np.random.Generator) -> list[Launch]:
     launches = []
+    # The last of three tiles has 8 rows inside x, or only 1.
     for rows in (40, 33):
         x, out = integers(rng, rows, 32), empty(rows, 32)
         launches.append(Launch((map_of(x, (16, 32)), out, rows), (x,), ((out, x + 1),), 3))
@@ -178,6 +187,7 @@ def dead(rng: np.random.Generator) -> list[Launch]:
 _TO_POINTER = "const __grid_constant__ Map x, float* out"
 _TO_MAP = "const __grid_constant__ Map x, const __grid_constant__ Map out"
 
+#: The puzzles by name. Copies are counted over all launches: 13 loads of `ring` are 10 + 2 + 1.
 PUZZLES = {
     puzzle.name: puzzle
     for puzzle in (
@@ -233,6 +243,7 @@ PUZZLES = {
     )
 }  # fmt: skip
 
+#: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
 #: The driver's name of a map, which NVRTC does not know.
 _ALIAS = """\
@@ -242,10 +253,11 @@ using CUtensorMap = tma_dlpack::Map;
 
 
 def compiled_source(kernel: str) -> str:
-    """Return a kernel with the name CUtensorMap, whose lines have the numbers that they had."""
+    """Return a kernel in which NVRTC knows the name CUtensorMap, with unchanged line numbers."""
     found = _HEADER.search(kernel)
     if found is None or "CUtensorMap" not in kernel:
         return kernel
+    # `#line` gives the lines after the alias the numbers that they have in the notebook's cell.
     line = kernel.count("\n", 0, found.end()) + 2
     return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
 
@@ -259,11 +271,12 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
     Parameters
     ----------
     name : str
-        Of a puzzle: a key of `PUZZLES`.
+        Name of a puzzle: a key of `PUZZLES`.
     kernel : str
-        CUDA C++; the header ``tma_dlpack.h`` is found.
+        CUDA C++. The compiler finds the header ``tma_dlpack.h``.
     backend : {"simulator", "cuda"}
-        Where it runs. The simulator finds races and hangs; a GPU has only its result.
+        Where the kernel runs. The simulator finds races and hangs; on a GPU only the result is
+        compared.
     """
     puzzle = PUZZLES.get(name) if isinstance(name, str) else None
     if puzzle is None:
@@ -272,6 +285,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
         return Verdict(False, f"there is no kernel to run: {HELP}")
     counts: dict[str, int] = {}
     run = None
+    # A fixed seed: the same kernel gets the same verdict in each run.
     for launch in puzzle.launches(np.random.default_rng(1)):
         before = [array.copy() for array in launch.inputs]
         try:
@@ -293,6 +307,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
             return Verdict(False, wrong, run)
         for kind, count in issued(run).items():
             counts[kind] = counts.get(kind, 0) + count
+    # Right values are not enough: the copies must be by TMA. Only the simulator lists them.
     if backend == "simulator":
         for kind, least in puzzle.copies.items():
             if counts.get(kind, 0) < least:
@@ -304,6 +319,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
 
 def issued(run: Any) -> dict[str, int]:
     """Return how many copies of each kind a run issued; one into several blocks is a multicast."""
+    # A multicast has a row of the timeline in each block, all with the same place.
     blocks: dict[tuple[Any, ...], int] = {}
     for row in run.timeline:
         if row.kind == "copy":
@@ -319,6 +335,7 @@ def issued(run: Any) -> dict[str, int]:
 def refused(error: Exception, puzzle: Puzzle) -> str:
     """Say why a kernel did not run: it does not compile, or has other parameters."""
     lines = str(error).replace("\n  rule: ARGUMENT", "").splitlines()
+    # The first error of the compiler, such as ``double.cu(7): error: expected a ";"``.
     of_compiler = [line for line in lines if re.search(r"\berror\b.*:", line)]
     text = "it does not compile: " + of_compiler[0] if of_compiler else "\n".join(lines)
     return f"{text}\n  the kernel is __global__ void {puzzle.name}({puzzle.parameters})"
@@ -327,7 +344,8 @@ def refused(error: Exception, puzzle: Puzzle) -> str:
 def fault_of(run: Any) -> str:
     """Say what the first error of a run is, and at which line."""
     for finding in run.findings:
-        is_open = "their order is open" in finding.message  # stores, then a copy to the same place
+        # Of stores and a copy to the same place, only the order is unknown: that is an error here.
+        is_open = "their order is open" in finding.message
         if finding.severity == "error" or finding.rule in WRONG_HERE or is_open:
             line = f"{finding.line.rpartition('/')[2]}: " if finding.line else ""
             return f"{finding.rule}, {line}{finding.message}\n  fix: {finding.fix}"

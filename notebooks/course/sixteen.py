@@ -13,8 +13,8 @@ from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 
 ROWS = 4
-CHUNKS = 9  # drawn of a row
-UNIT = 3.4, 34  # px of a byte and of a row
+CHUNKS = 9  # 16-byte chunks that are drawn of each row
+UNIT = 3.4, 34  # width of a byte and height of a row, px
 BAR_ROWS = 0.6
 
 
@@ -28,15 +28,16 @@ class Measure:
 
     @property
     def ok(self) -> bool:
-        """Whether it is one."""
+        """Whether the size is a multiple of 16 bytes."""
         return self.size_bytes % CHUNK_BYTES == 0
 
     @property
     def about(self) -> str:
-        """Name, size, and what is left over."""
+        """Name, size, and the remainder to a multiple of 16 bytes."""
         over = self.size_bytes % CHUNK_BYTES
         size = f"{self.size_bytes} bytes"
-        if self.is_address:  # its other digits are new in each run
+        # The other digits of an address differ from run to run.
+        if self.is_address:
             size = f"{over} bytes past a multiple of 16" if over else "a multiple of 16"
         elif over:
             size += f": {over} too many, or {CHUNK_BYTES - over} too few"
@@ -50,13 +51,13 @@ class SixteenBytes(Figure):
     Attributes
     ----------
     starts : tuple of int
-        Where the first rows start, bytes after the last 16-byte boundary before the tensor.
+        Starts of the first rows, in bytes after the last 16-byte boundary before the tensor.
     box_bytes : int
         Bytes of a row of the box.
     measures : tuple of Measure
-        The address, the row stride, the box's row and the column that the box begins at.
+        The address, the row stride, the box's row, and the offset of the box's first column.
     column_bytes : int
-        Where the box begins within a row.
+        Offset of the box within a row, bytes.
     """
 
     title: str
@@ -76,6 +77,7 @@ class SixteenBytes(Figure):
         lines = range(0, end + 1, CHUNK_BYTES)
         cells = [Cell(x, -0.3, "grid", columns=0, rows=bottom + 0.3) for x in lines]
         for n, start in enumerate(self.starts):
+            # Only offsets within a chunk matter, so each bar starts in one of the first two chunks.
             begin = start % CHUNK_BYTES + self.column_bytes % CHUNK_BYTES
             off, last = begin % CHUNK_BYTES, begin + self.box_bytes
             is_whole = off == 0 and last % CHUNK_BYTES == 0
@@ -96,7 +98,7 @@ class SixteenBytes(Figure):
 def sixteen_bytes(
     tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
 ) -> SixteenBytes:
-    """Show what of a tensor and a box has to be a multiple of 16 bytes, and what of it is.
+    """Show the sizes of a tensor and a box that must be multiples of 16 bytes, and which are.
 
     Parameters
     ----------
@@ -110,14 +112,14 @@ def sixteen_bytes(
     Returns
     -------
     SixteenBytes
-        Of tiled maps without interleave. `check_tma_descriptor` judges; this shows four rules.
+        For tiled maps without interleave. It shows four rules; `check_tma_descriptor` has all.
 
     Raises
     ------
     TmaPreconditionError
         If the tensor cannot be read, or the sizes are no integers, one per dimension.
     TmaUnsupportedError
-        For elements that are no whole bytes, and for vectors.
+        For elements that are not whole bytes, and for tensors of rank 1.
 
     Examples
     --------
@@ -133,6 +135,7 @@ def sixteen_bytes(
     -----
     Source: CUDA driver API, cuTensorMapEncodeTiled; the column: measured (H200, driver 580.159.04).
     """
+    # A tensor view has element strides; every size below is in bytes.
     view = as_tensor_view(tensor)
     rank, bits = len(view.shape), view.dtype.itemsize_bits
     if rank < 2 or bits % 8:

@@ -1,4 +1,4 @@
-"""The file of a kernel; a chapter shows one function or section of it at a time."""
+"""The source file of a kernel, from which chapters show single functions and sections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Source:
         self.lines = len(text.splitlines())
 
     def function(self, head: str) -> str:
-        """Return a ``__device__`` function by how it begins, with the comment above it.
+        """Return the ``__device__`` function that begins with `head`, and the comment above it.
 
         >>> text = "int a;\\n\\n// Twice.\\n__device__ int f(int x)\\n{\\n}\\n"
         >>> print(Source(text).function("int f"))
@@ -32,7 +32,8 @@ class Source:
         """
         at = self.text.index(f"__device__ {head}(")
         start = self.text.rindex("\n\n", 0, at) + 2
-        closed = "\n  }\n" if self.text[start] == " " else "\n}\n"  # a member, or at the left
+        # The closing brace has the indentation of the function: 2 for a member of a struct, else 0.
+        closed = "\n  }\n" if self.text[start] == " " else "\n}\n"
         return self.text[start : self.text.index(closed, at) + len(closed) - 1]
 
     def kernel(self, name: str) -> str:
@@ -41,11 +42,12 @@ class Source:
         >>> Source('extern "C" __global__ void\\n  f(int n)\\n{\\n}\\n\\nint a;\\n').kernel("f")
         'extern "C" __global__ void\\n  f(int n)\\n{\\n}'
         """
+        # The name may be on a later line than `extern "C"`, after the launch bounds.
         start = self.text.rindex('extern "C"', 0, self.text.index(f" {name}("))
         return self.text[start : self.text.index("\n}\n", start) + 2]
 
     def section(self, title: str) -> str:
-        """Return what follows the line ``// ---- title ----``, up to the next such line.
+        """Return the text from the line ``// ---- title ----`` to the next line of this form.
 
         >>> Source("// ---- one ----\\na;\\n// ---- two ----\\nb;\\n").section("one")
         'a;'
@@ -54,7 +56,7 @@ class Source:
 
 
 def difference(before: str, after: str) -> str:
-    """Return the lines that two kernels do not share, and lines around them, without indentation.
+    """Return the lines in which two kernels differ, apart from indentation, with their context.
 
     >>> print(difference("a;\\nb;\\nc;", "a;\\n  b;\\nd;"))
       a;
@@ -63,10 +65,12 @@ def difference(before: str, after: str) -> str:
     + d;
     """
     old, new = before.splitlines(), after.splitlines()
+    # Lines are compared without indentation, so a line that moves into a loop is unchanged.
     texts = [line.strip() for line in old], [line.strip() for line in new]
     lines: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         if tag == "equal":
+            # Of more than two equal lines, only those next to a change are shown.
             shown = [f"  {line}" for line in new[c:d]]
             keep = [*shown[: bool(lines)], *["  ..."] * (len(shown) > 2), *shown[-1:]]
             lines += shown if len(shown) <= 2 else keep

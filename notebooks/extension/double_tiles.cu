@@ -1,5 +1,5 @@
-// double_tiles.cu: out = 2 * x for float32 matrices; a block loads its next tile while it doubles one. There is no
-// framework in this file: torch_operator.cpp and jax_handler.cpp call its launcher, cupy_double.py its kernel.
+// double_tiles.cu: out = 2 * x for float32 matrices; a block loads its next tile while it doubles another. The file
+// needs no framework: torch_operator.cpp and jax_handler.cpp call its launcher, cupy_double.py its kernel.
 
 #include <tma_dlpack.h>
 
@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   PipelineState<2> next, at;
   const auto load_tile = [&](int tile)
   {
-    store_wait_read();  // what was stored from this stage
-    arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the whole box, also where it leaves the matrix
+    store_wait_read();  // the engine may still read the last tile of this stage
+    arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the whole box, also at the edges
     load(tiles[next.stage()], x, full + next.stage(), tile % across * COLUMNS, tile / across * ROWS);
     next.advance();
   };
@@ -28,19 +28,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0 && tile + gridDim.x < count) load_tile(tile + gridDim.x);
     wait(full + at.stage(), at.phase());
     for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) tiles[at.stage()][i] *= 2;
-    fence_async();  // every thread: what it wrote, the copy engine reads
+    fence_async();  // in every thread: the copy engine reads its writes
     __syncthreads();
     if (threadIdx.x == 0) store(out, tiles[at.stage()], tile % across * COLUMNS, tile / across * ROWS), store_commit();
   }
-  if (threadIdx.x == 0) store_wait_read();  // shared memory must live until it is read
+  if (threadIdx.x == 0) store_wait_read();  // shared memory must live until the engine has read it
 }
 
-#ifndef __CUDACC_RTC__  // CuPy compiles the kernel alone
+#ifndef __CUDACC_RTC__  // CuPy compiles only the kernel
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream)
 {
   const int across = (columns + COLUMNS - 1) / COLUMNS, count = (rows + ROWS - 1) / ROWS * across;
   double_tiles<<<min(count, BLOCKS), THREADS, 0, stream>>>(x, out, across, count);
-  return cudaGetLastError();  // a launch that failed; what fails later is in the stream's next error
+  return cudaGetLastError();  // an error of the launch; a later call returns errors of the run
 }
 #endif

@@ -1,4 +1,4 @@
-"""The kernel under jax.jit: builds jax_handler.cpp, registers it, calls it."""
+"""The kernel under jax.jit: builds jax_handler.cpp, registers its handler and calls it."""
 
 import ctypes
 import subprocess
@@ -17,6 +17,7 @@ if not LIBRARY.exists():
     sources = [HERE / "double_tiles.cu", HERE / "jax_handler.cpp"]
     subprocess.run(["nvcc", *flags, *include, *sources, "-o", LIBRARY], check=True)
 
+# `Doubled` is the symbol that XLA_FFI_DEFINE_HANDLER_SYMBOL defines in jax_handler.cpp.
 handler = jax.ffi.pycapsule(ctypes.CDLL(str(LIBRARY)).Doubled)
 jax.ffi.register_ffi_target("tma_example_doubled", handler, platform="CUDA")
 

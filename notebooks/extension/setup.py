@@ -1,7 +1,7 @@
-"""Build the operator with setuptools, for one torch and one Python, and CUDA's torch installed.
+"""Build the operator with setuptools, for the installed Python and torch (with CUDA).
 
-``python setup.py build_ext --inplace``, or a wheel: ``python setup.py bdist_wheel``. The wheel of
-pyproject.toml, by torch's stable ABI, serves every Python and torch 2.10 or later.
+Run ``python setup.py build_ext --inplace``, or ``python setup.py bdist_wheel`` for a wheel. The
+wheel of pyproject.toml uses torch's stable ABI, and serves every Python and torch 2.10 or later.
 """
 
 from setuptools import setup
@@ -17,6 +17,7 @@ setup(
             "_tma_example",
             ["double_tiles.cu", "torch_operator.cpp"],
             include_dirs=[tma_dlpack.get_include()],
+            # Hopper only; name each other architecture by another -gencode.
             extra_compile_args={"cxx": [], "nvcc": ["-gencode=arch=compute_90a,code=sm_90a"]},
         )
     ],

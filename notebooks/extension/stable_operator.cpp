@@ -11,7 +11,7 @@
 
 #include <stdexcept>
 
-// Defined in libtorch_cuda.so. Weak, so that the library also loads with a torch without CUDA, which never calls it.
+// libtorch_cuda.so defines this. It is weak, so the library also loads with a torch without CUDA, which never calls it.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(std::int32_t device, void** stream);
 
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,

@@ -32,7 +32,8 @@ def test_the_kernel_runs_on_the_current_stream():
     x, stream = matrix(512, 512), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        torch.cuda._sleep(100_000_000)  # some 50 ms: another stream would not wait for x.add_
+        # About 50 ms. A kernel on another stream would read x before x.add_ has run.
+        torch.cuda._sleep(100_000_000)
         x.add_(1)
         y = doubled(x)
     stream.synchronize()
@@ -47,7 +48,8 @@ def test_it_is_one_graph_in_torch_compile():
 
 def test_a_captured_graph_replays_it():
     x, graph = matrix(64, 64), torch.cuda.CUDAGraph()
-    doubled(x)  # the first launch loads the module, which must happen before the capture
+    # The first launch loads the module, which a capture does not allow.
+    doubled(x)
     with torch.cuda.graph(graph):
         y = doubled(x)
     x.add_(1)

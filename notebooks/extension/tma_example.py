@@ -1,4 +1,4 @@
-"""torch.ops.tma_example.doubled in Python: its library, its fake kernel, its gradient."""
+"""The operator torch.ops.tma_example.doubled: loads its library, adds fake kernel and gradient."""
 
 from pathlib import Path
 
@@ -9,9 +9,10 @@ import tma_dlpack
 
 HERE = Path(__file__).parent
 
-if built := sorted(HERE.glob("_tma_example*.so")):  # python setup.py build_ext --inplace
+# The library of `python setup.py build_ext --inplace`, if it was built; else ninja compiles it now.
+if built := sorted(HERE.glob("_tma_example*.so")):
     torch.ops.load_library(str(built[0]))
-else:  # compiled at the first import; needs ninja
+else:
     cpp_extension.load(
         "_tma_example",
         [str(HERE / "double_tiles.cu"), str(HERE / "torch_operator.cpp")],
@@ -25,8 +26,9 @@ doubled = torch.ops.tma_example.doubled
 
 @torch.library.register_fake("tma_example::doubled")
 def _(x: torch.Tensor) -> torch.Tensor:
-    """Return a tensor like the result: all that torch.compile needs while it traces."""
+    """Return an empty tensor like the result, which torch.compile uses while it traces."""
     return x.new_empty(x.shape)
 
 
+# The derivative of 2 * x is 2, so the backward pass needs no saved tensor.
 torch.library.register_autograd("tma_example::doubled", lambda context, gradient: 2 * gradient)

@@ -62,7 +62,7 @@ def share_of_torch(least, most):
 def test_the_headline_of_chapter_00_has_its_denominator():
     text = " ".join(test_notebooks.read("00_what_is_tma").cells[1].source.split())
     first, (least, most) = course.LADDER[0][1], course.LADDER[-1][1]
-    assert f"reach {first[0]} to {first[1]}, which is {share_of_torch(*first)} of it" in text
+    assert f"reaches {first[0]} to {first[1]}, which is {share_of_torch(*first)} of torch" in text
     assert f"reaches {least} to {most}, which is {share_of_torch(least, most)}" in text
 
 

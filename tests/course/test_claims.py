@@ -126,7 +126,7 @@ CLAIMS = [
         [(~NARROW_TILE.filled).sum() * 2, NARROW_TILE.tx_bytes],
     ),
     ("00", "Our tile of {} bytes is {} such", [TM.tx_bytes, TM.tx_bytes // 16]),
-    ("00", "chapter 06, {} KiB, is {} of them", [STAGE // 1024, STAGE // 16]),
+    ("00", "chapter 06, {} KiB, is {} `cp.async`", [STAGE // 1024, STAGE // 16]),
     ("00", "the swizzle repeats every {} bytes", [TM.smem_alignment]),
     (
         "00",
@@ -175,11 +175,11 @@ CLAIMS = [
         [4 * found_by("STRIDE_INNERMOST", Y.T, (16, 4))[1]],
     ),
     ("02", "{} bytes apart. Only outer", [4 * found_by("STRIDE_INNERMOST", Y[:, ::2], (16, 4))[1]]),
-    ("02", "Rows of {} bytes, a box of", [found_by("STRIDE_ALIGNED", *VALUES)[-1]]),
-    ("02", "a box of {}, a row", [found_by("BOX_RANGE", *VALUES)[-1]]),
+    ("02", "were rows of {} bytes, a box", [found_by("STRIDE_ALIGNED", *VALUES)[-1]]),
+    ("02", "a box of {} rows, box", [found_by("BOX_RANGE", *VALUES)[-1]]),
     (
         "02",
-        "a row of {} bytes in a span of 64",
+        "rows of {} bytes with a swizzle span of 64",
         [found_by("BOX_SWIZZLE_SPAN", Y, (16, 24), swizzle="bytes64")[-1]],
     ),
     (
@@ -209,7 +209,7 @@ CLAIMS = [
     ("07", "{} rows are copied, {} are filled", [(SLICE > 0).sum(), (SLICE == 0).sum()]),
     ("08", "Bits 32 to 45 of both: {} bytes", [TCGEN05.stride_byte_offset]),
     ("08", "Bits 46 to 48 must be 0b{:03b}", [TCGEN05.value >> 46 & 7]),
-    ("08", "16 columns, {} bytes further", [TCGEN05.k_starts[1]]),
+    ("08", "each step is 16 columns, {} bytes", [TCGEN05.k_starts[1]]),
     ("08", "{} bytes instead of {}", [BY_ROWS.k_starts[1], TCGEN05.k_starts[1]]),
     ("08", "x 64 x 2 bytes are {} KiB a block", [2 * TILE_OF_A.tx_bytes // 1024]),
     ("08", "`16U4_ALIGN8B` | 4 bits a value | {} bytes, packed", of_16_values("16U4_ALIGN8B")[:1]),
@@ -231,7 +231,7 @@ CLAIMS = [
 ELSEWHERE = {
     ("00", "loaded tiles of 16 KiB"): "the measurement's own tile, tests/bench l2",
     ("07", "more than 48 KiB of dynamic shared memory"): "CUDA's default limit",
-    ("07", "its counts in 1 KiB of shared memory"): "tma_dlpack.h, of the checked build",
+    ("07", "uses 1 KiB of shared memory for its counts"): "tma_dlpack.h, of the checked build",
 }
 #: Bytes of an element, a barrier, a bank, a chunk, a span, a map.
 PLAIN_SIZES = {0, 2, 4, 8, 16, 32, 64, 128}
@@ -429,7 +429,7 @@ CONCEPTS = {
     ("ring", "Where is tile 7"),
     ("ring", "keeps a load from writing"),
     ("00", "How does it wait for the sixth tile?"),
-    ("04", "A kernel waits for ever"),
+    ("04", "A kernel hangs in every run"),
     ("07", "C's map stores all. What happens?"),
     ("07", "Which of the five kernels goes on"),
     ("08", "How many such tiles of sums fit"),

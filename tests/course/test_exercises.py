@@ -204,7 +204,7 @@ WRONG = {
     ),
     ("06_hopper_gemm", "the parity of full for both"): (
         "def turn(i, stages): return i % stages, i // stages % 2, i // stages % 2",
-        "1 stages: both wait for ever",
+        "1 stages: both hang",
     ),
     ("06_hopper_gemm", "full one round early"): (
         "def turn(i, stages): return i % stages, 1 - i // stages % 2, 1 - i // stages % 2",

@@ -1,4 +1,4 @@
-"""The operator of the wheel in Python: its library, its fake kernel, its gradient."""
+"""The operator of the wheel: loads its library, adds fake kernel and gradient."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import torch
 
 __all__ = ["doubled"]
 
+# Loading the library registers torch.ops.tma_example_wheel.doubled.
 (_library,) = Path(__file__).parent.glob("libtma_example.so")
 torch.ops.load_library(str(_library))
 doubled = torch.ops.tma_example_wheel.doubled
@@ -13,7 +14,7 @@ doubled = torch.ops.tma_example_wheel.doubled
 
 @torch.library.register_fake("tma_example_wheel::doubled")
 def _(x: torch.Tensor) -> torch.Tensor:
-    """Return a tensor like the result: all that torch.compile needs while it traces."""
+    """Return an empty tensor like the result, which torch.compile uses while it traces."""
     return x.new_empty(x.shape)
 
 
