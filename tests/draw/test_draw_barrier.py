@@ -66,7 +66,7 @@ def one_load(*, arrivals=1, expected=TILE, parity=0, copies=(TILE,), whole=TILE)
     return [bar.wrong for bar in play.bars if bar.wrong]
 
 
-HANG, EARLY = ["waits for ever"], "bytes not there"
+HANG, EARLY = ["waits forever"], "bytes not there"
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def test_half_of_the_bytes_end_the_phase_early_and_the_rest_is_counted_in_the_ne
 def test_what_stays_pending_for_ever(mistake, stuck):
     figure = draw.barrier(mistake=mistake)
     assert states(figure, "full")[-1] == stuck
-    ends = [e for e in figure.frames[-1].events if e.endswith("waits for ever")]
-    assert ends == [f"{lane}: waits for ever" for lane in ("warp 1", "thread 0", "warp 2")]
+    ends = [e for e in figure.frames[-1].events if e.endswith("waits forever")]
+    assert ends == [f"{lane}: waits forever" for lane in ("warp 1", "thread 0", "warp 2")]
     numbers = [
         c.text for c in figure.scenes()[0].items if c.style == "conflict" and c.text.isdigit()
     ]

@@ -16,7 +16,7 @@ from tma_dlpack.draw.grid import NARROW, bounds
 ROWS = [
     ("warp 0", 0, 10, "run", "expect_tx", "announces 512 bytes"),
     ("copy 0", 10, 60, "copy", "tile 0", "512 bytes", False, "k0"),
-    ("warp 1", 5, None, "wait", "full, phase 0", "waits for ever", True),
+    ("warp 1", 5, None, "wait", "full, phase 0", "waits forever", True),
     ("warp 0", 20, 30, "use", "mma"),
 ]
 
@@ -43,11 +43,11 @@ def test_a_lane_for_each_actor_and_only_the_fault_is_marked():
     for scene in (*figure.scenes(), *figure.narrow_scenes()):
         assert sorted(bars(scene)) == [
             ("cell", False, "warp 0: announces 512 bytes"),
-            ("conflict", True, "warp 1: waits for ever"),
+            ("conflict", True, "warp 1: waits forever"),
             ("taken", False, "copy 0: 512 bytes"),
             ("tint6", False, "warp 0: mma"),
         ]
-    assert figure.sentence == "Wrong: warp 1: waits for ever."
+    assert figure.sentence == "Wrong: warp 1: waits forever."
 
 
 def test_bars_are_where_their_times_are_and_an_open_one_ends_with_the_axis():
@@ -56,7 +56,7 @@ def test_bars_are_where_their_times_are_and_an_open_one_ends_with_the_axis():
     start = place["warp 0: announces 512 bytes"][0]
     unit = (place["copy 0: 512 bytes"][2] - start) / 60
     assert place["copy 0: 512 bytes"][0] - start == pytest.approx(10 * unit, abs=0.02)
-    assert place["warp 1: waits for ever"][2] > start + 60 * unit
+    assert place["warp 1: waits forever"][2] > start + 60 * unit
     tops = {title.partition(":")[0]: box[1] for title, box in place.items()}
     assert tops["warp 0"] < tops["copy 0"] < tops["warp 1"]
 
@@ -73,7 +73,7 @@ def test_the_narrow_layout_fits_a_phone(name):
 def test_the_text_marks_the_fault_without_colour_and_fits_the_terminal():
     lines = draw.lanes([*ROWS, ("a" * 200, 0, 1, "run", "b" * 200)]).text().splitlines()
     assert max(map(len, lines)) <= 100
-    assert [line for line in lines if line.startswith("✗")] == ["✗ 5..∞ warp 1: waits for ever"]
+    assert [line for line in lines if line.startswith("✗")] == ["✗ 5..∞ warp 1: waits forever"]
 
 
 def test_the_fault_is_drawn_when_bars_are_many():

@@ -30,7 +30,7 @@ MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
 LATENCY = 6  # ticks from a load or store to its first byte
 SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
 
-FOREVER, UNDEFINED = "waits for ever", "undefined from here on"
+FOREVER, UNDEFINED = "waits forever", "undefined from here on"
 
 
 class BarrierError(RuntimeError):

@@ -38,7 +38,7 @@ expects too little | expect_tx announces some of the bytes:
 expects too much | expect_tx announces twice the bytes:
     | the rest never comes, and the phase never ends
 wrong parity | wait(full, ...) names parity 1 in the first phase:
-    | it passes while phase 0 lasts, and waits for ever once phase 0 has ended
+    | it passes while phase 0 lasts, and waits forever once phase 0 has ended
 initialised for 2 | init names 2 arrivals, and one thread arrives:
     | one arrival stays pending when all bytes are there, and the phase never ends
 no fence | no fence_async between writing shared memory and the store:
@@ -48,7 +48,7 @@ empty parity | the producer's first waits name parity 0:
 never flipped | the consumer names parity 0 in every round:
     | in the second it passes before the new tile is there, and blocks once it is there
 not released | the consumer does not arrive at empty:
-    | the producer waits for ever until the first stage is free again
+    | the producer waits forever until the first stage is free again
 """)
 }
 ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
