@@ -322,6 +322,14 @@ WRONG = {
         ),
         "CP_ASYNC_WAIT",
     ),
+    "more arrivals behind cp.async than a phase has": (
+        (
+            only(0, init(0, 2), INIT_FENCE, "mbarrier.expect_tx.shared::cta.b64 [bars], 512;"),
+            SYNC,
+            "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bars];",
+        ),
+        "BARRIER_ARRIVALS",
+    ),
     "shared memory that nobody wrote": ((READ,), "UNINITIALISED_SHARED"),
     "a load overtakes reads at the block's barrier": (
         (*LOADED, wait(), READ, SYNC, only(0, arm(), load()), wait(0, 1), RESULT),

@@ -17,6 +17,7 @@ from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.mbarrier import (
     Barrier,
     barrier_at,
+    check_arrivals,
     each,
     happen_before,
     of_lane,
@@ -42,9 +43,6 @@ class Meeting:
     ended: Clocks | None = None
     #: bar.red: generation -> predicate of every lane that arrived.
     values: dict[int, list[int]] = field(default_factory=dict)
-    #: Threads that must arrive; 0 stands for every thread that has not ended.
-    expected: int = 0
-    warps: set[int] = field(default_factory=set)
 
     def complete_if(self, expected: int) -> None:
         """End the generation if all expected threads have arrived."""
@@ -52,7 +50,6 @@ class Meeting:
             self.arrived = 0
             self.generation += 1
             self.ended, self.arriving = merged(self.ended, self.arriving), None
-            self.warps.clear()
 
 
 @dataclass(eq=False, slots=True)
@@ -67,8 +64,6 @@ class Groups:
     agents: dict[str, int] = field(default_factory=dict)
     #: Number of the oldest groups whose source is known to be read.
     waited: int = 0
-    #: Whether wgmma.fence was executed.
-    is_fenced: bool = False
 
     @property
     def clock(self) -> int:
@@ -202,9 +197,7 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
 def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
     """Count the threads that arrive."""
     # PTX: a barrier with a thread count counts whole warps, also the last, incomplete warp.
-    meeting.expected = count
     warps = np.unique(lanes // _WARP)
-    meeting.warps.update(warps.tolist())
     last = g.block.threads % _WARP
     short = count and last and warps[-1] == g.block.threads // _WARP
     meeting.arrived += len(lanes) + (_WARP - last if short else 0)
@@ -493,14 +486,15 @@ class _ArrivalAfterCopies(Pending):
     """cp.async.mbarrier.arrive: an arrival that happens after the thread's earlier copies."""
 
     def __init__(
-        self, g: Any, barrier: Barrier, count: int, clocks: Clocks | None, after: list[Any]
+        self, g: Any, barrier: Barrier, lanes: IntArray, clocks: Clocks | None, after: list[Any]
     ) -> None:
         super().__init__(g, f"an arrival at the barrier {barrier.address:#x}", after)
-        self._arrival = barrier, count, clocks
+        self._arrival = g, barrier, lanes, clocks
 
     def happen(self) -> None:
-        barrier, count, clocks = self._arrival
-        barrier.arrive(count, clocks)
+        g, barrier, lanes, clocks = self._arrival
+        check_arrivals(g, barrier, len(lanes), lanes)
+        barrier.arrive(len(lanes), clocks)
 
 
 @operation("cp.async.mbarrier.arrive")
@@ -525,7 +519,7 @@ def _copies_arrive(code: Instruction) -> Operation:
                     clocks = order.completed(clocks, agent, groups.clock)
             if not is_counted:
                 barrier.pending += len(at)
-            g.machine.add(_ArrivalAfterCopies(g, barrier, len(at), clocks, after))
+            g.machine.add(_ArrivalAfterCopies(g, barrier, lanes, clocks, after))
 
     return Operation(run)
 

@@ -428,7 +428,6 @@ class Emitter:
     def emit_brx(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         if code.guard:
             raise UnknownFormError("a guarded brx.idx")
-        table = self.constant(list(self.block.next))
         # The last operand names the table of labels, .branchtargets.
         names = self.function.symbols.get(code.split()[-1], "").split()
         table = self.constant([self.block.labels[name] for name in names])

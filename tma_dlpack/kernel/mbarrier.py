@@ -314,7 +314,8 @@ def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) ->
     barrier.announced += size_bytes
 
 
-def _check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
+def check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
+    """End the run if a phase gets more arrivals than it waits for while its bytes are missing."""
     if (count > barrier.pending and barrier.bytes) or not count:
         g.machine.fault(
             g, "BARRIER_ARRIVALS",
@@ -365,7 +366,7 @@ def _arrive(code: Instruction) -> Operation:
             ) -> None:  # fmt: skip
                 if expects:
                     _arrive_bytes(g, barrier, size_bytes, lanes)
-                _check_arrivals(g, barrier, count, lanes)
+                check_arrivals(g, barrier, count, lanes)
                 for warp in warps:
                     barrier.came[warp] = barrier.came.get(warp, 0) + 1
                 barrier.arrive(count, clocks, drop)

@@ -22,12 +22,9 @@ class Pending:
     code: Any
     what: str
     after: Sequence[Pending]
-    issued_at: Any
 
     def __init__(self, g: Any, what: str, after: Sequence[Pending] = ()) -> None:
         self.machine, self.code, self.what, self.after = g.machine, g.code, what, after
-        # In steps of the run, as the timeline counts.
-        self.issued_at = g.machine.steps
         self.happened = False
 
     def happen(self) -> None:

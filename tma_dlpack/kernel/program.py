@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from tma_dlpack.kernel.accumulators import Step, steps_of
 from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
 from tma_dlpack.kernel.emit import CARRY, Emitter
@@ -405,14 +403,3 @@ def _call_parameters(function: Function) -> dict[str, tuple[int, int]]:
         found[parameter.name] = at, parameter.size
         at += parameter.size
     return found
-
-
-def line_of(code: Instruction | None) -> str | None:
-    """Return "file:line" of an instruction; None where the PTX has no line table."""
-    if code is None or not code.place:
-        return None
-    name, line = code.place[-1] if code.place else ("", 0)
-    return f"{name}:{line}"
-
-
-E_ZERO = np.uint32(0)

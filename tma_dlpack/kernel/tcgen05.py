@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tma_dlpack.kernel.core import Instruction, operand_addresses
 from tma_dlpack.kernel.matrix import ELEMENTS, K_BYTES, WORD, Element
-from tma_dlpack.kernel.mbarrier import barrier_at, place_of
+from tma_dlpack.kernel.mbarrier import barrier_at, check_arrivals, place_of
 from tma_dlpack.kernel.memory import OFFSET_MASK, Region
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.pending import Pending
@@ -366,6 +366,7 @@ def _commit(code: Instruction) -> Operation:
 
         def arrive() -> None:
             for barrier in barriers:
+                check_arrivals(g, barrier, 1, lanes)
                 barrier.arrive(1, clocks)
 
         last = memory.last

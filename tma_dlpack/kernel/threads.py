@@ -75,7 +75,6 @@ class Group:
         # Program counters that have polled since the last progress, and `machine.progress` then.
         self.polls: set[Any] = set()
         self.seen = -1
-        self.ready_after = 0
         # Results that are stored after the wait: (values or function, (table, slot) of each).
         self.deferred: list[tuple[Any, Any]] = []
         # Whether the group waits at a gate for other lanes, and the gate that it may pass alone.
