@@ -5,7 +5,7 @@
 
 #include "calls.h"
 
-/* An array with at least the required number of entries; those past it are ignored, as in C. */
+/* Read an array with at least the required number of entries. Later entries are ignored, as in C. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
   int count = 0;
   int64_t entries[TMA_DLPACK_MAX_RANK] = {0};
@@ -15,7 +15,7 @@ static int read_bare_array(const State *state, PyObject *value, int least, int r
   return count >= least;
 }
 
-/* A member of an enum that the driver has. */
+/* Read a member of one of the driver's enums. */
 static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
   int member = 0;
   int read = read_member(state, which, value, &member) && member < count;
@@ -23,7 +23,7 @@ static int read_bare_member(const State *state, int which, PyObject *value, int 
   return read;
 }
 
-/* tensorDataType, tensorRank, globalAddress, globalDim, globalStrides: five arguments in a row. */
+/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim, globalStrides. */
 static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   int64_t strides[TMA_DLPACK_MAX_RANK];
   if (!read_bare_member(state, DATA_TYPE, args[0], TMA_DLPACK_DATA_TYPES, &c->data_type) ||
@@ -45,7 +45,7 @@ static int read_bare_options(const State *state, PyObject *const *args, TmaDlpac
          read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
-/* The arguments of a kind, from the sixth on; `target` and `encoder` come last, and are not read. */
+/* Read the arguments of one kind of map, from the sixth on, but not the last two, `target` and `encoder`. */
 static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
   if (c->kind == TMA_DLPACK_TILED)
@@ -66,7 +66,7 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDe
          read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Fill what follows from the arguments, and judge: by what the driver was measured to do, or documents. */
+/* Derive the other fields from the arguments, and judge the call by the driver's measured or documented rules. */
 static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
   c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -85,13 +85,13 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   }
   c->row_bits =
       tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
-  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target); /* the driver ignores no element stride */
+  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target); /* because the driver ignores no element stride */
   if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
     c->corner_end = 1 << 15;
   return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
 }
 
-/* Keep what the bytes do not hold of judged arguments. */
+/* Keep those judged arguments that the 128 bytes do not hold. */
 static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->is_bare = 1;
   kept->kind = (uint8_t)c->kind;
@@ -99,7 +99,7 @@ static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->rank = (uint8_t)c->rank;
 }
 
-/* The GPU whose driver encodes: the current one, or GPU 0; ON_HOST without one. */
+/* Return the ordinal of the GPU in whose context to encode: the current GPU, else GPU 0, else ON_HOST. */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
@@ -128,7 +128,7 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
   if (map == NULL) return NULL;
   keep_bare(&map->record, &c);
   keep_target(&map->record, &options.target, ON_HOST, encoder);
-  map->launchable = 1; /* the address is the caller's word */
+  map->launchable = 1; /* nothing shows where the address is, so trust the caller */
   map->has_bytes = encoder != NOT_ENCODED;
   int is_default = options.target_object == state->default_target;
   if (!is_default) tma_dlpack_start_options(&options.o, kind);

@@ -11,10 +11,10 @@
 
 #include <structmember.h>
 
-/* What makes one map, on its own: nobody else writes to these bytes. */
+/* One map's inputs. Only this entry writes to its bytes. */
 typedef struct {
   Record record;
-  TmaDlpackDescribed *fields; /* or NULL, as a map's */
+  TmaDlpackDescribed *fields; /* as MapStorage.fields; NULL if the bytes can be decoded */
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -26,15 +26,15 @@ typedef struct {
   PyObject *tensors;   /* a tuple */
   PyObject *maps;      /* a tuple; NULL until a map is first read */
   BatchEntry *entries; /* one per tensor */
-  RareOptions *rare;   /* of all maps; or NULL */
-  int launchable;      /* whether all maps are */
-  int has_bytes;       /* whether all maps have */
+  RareOptions *rare;   /* shared by all maps; NULL if the call has none */
+  int launchable;      /* whether all maps are launchable */
+  int has_bytes;       /* whether all maps were encoded */
 } Batch;
 
 /* ---- filling one --------------------------------------------------------------------------------- */
 
-/* A batch without entries, which the collector does not show to anybody; NULL with an exception if out of
- * memory. */
+/* Make a batch without entries, which the garbage collector does not track yet. NULL with an exception if out
+ * of memory. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
@@ -51,7 +51,7 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   return NULL;
 }
 
-/* Encode the maps of all tensors to `rows`, which are aligned. 0: fall back to Python. */
+/* Encode the maps of all tensors into `rows`, which are 128-byte aligned. 0: fall back to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Record kept = {0};
@@ -105,7 +105,7 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
     }
     if (maps == NULL) return NULL;
     if (batch->maps == NULL) batch->maps = maps;
-    else Py_DECREF(maps); /* a finalizer that ran in this loop has read them first */
+    else Py_DECREF(maps); /* a finalizer that ran in this loop has made the maps already */
   }
   Py_INCREF(batch->maps);
   return batch->maps;
@@ -125,8 +125,8 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 
 /* ---- the class ----------------------------------------------------------------------------------- */
 
-/* Without tp_clear, as tuples: all that a batch refers to is older than the batch, so a cycle runs
- * through something that was changed later, and is broken there. */
+/* There is no tp_clear, as for tuples: a batch refers only to older objects, so a cycle contains an object that
+ * was changed later, and the collector breaks the cycle at that object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));

@@ -11,9 +11,9 @@
 #include "../include/tma_dlpack_driver.h"
 #include "tensors.h"
 
-/* A tensor and its call, which was judged. */
+/* A tensor and a judged call for it. */
 typedef struct {
-  uint64_t failed; /* the rows that refuse it; 0 until it was judged */
+  uint64_t failed; /* mask of the rules that refuse the call; 0 before it is judged */
   View view;
   TmaDlpackDescribed described;
   TmaDlpackTarget target;
@@ -45,7 +45,8 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   call->target = options->target_object != NULL ? options->target : default_target();
   if (device->device_id < 0) return 0;
   if (is_on_gpu(device)) {
-    if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0; /* it is assumed */
+    /* no driver names the tensor's GPU: Python assumes a target */
+    if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0;
     if (tma_dlpack_driver() != NULL) {
       call->ordinal = tma_dlpack_ordinal(tensor);
       gpu = tma_dlpack_gpu(call->ordinal);
@@ -59,16 +60,16 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* Whether a tensor has no element; then its strides mean nothing. */
+/* Whether a tensor has no elements. The strides of such a tensor have no meaning. */
 static int is_empty(const TmaDlpackTensor *tensor) {
   for (int i = 0; i < tensor->ndim; ++i)
     if (tensor->shape[i] == 0) return 1;
   return 0;
 }
 
-/* 1 if a map can be made; 0 with the rows that refuse it in `failed`, or, where that is 0, to fall back to
- * Python, possibly with an exception that the caller clears. A tensor without memory is left to Python too: it
- * may be a wrapper of torch.func, say. */
+/* Judge the call for a tensor. 1 if a map can be made; 0 with the rules that refuse the call in `failed`. 0 with
+ * `failed` == 0 means fall back to Python, possibly with an exception that the caller clears. A tensor without
+ * memory is left to Python too, because it may be a wrapper, for example of torch.func. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -81,7 +82,7 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Keep what the bytes do not hold of the options; the members are as narrow as the checked ranges. */
+/* Keep those options that the 128 bytes do not hold. The members are as narrow as the checked ranges. */
 static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   kept->kind = (uint8_t)o->kind;
   kept->mode = (uint8_t)o->mode;
@@ -92,7 +93,7 @@ static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
 }
 
-/* Keep the rare options of a call that has some. 0 with an exception if out of memory. */
+/* Keep the rare options of a call, if it has any. 0 with an exception if out of memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
   const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);
@@ -109,7 +110,7 @@ static void keep_target(Record *kept, const TmaDlpackTarget *target, int ordinal
   kept->encoder = (uint8_t)encoder;
 }
 
-/* Keep a tensor's layout, the target, and by whom its map is encoded. */
+/* Keep a tensor's layout, the target, and the encoder of its map. */
 static void keep_layout(Record *kept, const Judged *call) {
   const View *view = &call->view;
   kept->rank = (uint8_t)view->tensor.ndim;
@@ -122,8 +123,8 @@ static void keep_layout(Record *kept, const Judged *call) {
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments. The 128 bytes are aligned, and zero, as the driver was given them when
- * measured. 0: the driver refuses. */
+/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured with such
+ * bytes. 0: the driver refuses. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -131,12 +132,12 @@ static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsig
   return 1;
 }
 
-/* The arguments of an encoded call, where the bytes do not show them; else NULL. */
+/* Return the arguments of an encoded call if they cannot be decoded from the bytes, else NULL. */
 static const TmaDlpackDescribed *hidden_fields(const TmaDlpackDescribed *c, int encoder) {
   return encoder != NOT_ENCODED && c->has_model ? NULL : c;
 }
 
-/* An empty map, in the spare memory if there is any; NULL with an exception if out of memory. */
+/* Make an empty map, in the spare memory if there is any. NULL with an exception if out of memory. */
 static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   MapStorage *map = spare == NULL ? NULL : spare->map;
   if (map == NULL) {
@@ -154,7 +155,7 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   return map;
 }
 
-/* A new map of an accepted call, with or without a tensor; NULL with an exception if out of memory. */
+/* Make the map of an accepted call, with or without a tensor. NULL with an exception if out of memory. */
 static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *tensor,
                            uint64_t address) {
   MapStorage *map = empty_map(map_type, spare);
@@ -166,7 +167,7 @@ static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *te
   return map;
 }
 
-/* The map of a judged call, not encoded yet; NULL with an exception if out of memory. */
+/* Make the map of a judged call, without encoding it. NULL with an exception if out of memory. */
 static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *options,
                                const Judged *call) {
   MapStorage *map =
@@ -194,7 +195,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call: what the map would keep, with the tensor's type in place of the tensor, and no bytes. */
+/* Check a call. The result has everything that the map would keep, but no bytes, and the tensor's type in place
+ * of the tensor. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

@@ -20,7 +20,7 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* The result of functions that fall back to Python. */
+/* Return the result that means "fall back to Python". */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -50,8 +50,8 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
- * and mean nothing: Python decides then. */
+/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 have no meaning and
+ * may differ; in that case Python decides. */
 static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
@@ -80,7 +80,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
-  if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
+  if (!is_number && old->rare != NULL) /* a whole number of bytes, because the offset was accepted */
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   TmaDlpackDescribed c;
   read_fields(old, &c);
@@ -104,7 +104,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   if (!old->has_bytes) return (PyObject *)map;
   const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
   memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);
-  memcpy(map_bytes(map), &address, sizeof address); /* cuTensorMapReplaceAddress changes no more */
+  memcpy(map_bytes(map), &address, sizeof address); /* all that cuTensorMapReplaceAddress changes */
   return (PyObject *)map;
 }
 
@@ -131,7 +131,7 @@ static PyObject *quick(PyObject *module, PyObject *args) {
 
 /* ---- the spare map ------------------------------------------------------------------------------ */
 
-/* Without memory for it maps are made all the same. */
+/* Allocate the spare map. Without memory for it, maps are made without a spare. */
 static void open_spare(State *state) {
   state->spare = PyMem_Calloc(1, sizeof *state->spare);
   if (state->spare != NULL) state->spare->owners = 1;
@@ -158,7 +158,7 @@ PyDoc_STRVAR(setup_doc,
              "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
              "that may be switched off; and the default of `swizzle`.");
 
-/* Whether an attribute of a class is this number. */
+/* Whether an attribute of a class equals a number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
   PyObject *found = PyObject_GetAttrString((PyObject *)type, attribute);
   int has = found != NULL && PyLong_AsSsize_t(found) == number;
@@ -167,7 +167,7 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
   return has;
 }
 
-/* Whether a class is made from MapStorage, and its objects are no larger. */
+/* Whether a class is derived from MapStorage and its objects have the same size. */
 static int is_storage(PyTypeObject *type) {
   PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
@@ -181,7 +181,7 @@ static int is_storage(PyTypeObject *type) {
   return made_from_it;
 }
 
-/* Copy an enum and its names. The first name of each value is the member's own. */
+/* Copy an enum's members and their names. The first name of each value is the member's own name. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -225,7 +225,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
   PyObject *bases = PyTuple_Pack(1, function_type);
   if (bases == NULL) return NULL;
-  Py_XDECREF(state->quick_type); /* of a setup() that failed */
+  Py_XDECREF(state->quick_type); /* left by an earlier setup() that failed */
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
   Py_DECREF(bases);
   if (state->quick_type == NULL) return NULL;
@@ -268,7 +268,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
-  close_spare(state); /* while its class is there */
+  close_spare(state); /* before its class is released */
 #define CLEAR_OBJECT(name) Py_CLEAR(state->name);
   STATE_OBJECTS(CLEAR_OBJECT)
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);

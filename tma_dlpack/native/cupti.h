@@ -1,4 +1,4 @@
-/* CUPTI and the driver, found at run time, and the calls that are watched: a row each.
+/* CUPTI and the driver, found at run time, and one row for each driver call that the trace watches.
  *
  * Declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA 13.0;
  * the numbers of callbacks and the layouts of parameters never change.
@@ -17,7 +17,7 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* Domains, callbacks of theirs that are no calls of the driver, and the two sites of a call. */
+/* Callback domains, callbacks that are not driver calls, and the two sites of a call (enter and exit). */
 enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
 enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
 enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
@@ -30,7 +30,7 @@ typedef struct {
   const void *params;
   void *result;
   const char *symbol_name;
-  /* and more, which is not read */
+  /* the rest of the struct is not read */
 } CallbackData;
 
 typedef struct {
@@ -81,8 +81,8 @@ static int load_cupti(const char *path) {
 #undef FIND
 }
 
-/* The CUPTI that the process has; else the first that can be loaded of those that Python found (with
- * colons between), or that the loader finds. */
+/* Find CUPTI: the library that is already in the process, else the first of the paths that Python found
+ * (separated by colons) that can be loaded, else the library that the loader finds. */
 static int find_cupti(const char *given, char *path) {
   char names[4 * PATH_BYTES], *rest = NULL;
   if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
@@ -108,7 +108,7 @@ static int find_driver(void) {
 
 /* ---- the calls that are watched ------------------------------------------------------------------- */
 
-/* Offsets in the parameters of the four calls, as generated_cuda_meta.h has them: the map is first. */
+/* Byte offsets in the parameters of the four calls, from generated_cuda_meta.h. The map is the first parameter. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
 enum { RANK = 1 };
 
@@ -120,7 +120,7 @@ static const char *const SCALAR[SCALARS] = {
 static const struct {
   const char *name;
   size_t entry_bytes;
-  int fewer; /* entries than the rank */
+  int fewer; /* the rank minus the number of entries */
 } ARRAY[ARRAYS] = {{"global_dim", 8, 0},
                    {"global_strides", 8, 1},
                    {"box_dim", 4, 0},
@@ -130,7 +130,7 @@ static const struct {
 
 typedef struct {
   uint32_t callback;
-  int address, scalar[SCALARS], array[ARRAYS]; /* 0: it has none */
+  int address, scalar[SCALARS], array[ARRAYS]; /* 0: the call has no such parameter */
 } Encoder;
 
 static const Encoder ENCODERS[] = {
@@ -141,10 +141,10 @@ static const Encoder ENCODERS[] = {
 };
 enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 
-/* The offsets of the kernel and its parameters in a call that launches, or that adds a launch to a graph. */
+/* Byte offsets of the kernel and its parameters, in a call that launches a kernel or adds one to a graph. */
 typedef struct {
   uint32_t callback;
-  int node;                        /* offset of a pointer to what has the three, or -1 */
+  int node;                        /* offset of a pointer to the struct with the next three, or -1 */
   int function, parameters, extra; /* offsets; extra is -1 for a call without it */
   int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
 } LaunchShape;
@@ -165,7 +165,7 @@ static const LaunchShape LAUNCHES[] = {
 };
 enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
-/* After these, the handle of a kernel may be another one's: cuModuleUnload, cuLibraryUnload,
+/* After these calls, a kernel's handle may name another kernel: cuModuleUnload, cuLibraryUnload,
  * cuCtxDestroy_v2, cuDevicePrimaryCtxRelease and ...Reset, and their _v2. */
 static const uint32_t UNLOADS[] = {22, 680, 322, 387, 544, 389, 545};
 enum { N_UNLOADS = sizeof UNLOADS / sizeof *UNLOADS };

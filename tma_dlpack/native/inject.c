@@ -1,12 +1,13 @@
-/* Loaded by libcuda into a traced program (CUDA_INJECTION64_PATH), or by `tma.trace()`.
+/* The library that records tensor maps, loaded into a traced program by libcuda (CUDA_INJECTION64_PATH) or by
+ * `tma.trace()`.
  *
  * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
- * one line for each different tensor map, for each kernel that takes one, for each failure. A second
- * file has the counts, mapped into memory, so that a process that is killed loses neither. result.py
- * reads them; nothing is judged here.
+ * one line for each different tensor map, for each kernel that takes one, and for each failure. A second
+ * file has the counts and is mapped into memory, so a killed process loses neither file. result.py
+ * reads both files and judges what they have.
  *
- * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
- * bad pointer is written down as "unreadable"; the parameters of a launch are read after the driver has
+ * It must never end the program: the arguments of an encode are read by process_vm_readv, so
+ * a bad pointer is recorded as "unreadable". The parameters of a launch are read after the driver has
  * accepted (and read) them.
  */
 
@@ -21,17 +22,17 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Ids of counts that belong to no line. */
+/* Indices of counts that belong to no line of the file. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* A launch that we hear of takes 0.1 to 0.3 us more, nearly all in CUPTI [H200]. So we stop
- * listening after LAUNCHES_WITHOUT_NEWS launches with nothing new. We listen again when a map is made, and
- * now and then for LAUNCHES_NOW_AND_THEN launches. */
+/* A launch that CUPTI reports takes 0.1 to 0.3 us more, nearly all of it in CUPTI [H200]. So the trace stops
+ * listening after LAUNCHES_WITHOUT_NEWS launches with nothing new. It listens again when a map is made, and
+ * from time to time for LAUNCHES_NOW_AND_THEN launches. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- what was seen ------------------------------------------------------------------------------- */
 
-/* A call without its address: zeroed before it is filled, since it is compared and hashed as bytes.
- * `address_kind` has what rules look at: the low bits, whether it is 0, and whether it is too large. */
+/* An encode without its address. It is zeroed before it is filled, because it is compared and hashed as bytes.
+ * `address_kind` has what rules need of the address: the low bits, whether it is 0, whether it is too large. */
 typedef struct {
   uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
@@ -59,7 +60,7 @@ typedef struct Pair {
 /* 128 bytes of a kernel's parameters that may be a map. */
 typedef struct {
   uint32_t parameter, offset, offset_on_device;
-  int is_whole; /* the parameter is 128 bytes long */
+  int is_whole; /* whether the parameter has exactly 128 bytes */
   _Atomic int is_unknown_written;
   _Atomic(Pair *) pairs;
 } Place;
@@ -72,13 +73,13 @@ typedef struct {
 } Function;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, listening = PTHREAD_MUTEX_INITIALIZER;
-static int is_listening;          /* to launches */
-static _Atomic int launches_left; /* to listen to */
+static int is_listening;          /* whether launches are recorded */
+static _Atomic int launches_left; /* number of launches to record before the trace stops listening */
 static _Atomic int64_t paused_at;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
 static _Atomic uint64_t modes_seen[64];
-static _Atomic uint32_t generation; /* of function handles: they are used again after an unload */
+static _Atomic uint32_t generation; /* of function handles, which the driver reuses after an unload */
 static _Atomic uint64_t *counts;    /* MAX_IDS of them */
 static _Atomic uint32_t next_id = FIRST_ID;
 static void *subscriber;
@@ -87,7 +88,7 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Write a problem down, as a word that result.py knows and a number. */
+/* Record a problem: a word that result.py knows, and a number. */
 static int write_problem(const char *what, int code, const char *detail) {
   Line *line = new_line("problem");
   put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
@@ -105,7 +106,7 @@ static void open_files(void) {
   file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  /* The blocks are reserved now: a disk that is full later would raise SIGBUS. */
+  /* Reserve the blocks now, because a write to a full disk through the mapping would raise SIGBUS. */
   int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
   if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
@@ -122,7 +123,7 @@ static void open_files(void) {
   if (error != 0) write_problem("counts", error, "");
 }
 
-/* Empty the tables. What they had is not freed: another thread may read it. */
+/* Empty the tables. Their entries are not freed, because another thread may read them. */
 static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
@@ -136,7 +137,7 @@ static void forget_all(void) {
   process = getpid();
 }
 
-/* A forked child counts for itself, in files that are made when it has something to write. */
+/* A forked child has its own counts, in files that are created when it has something to write. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   pthread_mutex_init(&listening, NULL);
@@ -161,27 +162,27 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* The word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
+/* Return the word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
   return word & ~((uint64_t)1 << 21);
 }
 
-/* The bit for the hash of that word. It alone rejects most bytes that are not a map. */
+/* Return the word and bit for the hash of `modes`. This bit alone rejects most bytes that are not a map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
   return &modes_seen[hash >> 58];
 }
 
-/* A map without its address. */
+/* Copy a map's words except its address. */
 static void copy_body(uint64_t *body, const void *map) {
   memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
   body[0] = modes_of(map);
 }
 
-/* The hash of the words with modes, extents and box, which differ between most maps. */
+/* Hash the words with modes, extents and box, because they differ between most maps. */
 static uint64_t hash_of_body(const uint64_t *body) {
   return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
 }
@@ -212,7 +213,7 @@ static void count(uint32_t id, uint64_t more) {
   atomic_fetch_add_explicit(&counts[id], more, memory_order_relaxed);
 }
 
-/* A new id, or COUNT_OVERFLOW where all are taken. Called with the mutex. */
+/* Return a new id, or COUNT_OVERFLOW if all are taken. The caller holds the mutex. */
 static uint32_t new_id(void) {
   if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
   return next_id++;
@@ -226,8 +227,8 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen to `launches` launches; 0 stops listening. Never waits for the mutex, because the thread that holds
- * it may be in CUPTI, which may wait for this thread. */
+/* Listen to `launches` launches; 0 stops listening. This never waits for the mutex, because the thread that
+ * holds the mutex may be in CUPTI, which may wait for this thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -250,7 +251,7 @@ static void heard_launch(void) {
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
 
-/* What was read when the call began, until it ends. */
+/* Arguments that were read when a call began; kept until the call ends. */
 typedef struct {
   Call call;
   const Encoder *encoder;
@@ -303,7 +304,7 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* The first time that a call is seen. `map` has the 128 bytes where the call made some. */
+/* Write a line for the first such call. `map` has the 128 bytes if the call made a map. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -325,7 +326,7 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
   uint64_t bit;
   pthread_mutex_lock(&mutex);
   Record *known = record_of_call(&b->call, &slot);
-  if (known != NULL) { /* another thread was quicker */
+  if (known != NULL) { /* another thread added the same call first */
     count(known->id, more);
     free(record);
     free(line);
@@ -383,15 +384,15 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* it may never return */
+  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* because the call may never return */
 }
 
 static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   Begun *b = &begun;
-  if (b->encoder != encoder) return; /* it began before the trace did */
+  if (b->encoder != encoder) return; /* the call began before the trace */
   if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1); /* it returned */
   b->call.result = *(const int *)info->result;
-  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written it */
+  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written the map */
   b->encoder = NULL;
   listen_now_and_then();
 }
@@ -400,14 +401,14 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* The places in a kernel's parameters that have room for a map: 128 bytes, aligned to 64. */
+/* Find the places in a kernel's parameters that have room for a map: 128 bytes, aligned to 64. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;
   function->handle = handle;
   function->generation = now;
   size_t offset, bytes;
-  ParamInfo ask = driver.param_info; /* else it is a CUkernel */
+  ParamInfo ask = driver.param_info; /* else the handle is a CUkernel */
   if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
   for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
     for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
@@ -430,7 +431,7 @@ static Function *function_of(void *handle) {
     Function *function = atomic_load_explicit(slot, memory_order_acquire);
     if (function != NULL && function->handle != handle) continue;
     if (function != NULL && function->generation == now) return function;
-    Function *made = new_function(handle, now); /* the old one is not freed, as in forget_all */
+    Function *made = new_function(handle, now); /* the old entry is not freed, for the reason in forget_all */
     if (made == NULL || atomic_compare_exchange_strong(slot, &function, made)) return made;
     free(made);
     return function->handle == handle ? function : NULL;
@@ -439,7 +440,7 @@ static Function *function_of(void *handle) {
 }
 
 static void put_place(Line *line, const Place *place, void *handle, const char *name) {
-  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* of a graph's node */
+  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* for a graph's node */
   put(line, ",\"parameter\":%u,\"offset\":%u,\"kernel\":", place->parameter, place->offset);
   put_string(line, name, 1000);
 }
@@ -464,7 +465,7 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   listen(LAUNCHES_WITHOUT_NEWS);
 }
 
-/* 128 bytes that no call of the driver made; result.py sees whether they are a map. */
+/* Record 128 bytes that no driver call made; result.py decides whether they are a map. */
 static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
   if (atomic_exchange(&place->is_unknown_written, 1)) return;
   Line *line = new_line("parameter");
@@ -478,7 +479,7 @@ static void takes_unknown(Place *place, const void *bytes, void *handle, const c
   pthread_mutex_unlock(&mutex);
 }
 
-/* The packed parameters of a launch that has them in `extra`: CU_LAUNCH_PARAM_BUFFER_POINTER, ... */
+/* Return the packed parameters of a launch that passes them in `extra` (CU_LAUNCH_PARAM_BUFFER_POINTER, ...). */
 static const char *packed(const void *const *extra) {
   enum { END, BUFFER_POINTER };
   for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
@@ -494,7 +495,7 @@ static Record *map_in(const void *bytes) {
   return record_of_body(body, &slot);
 }
 
-/* After the driver accepted the launch: it has read every parameter. */
+/* Record the maps of an accepted launch. The driver has read every parameter, so all are readable. */
 static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
   if (*(const int *)info->result != 0) return;
   const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
@@ -571,7 +572,7 @@ static void end(void) {
   uint32_t enabled = 0;
   if (!atomic_exchange(&alive, 0)) return;
   int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
-  if (result != 0 || !enabled) /* someone's cuptiFinalize ended the subscription without a word */
+  if (result != 0 || !enabled) /* another tool's cuptiFinalize ended the subscription */
     write_problem("lost", result, "");
   write_line(new_line("end"));
 }
@@ -589,7 +590,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* loads what it needs now, and not within a call of the driver */
+  backtrace(&frame, 1); /* loads libgcc now, not inside a driver call */
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;
@@ -602,7 +603,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   alive = 1;
   if (!is_prepared) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    atexit(end); /* before CUPTI's own, which it registered earlier */
+    atexit(end); /* runs before CUPTI's own handler, which was registered earlier */
   }
   is_prepared = 1;
   return 1;
@@ -614,7 +615,7 @@ EXPORTED void tma_dlpack_trace_stop(void) {
   cupti.unsubscribe(subscriber);
 }
 
-/* What libcuda calls. 1 also where nothing can be traced: the program runs as without us. */
+/* The function that libcuda calls. It returns 1 even if nothing can be traced, so the program runs in any case. */
 EXPORTED int InitializeInjection(void) {
   const char *into = getenv("TMA_DLPACK_TRACE");
   if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));

@@ -1,7 +1,7 @@
-/* judged.h: a refused call as an object, which Python makes words of when they are read.
+/* judged.h: a refused call as an object. Python makes the messages from it when a user reads them.
  *
- * It has the tensor's layout, the options, the struct that predicates read, and what fails; `changed` judges
- * the same call with other arguments, or of another tensor. It keeps no tensor.
+ * It has the tensor's layout, the options, the struct that predicates read, and the rules that fail. `changed`
+ * judges the same call with other arguments or of another tensor. The object does not keep the tensor alive.
  */
 
 #ifndef TMA_DLPACK_JUDGED_H
@@ -18,10 +18,10 @@ typedef struct {
   Options options; /* with a reference to the target */
   Judged call;
   char is_exact; /* whether no number of the struct was cut */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* that fail, of a row with a loop */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* of a rule with a loop: mask of the entries that fail */
 } JudgedCall;
 
-/* A call with these options and tensor, not judged yet; NULL with an exception if out of memory. */
+/* Make the object of a call that is not judged yet. NULL with an exception if out of memory. */
 static JudgedCall *start_judged(PyObject *module, const Options *options, const View *view) {
   State *state = (State *)PyModule_GetState(module);
   JudgedCall *judged = (JudgedCall *)PyType_GenericAlloc(state->judged_type, 0);
@@ -43,7 +43,7 @@ static int is_exact(const TmaDlpackDescribed *described) {
   return 1;
 }
 
-/* Judge it. 0 where the struct cannot show the call. */
+/* Judge the call. 0 if the struct cannot represent it. */
 static int finish_judged(JudgedCall *judged) {
   Judged *call = &judged->call;
   const TmaDlpackOptions *o = &judged->options.o;
@@ -55,7 +55,7 @@ static int finish_judged(JudgedCall *judged) {
   return 1;
 }
 
-/* The object of a call that was judged; NULL with an exception if out of memory. */
+/* Make the object of a judged call. NULL with an exception if out of memory. */
 static PyObject *new_judged(PyObject *module, const Options *options, const View *view) {
   JudgedCall *judged = start_judged(module, options, view);
   if (judged != NULL) finish_judged(judged);
@@ -64,7 +64,7 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of checks.request.Seen: another tensor on the same device. */
+/* Read the fields of checks.layout.OtherTensor: another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;
@@ -124,7 +124,7 @@ static int append_failed(PyObject *list, int row, int entry) {
   return appended;
 }
 
-/* What checks.judge.judge returns: (row, entry) of each predicate that fails. */
+/* Return what checks.judge.judge returns: (row, entry) of each predicate that fails. */
 static PyObject *judged_failed(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;

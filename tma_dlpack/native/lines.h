@@ -1,6 +1,6 @@
-/* Lines of JSON and their contents: memory that may be unmapped, the caller, the GPU.
+/* Lines of JSON, and functions that fill them: reads of memory that may be unmapped, the caller, the GPU.
  *
- * Needs no Python: its functions are looked up where the program has them.
+ * This file does not link to Python: it looks up Python's functions in the running program.
  */
 
 #ifndef TMA_DLPACK_LINES_H
@@ -41,7 +41,7 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Bytes above 126 are written one by one, as Latin-1; result.py turns them back. */
+/* Bytes above 126 are escaped one by one, as Latin-1; result.py decodes them. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -65,8 +65,8 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
- * valid JSON, and result.py reports it. Where the disk is full, nothing can be done. */
+/* Append the line by one write, so that the lines of threads do not mix. A line that was cut off is not valid
+ * JSON, and result.py reports it. If the disk is full, the line is lost. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
@@ -93,8 +93,8 @@ static int is_read(const Wanted *wanted) {
   return got == (ssize_t)wanted->bytes;
 }
 
-/* Whether memory is on this thread's stack above us, where it can be read without asking: most callers
- * have their arrays there, and asking costs more than all the rest. */
+/* Whether memory is on this thread's stack above this frame, where it can be read without a system call. Most
+ * callers have their arrays on the stack, and a system call costs more than everything else here. */
 static int is_on_stack(const void *at, size_t bytes) {
   static __thread uintptr_t low, top;
   uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
@@ -111,11 +111,11 @@ static int is_on_stack(const void *at, size_t bytes) {
       pthread_attr_destroy(&attributes);
     }
   }
-  return low <= here && here <= from && from < top && bytes <= top - from; /* else: another stack */
+  return low <= here && here <= from && from < top && bytes <= top - from; /* else this thread runs on another stack */
 }
 
-/* Whether a byte can be read, asked of the quickest call of the kernel that looks: it refuses the first
- * argument, but only after it has read 8 bytes through the second. */
+/* Whether a byte can be read. This uses the fastest system call that reads the address: it refuses its first
+ * argument, but only after it has read 8 bytes through the second argument. */
 static int is_there(const void *at) {
   const void *word = (const void *)((uintptr_t)at & ~(uintptr_t)7);
   enum { NO_SUCH_HOW = 99, SIGSET_BYTES = 8 };
@@ -123,7 +123,7 @@ static int is_there(const void *at) {
   return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, word, NULL, SIGSET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Read several places, with one call of the kernel. Returns the bits of those that are not readable. */
+/* Read several places with one system call. Returns a mask of the places that are not readable. */
 static uint32_t read_all(const Wanted *wanted, int count) {
   struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
   ssize_t total = 0;
@@ -151,7 +151,7 @@ static uint32_t read_all(const Wanted *wanted, int count) {
 
 /* ---- who made it --------------------------------------------------------------------------------- */
 
-/* The shared objects on the stack, innermost first, each with the function where it has a name. */
+/* Write the shared objects on the call stack, innermost first, each with its function's name if it has one. */
 static void put_objects(Line *line) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES), written = 0;
@@ -170,7 +170,7 @@ static void put_objects(Line *line) {
   put(line, "]");
 }
 
-/* The functions of Python that we call, in one struct so that all are found or none. */
+/* The functions of Python that are called here, in one struct: either all are found or none is used. */
 static struct {
   int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
   void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
@@ -194,7 +194,7 @@ static void put_attribute(Line *line, void *object, const char *name) {
   if (value != NULL) py.Py_DecRef(value);
 }
 
-/* The Python frames of this thread, innermost first, where it holds the GIL. */
+/* Write the Python frames of this thread, innermost first, if it holds the GIL. */
 static void put_python(Line *line) {
   if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
   void *frame = py.PyEval_GetFrame();
@@ -217,7 +217,7 @@ static void put_python(Line *line) {
   put(line, "]");
 }
 
-/* The GPU of the current context: what a Target asks of it. */
+/* Write the attributes of the current context's GPU that a Target needs. */
 static void put_device(Line *line) {
   static const struct {
     const char *name;

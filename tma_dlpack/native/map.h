@@ -1,7 +1,7 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
- * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
- * and, of a call that was accepted in C, a record of what the bytes do not hold. Attributes are decoded from the
+ * It holds the tensor and the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing). For a
+ * call that was accepted in C, it also holds a record of what the bytes do not hold. Attributes are decoded from the
  * bytes when they are read. tensor_map/storage.py has the same class in Python, for builds without a C compiler.
  */
 
@@ -14,8 +14,8 @@
 
 /* ---- what the bytes hold, and the record ----------------------------------------------------------- */
 
-/* The driver's arguments: decoded from the bytes, or those kept in their place. `data` has the bytes as they
- * were before somebody could write to them. */
+/* Read the driver's arguments: decoded from the bytes, or the arguments that were kept instead of bytes. `data`
+ * has the bytes as encoded, before a user could write to them. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -26,7 +26,7 @@ static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   c->mode = map->record.mode;
 }
 
-/* The rank of what is described, which shape= may change. */
+/* Return the rank that is described, which `shape=` may change. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
   return is_own ? map->record.rank : map->rare->o.shape_count;
@@ -36,7 +36,7 @@ static void reverse(const int64_t *from, int count, int64_t *to) {
   for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-/* The options as they were given. A map without rare ones has the tensor's own dimensions. */
+/* Read the options as they were given. A map without rare options describes the tensor's own dimensions. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Record *record = &map->record;
   TmaDlpackDescribed c;
@@ -67,8 +67,8 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* The tensor as its producer exported it, but without its address: with_address(n) of a map with an offset
- * may leave no valid address, and nothing below reads it. The result points into `map`. */
+/* Return the tensor as its producer exported it, without its address: with_address(n) of a map with an offset
+ * may leave no valid address, and no caller reads it. The result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
@@ -82,7 +82,7 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 
 /* ---- as Python objects -------------------------------------------------------------------------- */
 
-/* The fields of EncodeArguments, enums as numbers. In these formats "N" steals the reference, and NULL
+/* Return the fields of EncodeArguments, with enums as numbers. In these formats "N" steals the reference, and NULL
  * makes the result NULL. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
@@ -116,7 +116,7 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
-/* The target as it was given, else the ordinal of the tensor's own GPU; None for the default one. */
+/* Return the target as it was given, else the ordinal of the tensor's own GPU, else None (the default target). */
 static PyObject *storage_target(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -132,7 +132,7 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
 
-/* (split_inner, ragged), the latter counted from 0. */
+/* Return (split_inner, ragged); `ragged` is a dimension counted from 0. */
 static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -298,11 +298,11 @@ static void storage_dealloc(PyObject *self) {
   SpareMap *spare = map->spare;
   PyObject_GC_UnTrack(self);
   if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
-  storage_clear(self); /* which may free other maps */
+  storage_clear(self); /* releases references, which may free other maps */
   free_rare(map->rare);
   PyMem_Free(map->fields);
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
-  else PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
+  else PyObject_GC_Del(self); /* the tp_free of every class that the collector tracks */
   if (spare != NULL) leave_spare(spare);
   Py_DECREF(type);
 }

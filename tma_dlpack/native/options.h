@@ -1,7 +1,7 @@
 /* options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
- * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception: the caller
- * takes it to swallowed(), and checks/parse.py says what is wrong.
+ * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception. The
+ * caller passes the exception to swallowed(), and checks/parse.py reports what is wrong.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -19,7 +19,7 @@ static int swallowed(void) {
   return 0;
 }
 
-/* An int or a NumPy integer; neither a bool nor a member of an enum. */
+/* Read an int or a NumPy integer, but neither a bool nor a member of an enum. */
 static int read_integer(const State *state, PyObject *value, int64_t *out) {
   int overflow = 0;
   if (PyLong_CheckExact(value)) {
@@ -27,7 +27,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
     return !overflow;
   }
   if (!PyType_IsSubtype(Py_TYPE(value), state->numpy_integer)) return 0;
-  Py_INCREF(value); /* a __index__ in Python may empty the list that holds it */
+  Py_INCREF(value); /* an __index__ in Python may empty the list that holds the value */
   PyObject *number = PyNumber_Index(value);
   Py_DECREF(value);
   if (number == NULL) return 0;
@@ -36,7 +36,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
   return !overflow;
 }
 
-/* A tuple or list of 1 to `most` integers; their number in `count`. */
+/* Read a tuple or list of 1 to `most` integers; `count` gets their number. */
 static int read_integers(const State *state, PyObject *value, int most, int64_t *out, int *count) {
   int is_tuple = PyTuple_CheckExact(value) || Py_TYPE(value) == state->torch_size;
   if (!is_tuple && !PyList_CheckExact(value)) return 0;
@@ -52,7 +52,7 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   return 1;
 }
 
-/* The member of a name. */
+/* Find the member with a name. */
 static int read_name(const Words *words, PyObject *name, int64_t *out) {
   for (int i = 0; i < MAX_MEMBERS && words->interned[i] != NULL; ++i)
     if (words->interned[i] == name) { /* the usual case: a literal in a program is interned */
@@ -65,7 +65,7 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   return member != NULL && !overflow;
 }
 
-/* A member of an enum, its name, or its value; values too large for the driver are refused later. */
+/* Read a member of an enum, its name or its value. Values too large for the driver are refused later. */
 static int read_any_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
@@ -83,7 +83,7 @@ static int read_any_member(const State *state, int which, PyObject *value, int *
 
 static inline int read_member(const State *state, int which, PyObject *value, int *out) {
   if (value != state->words[which].interned[0]) return read_any_member(state, which, value, out);
-  *out = 0; /* the default of most: "none" */
+  *out = 0; /* the default of most options, "none" */
   return 1;
 }
 
@@ -135,7 +135,7 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
   return read_integer(state, value, &options->o.pixels);
 }
 
-/* Row-major element strides, or None. The innermost may be ignored, but must fit a byte to be kept. */
+/* Read row-major element strides, or None. The innermost stride may be ignored, but must fit a byte to be kept. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
   options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;
@@ -172,7 +172,7 @@ static int read_data_type(State *state, PyObject *value, Options *options) {
   return value == Py_None || read_member(state, DATA_TYPE, value, &options->o.asked_type);
 }
 
-/* The name of a set of rules: the default of the kind of map, or the driver's. */
+/* Read the name of a set of rules: the default set of the kind of map, or the driver's set. */
 static int read_rules(State *state, PyObject *value, Options *options) {
   PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
   options->o.driver_rules = 0;
@@ -183,7 +183,7 @@ static int read_rules(State *state, PyObject *value, Options *options) {
   return PyUnicode_Compare(value, state->driver) == 0;
 }
 
-/* Ids of rows, in a plain container. */
+/* Read ids of rules, in a plain container. */
 static int read_allow(State *state, PyObject *value, Options *options) {
   options->o.allowed = 0;
   if (PyTuple_CheckExact(value) && PyTuple_Size(value) == 0) return 1;
@@ -225,7 +225,7 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   }
 TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
-/* A number of an attribute, or of an entry of it. */
+/* Read a number from an attribute, or from an entry of an attribute. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
   PyObject *number = PyObject_GetAttrString(target, attribute);
   if (number != NULL && entry >= 0) {
@@ -238,7 +238,7 @@ static int target_number(PyObject *target, const char *attribute, Py_ssize_t ent
   return PyErr_Occurred() == NULL;
 }
 
-/* Read the numbers of a Target once, and keep it. */
+/* Read the numbers of a Target and keep them with the object, so that each Target is read once. */
 static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target) {
   int64_t major = 0, minor = 0;
   if (!target_number(object, "compute_capability", 0, &major) ||
@@ -247,7 +247,7 @@ static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target)
     return 0;
   KnownTarget *known = &state->targets[state->target_count++ % KNOWN_TARGETS];
   PyObject *before = known->object;
-  target->major = (int)major; /* below 100, as Target itself checks */
+  target->major = (int)major; /* Target itself checks that it is below 100 */
   target->minor = (int)minor;
   Py_INCREF(object);
   known->object = object;
@@ -256,7 +256,7 @@ static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target)
   return 1;
 }
 
-/* The name of a preset, or a Target; None is the tensor's own GPU. */
+/* Read the name of a preset or a Target; None means the tensor's own GPU. */
 static int read_target(State *state, PyObject *value, Options *options) {
   options->target_object = NULL;
   if (value == Py_None) return 1;

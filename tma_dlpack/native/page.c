@@ -1,6 +1,6 @@
 /* page.c: describe, judge, extend and encode for the explorer's page, compiled to WebAssembly.
  *
- * At the border are flat arrays of int64_t, which explorer/core.js writes and reads as BigInt: `asked` has the
+ * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as BigInt: `asked` has the
  * request in the order in which `describe` takes it, `answered` the members of TmaDlpackDescribed in the order of
  * checks.rule.STRUCT. There is one request at a time, no allocation and no C library.
  */
@@ -24,7 +24,7 @@ EXPORT(entries_at) uint8_t *entries_at(void) { return entries; }
 EXPORT(map_at) uint8_t *map_at(void) { return map; }
 EXPORT(tables_abi) uint32_t tables_abi(void) { return TMA_DLPACK_TABLES_ABI; }
 
-/* What a compute capability has: bits, in the order of tables.js's CAPABILITIES. */
+/* Return the features of a compute capability as bits, in the order of CAPABILITIES in tables.js. */
 EXPORT(capabilities) int capabilities(int major, int minor) {
   return tma_dlpack_target_has_tma(major, minor) | tma_dlpack_target_is_sm_9x(major, minor) << 1 |
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;

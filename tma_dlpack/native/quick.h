@@ -5,7 +5,7 @@
  * not bind, it calls the Python function with the same arguments.
  *
  * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
- * names it only since 3.12; every call of CPython's goes there. The base class is written in Python
+ * names it only since 3.12; CPython makes every call through it. The base class is written in Python
  * (extension.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
  * function, because torch.compile warns about those.
  */
@@ -50,11 +50,11 @@ static const Verb verbs[] = {
  * tenth of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
-/* The arguments of an earlier accepted call but the tensor, and what was read from them: the next call
+/* The arguments of an earlier accepted call without the tensor, and the options read from them. The next call
  * usually has the same objects, of types that never change. */
 typedef struct {
-  PyObject *keywords, *values[MAX_PARAMETERS]; /* of `keywords`, and after the tensor by position */
-  Py_ssize_t given, count;                     /* 0: none is kept */
+  PyObject *keywords, *values[MAX_PARAMETERS]; /* `values`: of the keywords, and of the positions after the tensor */
+  Py_ssize_t given, count;                     /* `count` 0: no call is kept */
   int in_use;                                  /* by a call that may run other Python code */
   unsigned misses;
   Options options;
@@ -70,7 +70,7 @@ typedef struct {
   const Verb *verb;
   Options options; /* of a call with required arguments only */
   int required;    /* parameters up to the last one that must be given */
-  int positional, count; /* those that may be given by position, and all */
+  int positional, count; /* number of parameters that may be given by position, and of all */
   KeptCall kept;
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
 } Quick;
@@ -84,8 +84,8 @@ static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t
   return -1;
 }
 
-/* The Python function, borrowed; NULL with an exception once the collector has cleared this object, which is
- * part of a cycle, while other parts still refer to it. */
+/* Return the Python function, borrowed. NULL with an exception if the collector has cleared this object (it is
+ * part of a cycle) while other parts of the cycle still refer to it. */
 static PyObject *function_of(const Quick *quick) {
   if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
   return quick->function;
@@ -185,7 +185,7 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* A value that nobody changes later: the value itself, or a copy of a list or set. */
+/* Return a value that cannot change later: the value itself, or a copy of a list or set. */
 static PyObject *unchanging(PyObject *value) {
   if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
   if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
@@ -193,7 +193,7 @@ static PyObject *unchanging(PyObject *value) {
   return value;
 }
 
-/* The arguments after the tensor by name. NULL where they do not bind, or with an exception. */
+/* Return the arguments after the tensor, by name. NULL if they do not bind, or with an exception. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -206,19 +206,19 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* A function of make/build.py, borrowed. NULL to fall back to Python, possibly with an exception. */
+/* Return a function of make/build.py, borrowed. NULL to fall back to Python, possibly with an exception. */
 static PyObject *function_of_build(PyObject **slot, const char *name) {
   if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
   return *slot;
 }
 
-/* The report on an accepted call. */
+/* Return the report on an accepted call. */
 static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
   PyObject *make = function_of_build(&quick->state->accepted, "accepted");
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* The report on a refused call, or the exception where `named` is None. */
+/* Return the report on a refused call, or the exception if `named` is None. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_build(&quick->state->refused, "refused");
@@ -229,7 +229,7 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
   return result;
 }
 
-/* What the verb makes. NULL for "fall back to Python", or with an exception, which is to be raised where
+/* Return what the verb makes. NULL for "fall back to Python", or with an exception, which the caller raises if
  * `is_refused` is set. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
@@ -305,9 +305,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
   return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 
-/* ---- what it looks like: the Python function, whose attributes it has ----------------------------- */
+/* ---- attributes: those of the Python function ----------------------------- */
 
-/* `__call__` is the function itself: IPython shows the signature of both where they differ. */
+/* `__call__` is the Python function itself, because IPython shows both signatures if they differ. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
@@ -340,7 +340,7 @@ static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   return function_attribute(self, "__qualname__");
 }
 
-/* In a class it is what it is, as built-in functions are; help() and doctest take it for a routine. */
+/* In a class it does not become a method, like built-in functions; help() and doctest treat it as a routine. */
 static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   (void)object;
   (void)type;
@@ -350,8 +350,8 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-/* Keep the parameters: a dict {name: default}, where `required` stands for none; `positional` of them may
- * be given by position. */
+/* Keep the parameters: a dict {name: default}, in which `required` marks a parameter without a default.
+ * `positional` of them may be given by position. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -446,7 +446,7 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Find what reads each parameter after the tensor, and read the defaults. 0 with an exception. */
+/* Find the function that reads each parameter after the tensor, and read the defaults. 0 with an exception. */
 static int keep_options_of_defaults(Quick *quick) {
   State *state = quick->state;
   PyObject *found = PyDict_New();

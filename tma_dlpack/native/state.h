@@ -10,7 +10,7 @@ enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
-/* Names of the attributes that are read; interned, which makes CPython's look-ups fast. */
+/* Names of the attributes that are read. They are interned, which makes CPython's lookups fast. */
 enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
@@ -40,15 +40,15 @@ typedef struct {
   PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType}; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */
-  PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
-  PyObject *on_cuda;          /* and of a CUDA tensor */
-  PyObject *platform;         /* JAX: its method that names the device; else NULL */
-  PyObject *is_deleted;       /* and the one to call before, because platform() reads freed memory then */
+  PyObject *on_host;          /* every other type: calls `__dlpack__` of a host tensor */
+  PyObject *on_cuda;          /* the same for a CUDA tensor */
+  PyObject *platform;         /* JAX: the method that names the device; else NULL */
+  PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array reads freed memory */
   int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
   int is_jax;                 /* its arrays never change */
 } Producer;
 
-enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these is left to Python */
+enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; further types are left to Python */
 
 typedef struct {
   PyTypeObject *quick_type; /* of quick.h */
@@ -62,16 +62,16 @@ typedef struct {
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
   PyObject *readers[3]; /* by kind of map: {argument: which of `readers`} of the function that makes it */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
-  PyObject *accepted, *refused; /* of make/build.py, which is imported when it is first needed: make Reports */
+  PyObject *accepted, *refused; /* functions of make/build.py that make Reports; imported on first use */
   KnownTarget targets[KNOWN_TARGETS];
-  unsigned target_count; /* that were read; the last ones are in `targets` */
+  unsigned target_count; /* number of Targets that were read; `targets` has the last ones */
   Words words[ENUMS];
   PyObject *exports[EXPORTS];
   PyObject *names[NAMES];
-  PyObject *libcudacxx, *documented, *driver; /* the interned names of rules */
+  PyObject *libcudacxx, *documented, *driver; /* interned names of the sets of rules */
   PyObject *torch_uint8, *torch_int8;
   int producer_count;
-  Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
+  Producer producers[MAX_PRODUCERS]; /* entries are only added, so a pointer to an entry stays valid */
 } State;
 
 /* The objects of the state, without the objects in arrays. */

@@ -14,19 +14,19 @@
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
 enum { ON_HOST = -1 }; /* in place of a GPU's ordinal */
 
-/* What the 128 bytes of an accepted call do not hold: the tensor's layout, a few options, the target. */
+/* Parts of an accepted call that the 128 bytes do not hold: the tensor's layout, a few options, the target. */
 typedef struct {
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* row-major, in elements, as exported */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as given: an entry that is ignored is 1 in the bytes */
-  uint8_t is_bare; /* a driver_encode_* call, without a tensor */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as given; the bytes have 1 for an ignored entry */
+  uint8_t is_bare; /* whether it is a driver_encode_* call, which has no tensor */
   uint8_t kind, mode; /* the bytes do not tell im2col from im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
 } Record;
 
-/* All options of a call that has some which few calls have; allocated for these. */
+/* All options of a call that uses a rare option; allocated only for such calls. */
 typedef struct {
   PyObject *target; /* as it was given; NULL: the tensor's own */
   TmaDlpackOptions o;
@@ -34,24 +34,24 @@ typedef struct {
 
 struct MapStorage;
 
-/* The memory of the map that was freed last, which the next one takes: programs that make a map at every
- * step free as many, and this is twice as quick as CPython's allocator with its collector's bookkeeping.
+/* The memory of the map that was freed last, for the next map. Programs that make a map at every step free one at
+ * every step, and reuse is twice as fast as CPython's allocator with its collector's bookkeeping.
  * It belongs to the module that makes maps and to all maps that it made. */
 typedef struct {
   struct MapStorage *map; /* or NULL */
   Py_ssize_t owners;
-  int closed; /* the module is gone */
+  int closed; /* whether the module was freed */
 } SpareMap;
 
-/* With the collector's header small enough for CPython's small-object allocator (512 bytes). */
+/* Together with the collector's header small enough for CPython's small-object allocator (512 bytes). */
 typedef struct MapStorage {
   PyObject_HEAD
-  SpareMap *spare; /* where its memory goes; NULL: back to CPython */
+  SpareMap *spare; /* takes this map's memory when it is freed; NULL: CPython takes it */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* any may be NULL */
-  PyObject *producer; /* the type of the tensor whose layout a map without one has; or NULL */
+  PyObject *producer; /* of a map without a tensor: the type of the tensor it was checked for; or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
-  TmaDlpackDescribed *fields; /* NULL where the bytes are there and their layout was measured */
+  TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
   uint64_t address;
   Record record;
   uint8_t has_record, has_bytes, launchable;
@@ -67,12 +67,12 @@ static inline unsigned char *map_bytes(MapStorage *map) {
   return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
 }
 
-/* One owner less. */
+/* Drop one reference to the spare memory. */
 static inline void leave_spare(SpareMap *spare) {
   if (--spare->owners == 0) PyMem_Free(spare);
 }
 
-/* A copy, NULL of NULL; NULL with an exception if out of memory. */
+/* Return a copy; NULL for NULL; NULL with an exception if out of memory. */
 static inline RareOptions *copy_rare(const RareOptions *rare) {
   RareOptions *copy = rare == NULL ? NULL : PyMem_Malloc(sizeof *copy);
   if (rare == NULL) return NULL;
@@ -113,7 +113,7 @@ static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t u
   return tuple;
 }
 
-/* The fields of dlpack.Layout. */
+/* Return the fields of dlpack.Layout. */
 static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
   return Py_BuildValue("(iiiiiiNN)", (int)t->device.device_type, (int)t->device.device_id, t->dtype.code,
                        t->dtype.bits, t->dtype.lanes, flags, tuple_of(t->shape, t->ndim, 1),
@@ -124,7 +124,7 @@ static inline PyObject *given_tuple(const int64_t *values, int count) {
   return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
 }
 
-/* The fields of abi.RareOptions. In these formats "N" steals the reference, and NULL makes the result NULL. */
+/* Return the fields of abi.RareOptions. In these formats "N" steals the reference, and NULL makes the result NULL. */
 static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
 #define FLAG_OBJECT(name) PyBool_FromLong(o->name),
 #define INTEGER_OBJECT(name) PyLong_FromLongLong(o->name),
@@ -142,7 +142,7 @@ static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
   return tuple;
 }
 
-/* The fields of checks.parse.Options. */
+/* Return the fields of checks.options.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
   return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
                        o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,
@@ -152,7 +152,7 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* The bytes that one load of an accepted call adds to its barrier; None for interleaved layouts, which
+/* Return the bytes that one load of an accepted call adds to its barrier; None for interleaved layouts, which
  * geometry.tx_bytes handles. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;

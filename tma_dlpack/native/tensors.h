@@ -1,8 +1,8 @@
-/* tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
+/* tensors.h: read any tensor as a DLTensor, whose shape and strides are copied at once.
  *
  * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
- * The capsule is not consumed: its own destructor runs its deleter. Only the types of known libraries
- * are read here; dlpack/capsule.py reads those of others, with more checks. The arguments of
+ * The capsule is not consumed: its own destructor runs its deleter. Only tensors of known libraries
+ * are read here; dlpack/capsule.py reads other tensors, with more checks. The arguments of
  * `__dlpack__` for each library are in tma_dlpack/dlpack/frameworks.py.
  */
 
@@ -18,7 +18,8 @@ typedef struct {
   uint64_t flags;
 } View;
 
-/* Copy what a producer's DLTensor, `view->tensor`, points to, while that is valid. 0: fall back to Python. */
+/* Copy the shape and strides that a producer's DLTensor, `view->tensor`, points to, while they are valid. 0: fall
+ * back to Python. */
 static int keep_view(View *view, uint64_t flags) {
   TmaDlpackTensor *tensor = &view->tensor;
   int rank = tensor->ndim;
@@ -35,8 +36,8 @@ static int keep_view(View *view, uint64_t flags) {
 
 /* ---- how tensors of a type are read -------------------------------------------------------------- */
 
-/* These functions run Python code, which may be interrupted: what swallowed() keeps stays set, the functions
- * after it do nothing, and learn() returns with it. */
+/* These functions run Python code, which may be interrupted. An exception that swallowed() keeps stays set, later
+ * functions then do nothing, and learn() returns with the exception. */
 
 /* Return a new reference to an attribute of any object, or NULL if the object lacks the attribute. */
 static PyObject *attribute_of(PyObject *object, const char *attribute) {
@@ -45,7 +46,7 @@ static PyObject *attribute_of(PyObject *object, const char *attribute) {
   return found;
 }
 
-/* The same for an imported module. */
+/* Return a new reference to an attribute of an imported module, or NULL. */
 static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
   PyObject *name = PyErr_Occurred() ? NULL : PyUnicode_FromString(module_name);
   PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
@@ -56,7 +57,7 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
-/* The same for a module of this package; imports the module if necessary. */
+/* Return a new reference to an attribute of a module of this package, or NULL; import the module if necessary. */
 static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
   PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
   PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
@@ -80,7 +81,7 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   return usable;
 }
 
-/* torch's types as DLPack's, for versions before 2.10, which have no exchange API; not on ROCm. */
+/* Return {torch.dtype: DLDataType} for torch before 2.10, which has no exchange API; NULL on ROCm. */
 static PyObject *torch_dtypes(void) {
   PyObject *version = attribute_of_module("torch.version", "hip");
   int on_rocm = version != Py_None;
@@ -94,7 +95,7 @@ static PyObject *torch_dtypes(void) {
 }
 
 /* The C function of a built-in method without arguments, or NULL. It lives as long as the type.
- * Calling it costs a third less than calling the method, and every call of ours calls it on a tensor. */
+ * Calling the C function costs a third less than calling the method, and every map of a tensor calls it. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
@@ -105,7 +106,7 @@ static PyCFunction method_function(PyObject *object, const char *name) {
   return function;
 }
 
-/* torch.Tensor and torch.nn.Parameter themselves: subclasses may be fake, or wrap another tensor. */
+/* Learn torch.Tensor and torch.nn.Parameter only, because subclasses may be fake or wrap another tensor. */
 static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
@@ -146,7 +147,7 @@ static int owns_exchange_api(PyTypeObject *type) {
   return api != NULL;
 }
 
-/* The rest: by `__dlpack__`, where the row of the type's framework has the flag in_c. */
+/* Learn every other type: by `__dlpack__`, if the row of the type's framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
   PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
@@ -163,7 +164,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
-  if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
+  if (is_jax) { /* JAX's capsules are the same without max_version, and a call without it is faster */
     producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
     producer->platform = attribute_of((PyObject *)type, "platform");
     producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
@@ -196,7 +197,7 @@ static const Producer *learn(State *state, PyObject *tensor) {
   Py_INCREF(type);
   learned.type = type;
   int chosen = learn_torch(state, tensor, &learned) || learn_dlpack(state, type, &learned);
-  /* Python code ran, which may have come here for other tensors, or for this type */
+  /* Python code ran, and may have called learn() for other types or for this type. */
   const Producer *known = known_producer(state, type);
   if (chosen && !PyErr_Occurred() && known == NULL && state->producer_count < MAX_PRODUCERS) {
     state->producers[state->producer_count] = learned;
@@ -214,7 +215,7 @@ static const Producer *producer_of(State *state, PyObject *tensor) {
 
 /* ---- reading a tensor ---------------------------------------------------------------------------- */
 
-/* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers: ask for the dtype. */
+/* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers, so read the dtype. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
   PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
   int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
@@ -233,7 +234,7 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   return dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
-/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "fall back to Python". */
+/* Copy a tuple of integers, such as a torch.Size. Returns their number, or -1 for "fall back to Python". */
 static int copy_integers(PyObject *tuple, int64_t *out) {
   if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
   int count = (int)PyTuple_Size(tuple);
@@ -252,7 +253,7 @@ static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   return count;
 }
 
-/* torch before 2.10, by its attributes, as dlpack/torch_tensor.py asks them. */
+/* Read a tensor of torch before 2.10 by the attributes that dlpack/torch_tensor.py reads. */
 static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
                                  View *view) {
   int64_t ordinal = 0, address = 0;
@@ -293,7 +294,7 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Another type with the exchange API: only its managed export has the read-only flag. */
+/* Read another type with the exchange API. Only its managed export has the read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -304,21 +305,22 @@ static int read_exported(const Producer *producer, PyObject *tensor, View *view)
 }
 
 static int read_capsule(const Producer *producer, PyObject *capsule, View *view) {
-  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
+  /* JAX arrays are read-only, but JAX does not set the flag */
+  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     view->tensor = managed->tensor;
     return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  if (managed == NULL) return 0; /* a used capsule, say */
+  if (managed == NULL) return 0; /* for example a capsule that was consumed */
   view->tensor = managed->tensor;
   return keep_view(view, read_only);
 }
 
 /* 1 for a CUDA device, 0 for the host, -1 for "fall back to Python". NumPy's arrays are all on the host, CuPy's on
  * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
- * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
+ * "gpu", and the capsule decides in the end (pinned memory, a GPU of another vendor). */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
@@ -362,7 +364,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor: 1; 0 for "fall back to Python", possibly with an exception that the caller clears. */
+/* Read a tensor. Returns 1, or 0 for "fall back to Python", possibly with an exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;
