@@ -86,12 +86,13 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
-        """Give the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
+        """Return the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
 
         Raises `TmaUnsupportedError` if a map could not be encoded here, as ``bytes(tensor_map)``
         does.
         """
         if self._rows is None:
+            # Raises with the reason.
             bytes(next(tensor_map for tensor_map in self if tensor_map.encoder is None))
         assert self._rows is not None
         rows: NDArray[np.uint8] = self._rows.view()
@@ -114,7 +115,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     @opaque
     def as_torch(self) -> Any:
-        """Give the maps as a torch CPU tensor, uint8 of shape (n, 128), in the same memory.
+        """Return the maps as a torch CPU tensor, uint8 of shape (n, 128), in the same memory.
 
         ``batch.as_torch().cuda()`` copies them to the device, aligned. Raises `TmaUnsupportedError`
         as `TensorMap.ptr` does, and if torch is not imported.
@@ -142,7 +143,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
 
 def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
-    """Write the maps one after the other; None if any of them has no bytes."""
+    """Return the maps' bytes as rows of one array; None if a map has no bytes."""
     data = [tensor_map._data for tensor_map in maps]
     present = [one for one in data if one is not None]
     if len(present) < len(data):
@@ -194,19 +195,23 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
     all_tensors = _as_tuple(tensors)
+    # C encodes straight into these rows.
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
     maps = accept_many(all_tensors, address, options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
+    # Every tensor gets the same options, so an iterator among them must not be used up.
     given = {name: reusable(value) for name, value in options.items()}
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 
 def _as_tuple(tensors: object) -> tuple[Any, ...]:
+    # A subclass may override iteration; it takes the road below.
     if type(tensors) is tuple or type(tensors) is list:
         return tuple(tensors)
     cause = None
     try:
+        # A tensor is iterable too, but passing one is a mistake: see the fix below.
         if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):
             return tuple(tensors)
     except Exception as error:  # an iterator may raise anything

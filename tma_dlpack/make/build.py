@@ -1,4 +1,4 @@
-"""From a call to a map in Python: view the tensor, parse the options, check, encode."""
+"""From a call to a map, in Python: view the tensor, parse the options, check, encode."""
 
 from __future__ import annotations
 
@@ -60,15 +60,17 @@ def _made(
     error = error_of(request, tensor)
     if error is not None:
         if cause is None:
-            raise error  # not `from None`, which would hide what the caller is handling
+            # `from None` would hide an exception that the caller is handling.
+            raise error
         raise error from cause
     view = request.view
-    assert view is not None  # one that could not be read is refused
+    # A tensor that could not be read was refused above.
+    assert view is not None
     return _map_of(request, _encoding_gpu(request, view), view.device.is_cuda, tensor, capsule)
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
-    """Return the report on the same call; never raise for what the user passed."""
+    """Return the report on the same call; never raise for a wrong argument."""
     request_of, *_ = _read(kind, tensor)
     return check_request(request_of, given, tensor)
 
@@ -108,8 +110,10 @@ def refused(
     find = partial(_violations_in_c, read)
     if given is not None:
         return Report._judged(given, read, find)
-    if call.mask & UNSUPPORTED_ROWS:  # which decides of what class the error is
+    # The class of the error depends on the first violation, so find the violations now.
+    if call.mask & UNSUPPORTED_ROWS:
         return refusal_of(find())
+    # All other errors find their violations when somebody reads them.
     return TmaPreconditionError._deferred(find)
 
 
@@ -131,6 +135,7 @@ class CallInC:
         """Return the request of other arguments."""
         request = self.request_of(self.call)
         call = self.call.changed(given, None)
+        # None: C cannot parse these arguments.
         if call is not None:
             return self.request_of(call)
         own, address = _own(request)
@@ -141,11 +146,13 @@ class CallInC:
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
         request = Request(call=call, producer=self.producer)
+        # C cuts numbers that do not fit its struct; then Python computes the facts again.
         if call.is_exact:
             request.facts = call
         return request
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled call cannot be pickled; the Python function with the same tensor can.
         request = self.request_of(self.call)
         return partial, (_request, request.kind, *_own(request), ())
 
@@ -204,6 +211,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
     device = driver_device(moved.target, "auto")
     if device is not None:
         by_driver = driver.replace_address(bytes(tensor_map), address, device)
+        # The driver stores the address in the first 8 bytes; measured, no other byte changes.
         if by_driver != bytes(moved):
             raise TmaDriverError(
                 "cuTensorMapReplaceAddress changed more than the first 8 bytes, which no measured "
@@ -221,6 +229,7 @@ def mirror(
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
     known, unreadable = _named_target(target)
     request = read_driver_call(kind, given, known)
+    # With encoder="driver" the driver judges, but arguments must still fit its parameters.
     if unreadable or (encoder == "driver" and request.unreadable):
         raise refusal_of(unreadable or request.unreadable)
     error = None if encoder == "driver" else error_of(request)
@@ -239,13 +248,14 @@ def mirror(
 
 
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
-    """Give the target of a tensor's device, and whether it is only assumed.
+    """Return the target of a tensor's device, and whether it is only assumed.
 
     Host tensors get sm_90. So do CUDA tensors where there is no driver to ask; that is an
     assumption, which the report states as an advice.
     """
     if device.is_host:
         return DEFAULT_TARGET, False
+    # The description of a CUDA tensor, on a machine without a driver.
     if not driver.is_available():
         return DEFAULT_TARGET, True
     return driver.device_target(_ordinal(device, address)), False
@@ -264,6 +274,7 @@ def _encoding_gpu(request: Request, view: TensorView) -> int | None:
     """Return the GPU of this machine that a tensor is on, if its driver encodes for the target."""
     if not view.device.is_cuda or not driver.is_available():
         return None
+    # The device is looked up by the tensor's own address, without offset=.
     ordinal = _ordinal(view.device, request.address - view.offset_bytes)
     found = driver.device_target(ordinal)
     return ordinal if found.compute_capability == request.target.compute_capability else None
@@ -290,7 +301,7 @@ def _map_of(
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
-    """Give the GPU of this machine that the driver encodes for; None to use the model."""
+    """Return the GPU of this machine for which the driver encodes; None to use the model."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None
     current = driver.current_device() or 0

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 MAX_SPATIAL = 3
-#: One for all dimensions, or one per dimension: a number or the numbers (before, after).
+#: A padding for all dimensions, or one per dimension: a number, or the numbers (before, after).
 Padding = SupportsIndex | Sequence[SupportsIndex | tuple[SupportsIndex, SupportsIndex]]
-#: The arguments of a convolution, and the least of each entry.
+#: The arguments of a convolution, and the smallest value of their entries.
 LEAST = {"kernel_size": 1, "padding": 0, "stride": 1, "dilation": 1}
 
 
@@ -157,7 +157,7 @@ def _request_of(
     own_shape: tuple[int, ...],
     given: Mapping[str, Any],
 ) -> Any:
-    # a repair may change corners or steps, which are not read: it would be another convolution
+    # A repair may change corners or steps, which would be another convolution: `_read` ignores them.
     return of_im2col(_read(own_shape, given).arguments)
 
 
@@ -237,7 +237,7 @@ class _Dimension(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call, read: a convolution, and the arguments of `make_im2col_descriptor` for it."""
+    """A call as read: the convolution, and its arguments for `make_im2col_descriptor`."""
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
@@ -256,10 +256,12 @@ def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     described = own_shape if given["shape"] is None else integers_of(given["shape"]) or ()
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
-    if not 0 < spatial <= MAX_SPATIAL:  # refused for its tensor or shape
+    # `make_im2col_descriptor` refuses such a tensor or shape, whatever the corners are.
+    if not 0 < spatial <= MAX_SPATIAL:
         return _Call(rest | dict.fromkeys(CORNERS, ()) | {"elem_strides": None})
     read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
     lost = tuple(_unfit(n, given[n], spatial) for n, values in read.items() if values is None)
+    # An unreadable argument gets its smallest value, so that the other arguments are judged too.
     sizes, pads, steps, dilations = [read[n] or (least,) * spatial for n, least in LEAST.items()]
     rest["pixel_box_lower_corner"], rest["pixel_box_upper_corner"] = _corners(
         sizes, pads, dilations
@@ -300,6 +302,7 @@ def _per_dimension(name: str, read: object, count: int) -> tuple[Any, ...] | Non
     if not 0 < len(values) == count:
         return None
     for value in values:
+        # A pair (before, after) is in range if the smaller number is.
         if type(value) is tuple and name == "padding" and len(value) == 2:
             value = min(value)
         if type(value) is not int or value < LEAST[name]:
@@ -335,7 +338,9 @@ def _worded(call: _Call, violation: Violation) -> Violation:
     extents, sizes, pads, steps, dilations = call.convolution
     order = "DHW"[-len(extents) :]
     place = ENTRY.search(violation.found)
-    assert place is not None  # each of these rules names a dimension or an entry of elem_strides
+    # Each of these rules names a dimension (D, H, W) or an entry of elem_strides.
+    assert place is not None
+    # elem_strides begins with the entry of N.
     i = order.index(place["along"]) if place["along"] else int(place["entry"]) - 1
     one = _Dimension(extents[i], sizes[i], *_sides(pads[i]), steps[i], dilations[i])
     return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
@@ -368,7 +373,8 @@ def _upper(where: str, of: _Dimension) -> dict[str, str]:
 def _bounding_box(where: str, of: _Dimension) -> dict[str, str]:
     spans, padded = of.dilation * (of.kernel_size - 1) + 1, of.before + of.after + of.extent
     if spans <= padded:
-        return {}  # a sum that wraps in the driver: its own words
+        # The driver refuses a sum that wraps around: keep the words of that violation.
+        return {}
     return {
         "argument": "kernel_size",
         "found": f"the kernel spans {counted(spans, 'pixel')} {where}, where a padded image has "

@@ -1,4 +1,4 @@
-"""The driver's calls under the driver's names: arrays innermost first, strides in bytes."""
+"""The driver's encoders with the driver's parameters: arrays innermost first, strides in bytes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 
 @opaque
 def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Give the same map at another address, as ``cuTensorMapReplaceAddress`` does.
+    """Return the same map at another address, as ``cuTensorMapReplaceAddress`` does.
 
     Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. Where this
     machine has a GPU like the map's target, the driver is called too and must agree.

@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a batch. `accept_many` returns the same, which makes the maps when read first."""
+    """The maps of a batch. The compiled `accept_many` returns a class with the same attributes."""
 
     maps: tuple[TensorMap, ...]
 
@@ -58,7 +58,8 @@ def _export_on_cuda(tensor: Any) -> object:
 
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
+    # JAX takes -1 for a stream handle, and ignores max_version. 1 is the legacy default stream.
+    return tensor.__dlpack__(stream=1)
 
 
 if TYPE_CHECKING or not COMPILED:
@@ -66,15 +67,16 @@ if TYPE_CHECKING or not COMPILED:
     def accept_many(
         tensors: tuple[object, ...], address: int, given: dict[str, Any]
     ) -> Maps | None:
-        """Give None: in Python the maps of a batch are made one by one."""
+        """Return None, because Python makes the maps of a batch one by one."""
         return None
 
     def quick(verb: str) -> Callable[[F], F]:
-        """No-op without the C extension."""
+        """Return the function unchanged, because there is no C extension."""
         return lambda function: function
 else:
     from tma_dlpack.native import _core
 
+    # Row numbers and structs of the tables are compiled into C.
     if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
@@ -83,7 +85,7 @@ else:
         )
 
     class _Traceable:
-        """Base class of the compiled functions: how torch.compile sees them."""
+        """Base class of the compiled functions, which torch.compile traces by `__call__`."""
 
         __slots__ = ()
 
@@ -91,6 +93,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
+    # In the order of setup() in native/core.c.
     SETUP = (
         TensorMap,
         _Traceable,
@@ -119,6 +122,7 @@ else:
             parameters = inspect.signature(function).parameters
             defaults = {p.name: p.default for p in parameters.values()}
             positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
+            # The marker of a parameter without a default.
             required = inspect.Parameter.empty
             return _core.quick(function, verb, defaults, required, positional)
 

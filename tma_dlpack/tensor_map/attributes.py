@@ -1,4 +1,4 @@
-"""The attributes of a tensor map, in the driver's words and in ours."""
+"""The attributes of a tensor map, under the driver's names and under libcu++'s names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MapAttributes(MapStorage):
     @property
     @untraced
     def description(self) -> Description:
-        """Arguments, target, encoder and tensor view; worked out when first needed."""
+        """Arguments, target, encoder and tensor view; computed on first use."""
         known = self._description
         return self._describe() if known is None else known
 
@@ -65,7 +65,8 @@ class MapAttributes(MapStorage):
         """Return the request that was accepted, at the map's address."""
         view, request = self.description.view, self.description.request
         assert request is not None
-        of_tensor = {"layout": request.layout, "rank": request.rank}  # which may be gone
+        # The request keeps the layout, because the tensor may be freed.
+        of_tensor = {"layout": request.layout, "rank": request.rank}
         return request.with_fields(address=self._address, view=view, **of_tensor)
 
     @property
@@ -74,6 +75,7 @@ class MapAttributes(MapStorage):
         """The arguments of cuTensorMapEncode*, without the address."""
         known = self._arguments
         if known is None:
+            # C decodes the bytes of a map that it made.
             numbers = None if self._description is not None else self._numbers
             known = self.description.arguments if numbers is None else arguments_of(numbers)
             self._keep_arguments(known)
@@ -139,7 +141,7 @@ class MapAttributes(MapStorage):
         """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    # Our names of three of them.
+    # libcu++'s names for three of these attributes.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
         """`interleave` under the name of the argument."""
@@ -191,6 +193,7 @@ class MapAttributes(MapStorage):
         """Strides, row-major, elements (packed types: values); the innermost is 1."""
         a = self.arguments
         bits = a.type_row.element_bits
+        # TMA has no innermost stride: those elements are always contiguous.
         elements = [1]
         for stride_bytes in a.global_strides:
             stride, rest = divmod(stride_bytes * 8, bits)
@@ -213,7 +216,7 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
-        """Return what a kernel specialises on, to look up a compiled kernel by.
+        """Return the values that a kernel specialises on, as a key for a cache of kernels.
 
         The key has everything that decides the layout of a tile in shared memory and the number of
         bytes of a copy. It has nothing that may change from call to call: no address, extents,
@@ -251,7 +254,7 @@ class MapAttributes(MapStorage):
 
     @property
     def split_inner(self) -> bool | None:
-        """Whether `split_inner=True` made the map; None where the call is not known."""
+        """Whether `split_inner=True` made the map; None if the call is not known."""
         added = self._added_dimensions
         return None if added is None else added[0]
 
@@ -303,22 +306,23 @@ class MapAttributes(MapStorage):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the map was read from bytes by a layout that is derived, not measured."""
+        """Whether the map was decoded by a layout that is derived, not measured."""
         return self.target.has_derived_layout and self.description.request is None
 
     @property
     def is_zero(self) -> bool:
-        """Whether all 128 bytes are 0, as in memory that nobody wrote a map to."""
+        """Whether all 128 bytes are 0, as in memory to which no map was written."""
         return self._data is not None and not any(self._data)
 
-    is_nothing = is_zero  # as 0.3 named it
+    is_nothing = is_zero  # the name in 0.3
 
     @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
         if self._description is not None:
             return self.description.target
-        known: Any = self._target  # of a map that was made in C: as given, or the tensor's own GPU
+        # Of a map that was made in C: the target as given, or the ordinal of the tensor's GPU.
+        known: Any = self._target
         if type(known) is not int:
             return DEFAULT_TARGET if known is None else known
         from tma_dlpack import driver

@@ -111,7 +111,7 @@ inline CUtensorMap make_tensor_map(void* address) {{
 }}
 """
 
-#: Map data types of wgmma operands; 8-bit integers and floats have maps of UINT8.
+#: Data types of maps of wgmma operands. 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
@@ -126,7 +126,7 @@ def cpp(known: Description, address: int, title: str) -> str:
 
 
 def _notes(known: Description) -> str:
-    """Return comments on what the call asked for and the code does not show."""
+    """Return C++ comments on options of the call that the generated code does not show."""
     notes, view, request = "", known.view, known.request
     if view is not None and view.own is not None:
         notes += (
@@ -145,6 +145,7 @@ def _notes(known: Description) -> str:
             f"// has the coordinates (k / {span}, .., m, k % {span}).\n"
         )
     if request.rare.ragged is not None:
+        # ragged= may be negative, as an index of Python.
         dim = request.rare.ragged % request.rank
         notes += (
             f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows,\n"

@@ -1,7 +1,7 @@
-"""The data of a `TensorMap`: its 128 bytes, its tensor, what the bytes do not say; for launchers.
+"""The data of a `TensorMap`: its 128 bytes, its tensor, and what the bytes do not hold.
 
-`MapStorage` is the base class of `TensorMap`. It exists twice with one contract: in `native/map.h`,
-where the package was built with a C compiler, and `PythonStorage` below.
+`MapStorage` is the base class of `TensorMap`. There are two implementations with one contract:
+`native/map.h`, if the package was built with a C compiler, and `PythonStorage` below.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Return the driver's arguments of the numbers that C has of them."""
+    """Return the driver's arguments from the numbers that C returns."""
     (
         kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
         lower, upper, channels, pixels, mode,
@@ -81,6 +81,7 @@ class PythonStorage:
     A map made in C builds its description on the first access.
     """
 
+    # The tensor is kept alive; its capsule too, if the export owns the memory.
     _tensor: object
     _capsule: object = None
     _address: int
@@ -101,6 +102,7 @@ class PythonStorage:
         description: Any,
     ) -> Self:
         """Make a map with its description."""
+        # __setattr__ refuses every name, so write to the dictionary.
         made = object.__new__(cls)
         made.__dict__.update(
             _tensor=tensor,
@@ -131,6 +133,7 @@ class PythonStorage:
     def _ptr(self) -> int:
         if not self._launchable or self._data is None:
             return self._refuse_pointer()
+        # Storage for kernels is allocated on first use; `bytes` need not be aligned.
         own = self.__dict__.get("_own_bytes")
         if own is None:
             room, _ = aligned_bytes(MAP_BYTES)
@@ -153,9 +156,10 @@ class PythonStorage:
 
 
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
-    """Make an uninitialised array of bytes; return its address too, which is a multiple of 128."""
+    """Return an uninitialised array of bytes, and its address, a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
-    address: int = room.__array_interface__["data"][0]  # half the time of room.ctypes.data
+    # Takes half the time of room.ctypes.data.
+    address: int = room.__array_interface__["data"][0]
     start = -address % ALIGNMENT_BYTES
     return room[start : start + count], address + start
 
@@ -170,7 +174,7 @@ def moved_bytes(data: bytes | None, address: int) -> bytes | None:
 if TYPE_CHECKING:
 
     class MapStorage(PythonStorage):
-        """The values that the compiled class has for a map without a description, which C made.
+        """The additional values of the compiled class, for a map that C made without a description.
 
         The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
         `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address

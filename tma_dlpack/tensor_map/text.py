@@ -1,4 +1,4 @@
-"""A map as text for terminals, within 100 columns: its values in both orders, its bytes."""
+"""A map as text for terminals, at most 100 columns wide: values in both orders, and the bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tma_dlpack.tables.fields import DERIVED
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
-BYTES_A_LINE = 32
+BYTES_A_LINE = 32  # of a hex dump
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
 ALL_ZERO = (
@@ -77,6 +77,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     rows.append(both("elem_strides", "element_strides"))
     for (ours, theirs), option in zip(OPTION_NAMES.items(), a.enums, strict=True):
         rows.append((ours, option.name, theirs, f"{int(option)}"))
+    # Only maps made with these options show them.
     if tensor_map.split_inner:
         rows.append(("split_inner", "True", "", ""))
     if tensor_map.ragged is not None:
@@ -101,6 +102,7 @@ def map_line(tensor_map: MapAttributes) -> str:
     )
     place = f", at {tensor_map.global_address:#x}, {tensor_map.target}"
     line = f"<TensorMap {a.kind} {a.data_type.name} shape {tensor_map.shape}"
+    # The most important parts come first, because the last ones may be omitted.
     for part in (tile, options, place):
         if len(line) + len(part) + len(", ...>") > COLUMNS:
             return f"{line}, ...>"
