@@ -157,7 +157,8 @@ def _request_of(
     own_shape: tuple[int, ...],
     given: Mapping[str, Any],
 ) -> Any:
-    # A repair may change corners or steps, which would be another convolution: `_read` ignores them.
+    # A repair may change corners or steps, which would make another convolution, so `_read`
+    # ignores them.
     return of_im2col(_read(own_shape, given).arguments)
 
 
