@@ -1,4 +1,4 @@
-"""A matrix descriptor over shared memory: atoms, K steps, and where the offsets point."""
+"""The picture of a matrix descriptor: its atoms, K steps and offsets in shared memory."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn
-UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT, GAP = 30, 72, 44, 34  # px
-TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # of an atom, in rows
+MAX_ACROSS, MAX_DOWN = 6, 8  # the maximum number of atoms in a picture
+# px: 16 bytes of a row, the minimum width of an atom, its height, the gap between atoms.
+UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT, GAP = 30, 72, 44, 34
+TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # the height of an atom as a fraction of its grid row
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Rows of one span, one after the other in shared memory.
+    """An atom: rows of one span each, contiguous in shared memory.
 
     Attributes
     ----------
     down, across : int
-        Which one, in rows and in spans.
+        Index of the atom, counted in rows of atoms and in spans.
     address : int
         Where it starts, bytes.
     steps : tuple of int
-        The K steps that read it: from left to right where K-major.
+        The K steps that read the atom; from left to right if K-major.
     """
 
     down: int
@@ -51,17 +52,17 @@ class Atom:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MatrixAtoms(Figure):
-    """The atoms of an operand, as the tensor core finds them.
+    """The atoms of an operand, at the addresses that the tensor core computes.
 
     Attributes
     ----------
     descriptor : MatrixDescriptor
     atoms : tuple of Atom
-        All of them, row by row.
+        All atoms, row by row.
     down, across : int
-        How many there are.
+        Number of atoms in each direction.
     atom_rows, span_bytes : int
-        Of each.
+        Rows of an atom, and bytes of a row.
     """
 
     title: str
@@ -74,10 +75,11 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Name and bytes of the offset that leads down, and of the one that leads across.
+        """Name and bytes of the offset to the atom below, and of the offset to the next atom.
 
-        A name is empty where no field of the descriptor leads there.
+        A name is empty if no field of the descriptor has that offset.
         """
+        # PTX ISA, matrix descriptor: the meaning of both fields depends on swizzle and major.
         d = self.descriptor
         leading = ("leading byte offset", d.leading_byte_offset)
         stride = ("stride byte offset", d.stride_byte_offset)
@@ -87,7 +89,7 @@ class MatrixAtoms(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many atoms are not drawn, what the axes are, and what the offsets lead to."""
+        """The number of atoms that are not drawn, the axes, and the offsets."""
         d = self.descriptor
         left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
         notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
@@ -124,7 +126,7 @@ class MatrixAtoms(Figure):
         return "\n".join([*lines, *self.notes, steps])
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the atoms, and what the offsets lead to."""
+        """Lower to one panel: the atoms and the offsets."""
         width = max(LEAST_WIDTH, self.span_bytes // UNITS * UNIT_WIDTH)
         return (self._scene(width, GAP),)
 
@@ -133,6 +135,7 @@ class MatrixAtoms(Figure):
         across = min(self.across, MAX_ACROSS)
         names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
         names.append(self._below())
+        # px that are left at the right of the longest row name.
         room = NARROW - 2 * MARGIN - 6 - max(map(text_width, names))
         gap = min(GAP, room / across / 4)
         return (self._scene(room / across - gap, gap, is_narrow=True),)
@@ -159,6 +162,7 @@ class MatrixAtoms(Figure):
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
         """Draw an atom, its K steps side by side where K runs along its rows."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
+        # The part of a row that one K step reads; 1 if each step reads whole atoms.
         share = K_STEP_BYTES / self.span_bytes
         if d.major == "MN" or d.swizzle is TmaSwizzle.none:
             share = 1
@@ -271,10 +275,11 @@ def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
 
 
 def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
-    """Rows of M or N down, spans of K across: each step starts in one of them."""
+    """Return atoms with rows of M or N down and spans of K across; each step starts in a span."""
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
-        if d.swizzle is TmaSwizzle.none:  # a step is two columns of 16 bytes
+        if d.swizzle is TmaSwizzle.none:
+            # A step of 32 bytes is two columns of 16 bytes, one leading byte offset apart.
             columns[start], columns[start + d.leading_byte_offset] = [step], [step]
         else:
             columns.setdefault(start - start % span, []).append(step)
@@ -286,9 +291,10 @@ def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
 
 
 def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
-    """Rows of K down, spans of M or N across."""
+    """Return atoms with rows of K down and spans of M or N across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
+        # Without a swizzle the two fields have each other's meaning (PTX ISA).
         down, across = across, down
     per_span = span // d.element_bytes
     spans, per_step = -(-d.mn_elements // per_span), d.k_elements // rows
@@ -301,5 +307,5 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
 
 
 def _short(name: str) -> str:
-    """Return LBO or SBO, as everybody calls them."""
+    """Return the usual abbreviation, LBO or SBO."""
     return f"{name[0].upper()}BO"

@@ -1,4 +1,4 @@
-"""Bank conflicts of one access of a warp: swizzle against swizzle, and phase by phase."""
+"""Pictures of the bank conflicts of one access: by swizzle, and phase by phase."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px of a bank and of a wavefront
 BAR, NARROW_BAR = (250, 22), (236, 16)  # px of the longest bar and of its row
-NARROW_TEXT = 40  # characters of a line above the banks on a phone
+NARROW_TEXT = 40  # maximum characters of a line above the banks, on a phone
 SECONDS = 1.4  # how long each phase is shown
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
@@ -39,7 +39,7 @@ LEVELS = (
 
 
 def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Name the banks above their columns, four at a time, and the wavefronts."""
+    """Draw the names of the banks above their columns, four at a time, and of the wavefronts."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
         four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
@@ -49,7 +49,7 @@ def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
 
 
 def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list[Cell]:
-    """Place (text, style) above the names of the banks, the last one next to them."""
+    """Place lines of (text, style) above the names of the banks, the last line lowest."""
     parts = [
         (part, style)
         for text, style in lines
@@ -59,14 +59,16 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw one cell per run of words that threads share, above those before it in its banks.
+    """Draw one cell per run of words that threads read, stacked on the other cells of its banks.
 
     `first` is the number of the phase's first thread.
     """
+    # Threads that read the same words share a cell, because one wavefront serves them all.
     readers: dict[tuple[int, ...], list[int]] = {}
     for thread, read in enumerate(phase, first):
-        if read:  # an idle thread reads nothing
+        if read:  # empty for an idle thread
             readers.setdefault(read, []).append(thread)
+    # level[bank]: number of wavefronts that already read this bank.
     level, cells = [0] * BANKS, []
     for read, threads in readers.items():
         banks = [w % BANKS for w in read]
@@ -83,9 +85,9 @@ def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cel
 
 
 def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
-    """Return groups of cells that are shown one after the other, and the keyframes.
+    """Return groups of cells that an animation shows in turn, and its CSS keyframes.
 
-    Still viewers, and readers who do not want motion, see the first.
+    Viewers without animation, and readers who turned motion off, see the first group.
     """
     count = len(turns)
     if count == 1:
@@ -95,6 +97,7 @@ def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     )
     cells = []
     for n, group in enumerate(turns):
+        # All groups have one cycle; group n starts n steps later.
         times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
         css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
         cells += [replace(cell, css=css) for cell in group]
@@ -117,7 +120,7 @@ def _degrees(s: SwizzleConflicts) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BankConflicts(Figure):
-    """Conflict degrees of one access, swizzle against swizzle.
+    """The conflict degrees of one access, for each swizzle.
 
     Attributes
     ----------
@@ -125,7 +128,7 @@ class BankConflicts(Figure):
         The pattern in words.
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
-        The map's own first, then the others that the rules accept of the same map.
+        The map's own swizzle first, then the other swizzles that the rules accept for the map.
     threads : int
         Number of threads after which the thread numbers restart at 0.
     """
@@ -147,7 +150,7 @@ class BankConflicts(Figure):
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
-        """Return the result of one swizzle; `KeyError` where the map cannot have it."""
+        """Return the result of one swizzle; `KeyError` if the map cannot have it."""
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
     @property
@@ -161,7 +164,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per swizzle: its wavefronts among the others', and its banks."""
+        """Lower to one panel per swizzle: wavefronts of all swizzles, and the banks of this one."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -169,7 +172,7 @@ class BankConflicts(Figure):
         return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
 
     def panels(self) -> str:
-        """Return one panel that shows the swizzles in turn; with scripts, to step through."""
+        """Return one panel that shows the swizzles in turn; scripts let the reader step through."""
         if len(self.swizzles) == 1:
             return Figure.panels(self)
         ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
@@ -186,9 +189,10 @@ class BankConflicts(Figure):
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
-        """Draw the swizzles of `shown`, one after the other: the rest recedes."""
+        """Draw the swizzles of `shown` one after the other, with the other swizzles in grey."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
-        levels = max(s.worst for s in self.swizzles)  # one scale for all
+        # All panels have the same scale, so that their heights can be compared.
+        levels = max(s.worst for s in self.swizzles)
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
         names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
         unit = NARROW_BAR if is_narrow else BAR
@@ -204,12 +208,13 @@ class BankConflicts(Figure):
         return lay_out(about, grids, heading, (), LEVELS, css=bars_css, is_narrow=is_narrow)
 
     def _bars(self, shown: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Compare the wavefronts of all swizzles; only the one that is shown has a colour."""
+        """Draw the wavefronts of all swizzles as bars; only the shown swizzle has a colour."""
         most, cells = max(1, *(s.wavefronts for s in self.swizzles)), []
         for n, s in enumerate(sorted(self.swizzles, key=lambda s: s.swizzle)):
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
             style, length = _style(s.worst) if s is shown else "cell", s.wavefronts / most
             text = "strong" if s is shown else "muted"
+            # On a phone the name is on a row of its own above the bar.
             row = 2 * n + 1 if is_narrow else n
             cells.append(Cell(0, row, style, "", "wavefronts", length, 0.7))
             if is_narrow:
@@ -221,7 +226,7 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Stack the reads of the worst phase on their banks: as high as its degree."""
+        """Stack the reads of the worst phase on their banks; the height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         first = s.phase * len(s.words) % self.threads
         drawn = f"drawn: phase {s.phase + 1}; {_degrees(s)}"
@@ -327,12 +332,12 @@ class AccessSteps(Figure):
 
     @property
     def wavefronts(self) -> int:
-        """How many wavefronts the whole access takes."""
+        """Number of wavefronts of the whole access."""
         return sum(self.degrees)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The access, and how many phases are not drawn."""
+        """The access, and the number of phases that are not drawn."""
         more = len(self.degrees) - len(self.phases)
         return (self.access, *[f"{more} further phases are not drawn"] * bool(more))
 
@@ -342,7 +347,7 @@ class AccessSteps(Figure):
         phases, waves = counted(len(self.degrees), "phase"), counted(self.wavefronts, "wavefront")
         if max(self.degrees) < 2:
             return f"{phases}, {waves}: [every phase is served at once](is-taken)."
-        return f"{phases}, {waves}: [what stands below the first row](is-conflict) waits for it."
+        return f"{phases}, {waves}: [the reads below the first row](is-conflict) wait for it."
 
     def first_thread(self, phase: int) -> int:
         """Return the number of a phase's first thread."""
@@ -353,7 +358,7 @@ class AccessSteps(Figure):
         return self._scene((phase,))
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel that shows the phases in turn; still viewers show the first."""
+        """Lower to one panel that shows the phases in turn; without animation, the first phase."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:

@@ -1,4 +1,4 @@
-"""The swizzle as bits of an address: which fold onto which, and what becomes of 64 chunks."""
+"""The picture of a swizzle: which address bits are XORed into which, and where 64 chunks go."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
+BITS, LINES = 10, 8  # drawn bits of an address, and drawn lines of 128 bytes
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
 BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
-FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
-AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)  # column and line where the second order begins
-#: The highest bit, the number of bits, and what they select, in a wide and a narrow picture.
+FOLD, LEVEL = 20, 11  # px from the bits to the line of the first fold, and between lines
+# Column and line at which the chunks after the swizzle begin.
+AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)
+#: (highest bit, number of bits, what the bits select in a wide and in a narrow picture).
 GROUPS = (
     (9, 3, "line of 128 bytes", "line"),
     (6, 3, "chunk: 4 banks", "chunk"),
@@ -56,6 +57,7 @@ class SwizzleBits(Figure):
     @property
     def folds(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs (from, onto) of bits, the highest first."""
+        # A term (r, m, left) means: address ^= (address >> r & m) << left.
         terms = SWIZZLES[self.swizzle].terms
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
         return tuple(sorted(pairs, reverse=True))
@@ -71,35 +73,39 @@ class SwizzleBits(Figure):
         return self.smem_offset + CHUNK_BYTES * chunk
 
     def swizzled(self, chunk: int) -> int:
-        """Return the address where its first byte is."""
+        """Return the address of the chunk's first byte after the swizzle."""
         return swizzle_offset(self.swizzle, self.address(chunk))
 
     def place(self, chunk: int) -> int:
-        """Return which chunk of the tile would be there without a swizzle."""
+        """Return the chunk that would be at that address without a swizzle."""
         return (self.swizzled(chunk) - self.smem_offset) // CHUNK_BYTES
 
     def column(self, chunk: int) -> tuple[int, ...]:
-        """Return the chunks that one matrix of `ldmatrix` reads with this one: 8 rows of the tile.
+        """Return the chunks that `ldmatrix` reads with this one as a matrix: 8 rows of the tile.
 
-        A row of the tile is as long as the span of the swizzle, 128 bytes without one.
+        A row of the tile is as long as the swizzle's span, or 128 bytes without a swizzle.
         """
+        # Chunks per row of the tile.
         step = SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES if self.folds else CHUNKS
         first = chunk - chunk % (ROWS_READ * step) + chunk % step
         return tuple(range(first, first + ROWS_READ * step, step))
 
     def ways(self, chunk: int, swizzled: bool = True) -> int:
-        """Return how many chunks of its column are in the same banks: 1 is free of conflicts."""
+        """Return how many chunks of the column share banks; 1 means no conflict."""
         places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
         return max(Counter(place % CHUNKS for place in places).values())
 
     @property
     def misplaced_chunks(self) -> int:
-        """How many of 64 chunks are not where a kernel looks that counts from the tile's start."""
+        """Number of chunks that a kernel misses if it swizzles the offset from the tile's start.
+
+        The hardware swizzles the address itself.
+        """
         starts = (self.swizzled(n) - self.smem_offset for n in range(COUNT))
         return sum(a != swizzle_offset(self.swizzle, CHUNK_BYTES * n) for n, a in enumerate(starts))
 
     def facts(self) -> tuple[str, str]:
-        """Return what the swizzle is good for, and what the start of the tile changes."""
+        """Return the bank conflicts, and whether the start of the tile shifts the pattern."""
         ways = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
         before, after = (f"{n}-way bank conflict" if n > 1 else "no bank conflict" for n in ways)
         conflicts = (
@@ -127,7 +133,7 @@ class SwizzleBits(Figure):
         return (self._scene(with_facts=True),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: the chunks after below those before."""
+        """Lower to one panel of a phone's width, with the swizzled chunks at the bottom."""
         return (self._scene(with_facts=True, is_narrow=True),)
 
     def _scene(self, *, with_facts: bool, is_narrow: bool = False) -> Scene:
@@ -146,6 +152,7 @@ class SwizzleBits(Figure):
     def _bits(self, *, is_narrow: bool = False) -> list[Cell]:
         (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
         onto = {to for _, to in folds}
+        # Both bits of a fold have one colour.
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
         ends = (
@@ -172,7 +179,8 @@ class SwizzleBits(Figure):
                 cells.append(Cell(x, y, style, value, title, w, h, key=key))
             if bit in onto and not is_narrow:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
-        if is_narrow and folds:  # one word for all arrows, at their right
+        if is_narrow and folds:
+            # One word at the right of all arrows.
             cells.append(words(w * (BITS - min(onto)) + 5, bottom - 15, "XOR", "strong", 12))
         x = w * BITS + (2 if is_narrow else 14)
         for name, y, address in ends:
@@ -207,7 +215,8 @@ class SwizzleBits(Figure):
         return cells
 
     def panels(self) -> str:
-        """Return the picture; where scripts run, with switches, and each chunk to be clicked."""
+        """Return the picture; where scripts run, with switches and clickable chunks."""
+        # Every start of a tile that changes the picture: the pattern repeats after PATTERN bytes.
         offsets = range(self.smem_offset % SMEM_ALIGNMENT, PATTERN, SMEM_ALIGNMENT)
         choices = []
         for swizzle in SWIZZLES:
@@ -266,7 +275,7 @@ def swizzle_bits(
     Parameters
     ----------
     tensor_map : TensorMap, Tile, TmaSwizzle or str
-        What has the swizzle, or its name.
+        A swizzle, its name, or a map or tile with a swizzle.
     chunk : int
         0..63, counted from the start of the tile, before the swizzle.
     smem_offset : int

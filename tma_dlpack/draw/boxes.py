@@ -1,4 +1,4 @@
-"""The tensor with a tile's box on it: the grid of tiles, both orders, what is out of bounds."""
+"""The picture of a tensor and a tile's box: the grid of tiles, both orders, out of bounds."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_TILES = 12  # drawn along one axis
+MAX_TILES = 12  # maximum number of tiles that are drawn along one axis
 PLOT_WIDTH = 430  # px
-LEAST_BAND = 3  # px; a strided box with narrower positions is filled
-MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
-STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
+LEAST_BAND = 3  # px of a position; a strided box with narrower positions is drawn solid
+# The strip of an outer dimension: maximum number of cells, and maximum px of a cell.
+MAX_CELLS, STRIP_CELL = 64, (40, 15)
+# Indexed by 2 * (in the box) + (in bounds).
+STRIP_STYLES = "padding", "tensor", "filled", "taken"
 TEXT_WIDTH, TEXT_HEIGHT = 64, 12
-LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; beyond, a plot is no more to scale
-STACK = 5  # px from one slice to the one behind it
+LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; a plot at a limit is not to scale
+STACK = 5  # px between a slice and the next slice behind it
 MINIMAP, MINIMAP_TEXT = (96, 44), "the whole tensor; framed: what is drawn"  # px
-MOST_LETTERS = 16  # of one line next to the plot
+MOST_LETTERS = 16  # maximum length of a line next to the plot
 LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
     (Cell(0, 0, "taken"), "copied"),
@@ -54,19 +56,19 @@ Span = tuple[int, int]  # positions [first, last)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of the tensor, and what the box takes of it.
+    """One dimension of the tensor, and the positions that the box takes.
 
     Attributes
     ----------
     dimension, driver_dimension : int
-        Row-major, and innermost first; -1 of the rows that a tensor of rank 1 lacks.
+        Row-major, and innermost first; -1 for the rows of a tensor of rank 1.
     extent : int
-        Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
+        Extent of the tensor, elements (for an interleaved innermost axis, units of 16 or 32 bytes).
     start, span, step : int
         The box begins at `start`, spans `span` positions and takes every `step`-th.
     shown : tuple of (int, int)
-        Positions [first, last) that are drawn: all of the tensor and the box, or what is around
-        the box of a tensor of more than 12 tiles.
+        Positions [first, last) that are drawn: the whole tensor and the box, or the neighbourhood
+        of the box if the tensor has more than 12 tiles.
     gathered : tuple of int
         The positions of gather4's rows, in the tile's order; empty for a box.
     """
@@ -107,7 +109,7 @@ class Axis:
 
     @property
     def inside(self) -> int:
-        """How many of them are in bounds."""
+        """Number of taken positions that are in bounds."""
         return sum(0 <= p < self.extent for p in self.taken)
 
     @property
@@ -117,13 +119,13 @@ class Axis:
 
     @property
     def ends(self) -> str:
-        """First and last position of the box, as words; the rows of gather4."""
+        """First and last position of the box as text, or the rows of gather4."""
         if self.gathered:
             return ", ".join(map(str, self.gathered))
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
     def about(self) -> str:
-        """Describe it in a sentence."""
+        """Describe the axis in a sentence."""
         outside, (first, last) = len(self.taken) - self.inside, self.shown
         what = "rows" if self.gathered else "box"
         parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): {what} {self.ends}"]
@@ -138,7 +140,7 @@ class Axis:
         return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
-        """Return the positions that the box takes in bounds; all as one where too narrow."""
+        """Return the in-bounds positions of the box as bands; one band if they are too narrow."""
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
             return [(first, last)] * (first < last)
@@ -150,7 +152,7 @@ class Axis:
         return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
 
     def samples(self, most: int) -> list[int]:
-        """Return positions for a sketch in characters."""
+        """Return at most `most` positions for a sketch in characters."""
         if self.gathered:
             return [p for p, _ in self.pieces]
         first, last = self.shown
@@ -159,14 +161,15 @@ class Axis:
 
     @property
     def cell_size(self) -> int:
-        """How many positions are one cell of the strip."""
+        """Number of positions that one cell of the strip shows."""
         return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
 
     def strip(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
+        """Draw an outer dimension as a strip of positions; positions of the box are filled."""
         (first, last), size = self.shown, self.cell_size
         starts = range(first, last, size)
         width = min(STRIP_CELL[0], most / len(starts))
+        # 7 px is the width of a digit.
         is_named = size == 1 and width > 7 * len(f"{last - 1}")
         cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
         for n, begin in enumerate(starts):
@@ -189,12 +192,12 @@ class TensorBox(Figure):
     rows, columns : Axis
         The dimensions that are drawn; `rows` of a rank-1 tensor has extent 1.
     outer : tuple of Axis
-        The other dimensions, outermost first; the picture shows the first position that the box
-        takes of them, and a strip per dimension.
+        The other dimensions, outermost first. The picture shows a strip per dimension, and the
+        plot is the slice at the box's first position along each.
     remarks : tuple of str
-        What out-of-bounds elements become, and what an interleaved layout counts.
+        The value of out-of-bounds elements, and the unit of an interleaved layout.
     hits : tuple of Cell
-        Where the chunks of the tile come from, those that `shared` draws; for pointers and links.
+        Sources of the chunks that `shared` draws, for tooltips and links.
     """
 
     title: str
@@ -216,7 +219,8 @@ class TensorBox(Figure):
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        what = "units" if len(self.remarks) > 1 else "elements"  # of an interleaved layout
+        # The second remark is the unit of an interleaved layout.
+        what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
             return f"All of the box's [{taken} {what}](is-data) are in bounds, and copied."
@@ -246,7 +250,7 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the plot, a strip per outer dimension, and a map of the whole."""
+        """Lower to one panel: the plot, a strip per outer dimension, and an overview if cut."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -255,7 +259,8 @@ class TensorBox(Figure):
         names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
         room = max(text_width(name) for name in names) + 2 * MARGIN + 6
         most = max(NARROW / 3, NARROW - room)
-        scene = self._scene(most)  # slices behind and tiles of the grid may be beyond the plot
+        # Slices behind the plot may make it wider than `most`: then draw it once more, narrower.
+        scene = self._scene(most)
         return (scene if scene.width <= NARROW else self._scene(most - (scene.width - NARROW)),)
 
     def _scene(self, most: float) -> Scene:
@@ -283,6 +288,7 @@ class TensorBox(Figure):
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
         """Draw the plot to scale: elements are square if both sides are visible."""
         rows, columns = self.rows, self.columns
+        # Coordinates of cells are positions in the tensor; `width` and `height` are px of one.
         (left, right), (top, bottom) = columns.shown, rows.shown
         across, down = right - left, bottom - top
         high = min(max(most * down / across, LEAST_HEIGHT), MOST_HEIGHT, max(most, LEAST_HEIGHT))
@@ -290,6 +296,7 @@ class TensorBox(Figure):
         width, height = wide / across, high / down
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
         whole = rectangle("tensor", *tensor)
+        # Slices behind show that there are outer dimensions; the hindmost is drawn first.
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
         cells = []
         for n in range(slices_behind, 0, -1):
@@ -297,10 +304,12 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
+        # A single gathered row may be thinner than a pixel.
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
+        # The whole box is drawn as out of bounds first, and its in-bounds part over it.
         parts, bands = columns.bands(width), rows.bands(height)
         if self.outer_inside and parts and bands:
             clipped = (parts[0][0], parts[-1][1]), (bands[0][0], bands[-1][1])
@@ -316,27 +325,28 @@ class TensorBox(Figure):
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
-        """Name the box's first and last positions below it and, at mid-height, next to it."""
+        """Write the box's first and last columns below the plot, and its rows next to the plot."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
         if rows.gathered:
-            named = [rows.pieces[0][0]]  # of rows side by side, the first
+            # Of rows that are closer than a line of text, only the first is named.
+            named = [rows.pieces[0][0]]
             for p, _ in rows.pieces:
                 named += [p] * ((p - named[-1]) * height >= LINE)
             cells += [label(left, p, f"row {p}", "label", 1) for p in named]
         elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
-            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+            if len(name) > MOST_LETTERS:  # such as 2^31 rows; the note below has both ends
                 name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
 
 
 def _minimap(*axes: Axis, is_named: bool = True) -> Grid:
-    """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
+    """Draw the whole tensor as a small rectangle, with a frame around the drawn part."""
     whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
     corners = []
