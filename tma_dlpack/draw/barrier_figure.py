@@ -1,4 +1,4 @@
-"""An mbarrier on an axis of time: arrivals, copied bytes, waits and errors."""
+"""The picture of an mbarrier over time: arrivals, copied bytes, waits and errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
+TX_BYTES = 8192  # default: a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, NARROW_WIDTH = 640, 164  # px of the axis, and of that on a phone
-TAIL, LONG_TAIL = 4, 16  # ticks after the last event
-NUMBERS, STAIRS, ABOVE = 16, 32, 6  # px: numbers of bytes, stairs below them; above a lane
+WIDTH, NARROW_WIDTH = 640, 164  # px of the axis, wide and on a phone
+TAIL, LONG_TAIL = 4, 16  # ticks after the last event; the long tail shows a hang
+# px: height of the byte numbers, of the stairs below them, and free space above a lane.
+NUMBERS, STAIRS, ABOVE = 16, 32, 6
 #: kind of a row -> its height, and the free space below it, px.
 HEIGHTS = {
     "heading": (18, 4),
@@ -53,20 +54,20 @@ AXIS = "time goes from left to right: the order of events counts, their distance
 
 
 Rows = Iterable[TimelineRow | tuple[Any, ...]]
-Span = tuple[int, int | None]  # ticks; None where it never ends
+Span = tuple[int, int | None]  # ticks [begin, end); end is None if it never ends
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BarrierPlay(Figure):
-    """A kernel that waits for its copies at an mbarrier, played on a model of it.
+    """A kernel that waits for its copies at an mbarrier, executed on a model of the mbarrier.
 
     Attributes
     ----------
     mistake : str or None
-        What the kernel does wrong.
+        Name of the kernel's mistake.
     outcome : str
-        "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" where
-        a thread arrives more often than a phase expects.
+        "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" if a
+        thread arrives more often than a phase expects.
     code : tuple of str
         The kernel, with the mistake.
     frames : tuple of Frame
@@ -102,7 +103,7 @@ class BarrierPlay(Figure):
         return (_Timeline(self._played, NARROW_WIDTH).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
-        """Return the code, and a table of what happens and of the barriers' states."""
+        """Return the code, and a table of the events and of the barriers' states."""
         lines = [row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)]
         lines += ["", *self._marked(), "", "tick  what happens; the barriers after it"]
         for frame in self.frames:
@@ -131,7 +132,7 @@ class BarrierPlay(Figure):
         return "\n".join(spans)
 
     def _as_data(self) -> dict[str, object]:
-        """Return what the script shows when this is chosen."""
+        """Return the data of this choice for the script."""
         timeline = _Timeline(self._played)
         frames = [
             (
@@ -154,7 +155,7 @@ class BarrierPlay(Figure):
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
-    """Describe the barriers that changed, or all where they are few."""
+    """Describe the barriers that changed, or all if there are at most `few`."""
     return [
         f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
         f"{counted(state.tx_bytes, 'byte')} pending"
@@ -167,7 +168,7 @@ def _stated(frame: Frame, few: int = 0) -> list[str]:
 
 
 class _Timeline:
-    """The rows of a scene, in pixels from where the axis of time begins."""
+    """The rows of a scene, in pixels from the start of the time axis."""
 
     def __init__(self, played: Played, width: int = WIDTH) -> None:
         self.played, self.width = played, width
@@ -175,7 +176,8 @@ class _Timeline:
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
         self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
         self.rows: list[tuple[Row, float]] = []
-        self.places: dict[str, tuple[float, float, float]] = {}  # top, bottom of first row, bottom
+        # Lane or barrier -> top, bottom of its first row, bottom of its last row; for arrows.
+        self.places: dict[str, tuple[float, float, float]] = {}
         self.height = 0.0
         for row in played.rows:
             height, gap = HEIGHTS[row.kind]
@@ -186,7 +188,7 @@ class _Timeline:
             self.height += height + gap
 
     def x(self, at: int | None) -> float:
-        """Return the pixels of a tick; of None, the end of the axis."""
+        """Return the x coordinate of a tick, in pixels; for None, of the axis' end."""
         return round(self.width * (self.end if at is None else at) / self.end, 1)
 
     def scene(self, title: str, lesson: Sequence[str]) -> Scene:
@@ -210,7 +212,7 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw who changes a barrier, and whom the end of its phase wakes."""
+        """Draw arrows from lanes that change a barrier, and to lanes that the phase's end wakes."""
         detailed = any(row.kind == "bytes" for row, _ in self.rows)
         ends = [(c.at, c.lane, c.barrier) for c in self.played.changes if detailed]
         for bar in self.played.bars:
@@ -240,7 +242,7 @@ class _Timeline:
         return cells
 
     def _cell(self, row: Row, top: float, span: Span, style: str, texts: list[str]) -> Cell:
-        """Draw what lasts from a tick to another, with the longest text that fits."""
+        """Draw a bar from one tick to another, with the longest text that fits."""
         left, width = self.x(span[0]), self.x(span[1]) - self.x(span[0])
         fits = (t for t in texts if max(map(text_width, t.split("\n"))) <= width - 3)
         text = next(fits, "")

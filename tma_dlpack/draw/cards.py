@@ -1,6 +1,6 @@
-"""Notebook views of a map, a tile and a report: facts as HTML, pictures below them; pages.
+"""Notebook views of a map, a tile and a report as HTML: facts, then pictures; whole pages.
 
-Every word of the user's, and every value, is escaped here.
+All text from the user, and every value, is escaped in this file.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tma_dlpack.tensor_map.text import map_rows, tile_line
 if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
-MOST_VALUES = 8  # of a tile, shown along one axis
-MOST_BYTES = 400_000  # of a card, before its figures are cut short
-_NARROW = re.compile(r' data-narrow="[^"]*"')  # the layouts for a phone
+MOST_VALUES = 8  # maximum number of values of a tile along one axis
+MOST_BYTES = 400_000  # of a card; figures of a larger card are cut short
+_NARROW = re.compile(r' data-narrow="[^"]*"')  # the layouts of figures for a phone
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:
-    """Return a whole HTML document, light or dark as the reader's system is.
+    """Return a whole HTML document, light or dark like the reader's system.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
-    """Return a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
+    """Return a map as HTML: facts in both orders, the tensor, the tile, and the bytes (collapsed).
 
     Parameters
     ----------
@@ -97,6 +97,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     """
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     title = repr(tensor_map)
+    # The address of a host tensor differs in every run and means nothing to a reader.
     if is_of_host_tensor(tensor_map):
         title = title.replace(f", at {tensor_map.global_address:#x}", "")
     parts: list[Figure | str] = [bold(title), plain(tile_line(tensor_map))]
@@ -107,7 +108,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
             part = draw(tensor_map)
         except TmaError as error:
             part = f"<p>not drawn: {html.escape(_sentence(error))}</p>"
-        if part not in parts:  # one reason may refuse two figures
+        if part not in parts:  # two figures may be refused for the same reason
             parts.append(part)
     return _card(parts)
 
@@ -150,7 +151,7 @@ def _sentence(error: TmaError) -> str:
 
 
 def _card(parts: Sequence[Figure | str]) -> str:
-    """Join the parts of a card; if it is too large, figures are cut short, then one layout left."""
+    """Join the parts of a card. If it is too large, cut figures, then drop phone layouts."""
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
@@ -183,7 +184,7 @@ def report_html(report: Report) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Return the pieces of `report_html`, to join with others in a page."""
+    """Return the parts of `report_html`, to join with other parts in a page."""
     from tma_dlpack.checks.report import Report
 
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
@@ -204,7 +205,7 @@ def report_parts(report: Report) -> list[str]:
 
 
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
-    """Return one finding as a block; the word before it names its kind without colour."""
+    """Return one finding as a block; its first word names the kind, for readers without colours."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     argument = f"{finding.argument}: " if with_argument else ""
     words = html.escape(f"{argument}{finding.found}; {finding.limit}")
@@ -238,7 +239,7 @@ def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _values(tile: Tile) -> str:
-    """Return the first values of the logical tile; out-of-bounds ones are marked with a star."""
+    """Return the first values of the logical tile; a star marks out-of-bounds values."""
     if not tile.array.size:
         return "<div>no tiles</div>"
     pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The 16-byte chunks of a tile in shared memory: what each one contains, and which to draw."""
+"""The 16-byte chunks of a tile in shared memory: their contents, and which chunks are drawn."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 CHUNKS = LINE_BYTES // CHUNK_BYTES
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
-MAX_LINES = 24  # of 128 bytes, drawn per layout
-LEAST_BLOCK_BYTES = 1024
+MAX_LINES = 24  # maximum number of drawn lines of 128 bytes, per layout
+LEAST_BLOCK_BYTES = 1024  # of repeated lines that are drawn once
 
 State = Literal["padding", "data", "filled", "clipped"]
 _STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
 
 
-# --- Which copy is shown --------------------------------------------------------------------------
+# --- The copy -------------------------------------------------------------------------------------
 
 
 def request_of(
@@ -41,8 +41,8 @@ def request_of(
 ) -> CopyRequest:
     """Return the checked load that a figure shows.
 
-    A tile brings its own coordinates. A map without coordinates shows its first tile. What would
-    kill a kernel is refused as `load_tile` refuses it.
+    A tile has its own coordinates. A map without coordinates shows its first tile. A copy that
+    would be an error in a kernel is refused, as by `load_tile`.
     """
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if isinstance(tensor_map, TensorMap):
@@ -62,7 +62,7 @@ def first_coords(args: EncodeArguments) -> tuple[int, ...]:
 
 
 def lines_positions(request: CopyRequest) -> IntArray:
-    """Return the tensor position of the first element of each line, (lines, rank), driver order."""
+    """Return the tensor position of each line's first element: (lines, rank), innermost first."""
     if request.tiles != len(request.coords):  # gather4: one coordinate per row
         return request.coords
     plan = request.plan
@@ -83,7 +83,7 @@ class Chunk:
     Attributes
     ----------
     address : int
-        In shared memory, bytes.
+        Address in shared memory, bytes.
     state : {"padding", "data", "filled", "clipped"}
         Not written by the copy, in bounds, out of bounds, or both.
     row : int
@@ -91,9 +91,9 @@ class Chunk:
     first, last : int
         Elements of that line, inclusive.
     global_offset : int
-        Of the first element, bytes after the map's global_address; meaningful where in bounds.
+        Bytes from the map's global_address to the first element; valid only in bounds.
     linear, placed : int
-        Its address before and after the swizzle of the map.
+        Address of the chunk before and after the swizzle of the map.
     element : tuple of int
         Row-major position of the first element in the tensor; empty for padding.
     swapped : bool
@@ -101,9 +101,9 @@ class Chunk:
     swizzle : TmaSwizzle
         Of the map.
     fields : tuple of str
-        The fields of the descriptor that decide what is here.
+        The fields of the map that decide the contents.
     data_bytes : int
-        How many of the 16 bytes are values; packed types leave a gap after them.
+        Number of bytes with values; packed types leave a gap after them.
     """
 
     address: int
@@ -122,17 +122,17 @@ class Chunk:
 
     @property
     def key(self) -> str:
-        """The name of its contents in every picture of the same copy; empty of padding."""
+        """Name of the contents in every picture of the same copy; "" for padding."""
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
     def number(self) -> int:
-        """Which chunk of its row it is, from 0."""
+        """Index of the chunk in its row, from 0."""
         return self.first // (self.last - self.first + 1)
 
     @property
     def moved(self) -> str:
-        """How the swizzle found its place, bit by bit; empty without one."""
+        """The XORs of the swizzle that move the chunk; "" without a swizzle."""
         steps = []
         for right, mask, left in geometry.SWIZZLES[self.swizzle].terms:
             places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
@@ -143,13 +143,13 @@ class Chunk:
 
     @property
     def label(self) -> str:
-        """Row and columns, in two lines; nothing where the copy writes nothing."""
+        """Row and columns, in two lines; "" for padding."""
         columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
         return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
     @property
     def about(self) -> str:
-        """Everything, as shown on hovering."""
+        """All facts, for a tooltip."""
         bank, gap = self.address % LINE_BYTES // BANK_BYTES, CHUNK_BYTES - self.data_bytes
         where = f"shared {self.address:#06x}, banks {bank}..{bank + 3}"
         if self.state == "padding":
@@ -168,12 +168,12 @@ class Chunk:
 
     @property
     def token(self) -> str:
-        """The same in at most 10 characters, for terminals."""
+        """The label in at most 10 characters, for terminals."""
         mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
         return f"r{self.row}c{self.first}{mark}" if self.row >= 0 else "."
 
     def cell(self, column: float, row: float, text: str) -> Cell:
-        """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
+        """Draw the chunk, linked to its row (of an im2col column), banks and deciding fields."""
         bank = f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
@@ -195,10 +195,10 @@ def _bits(mask: int, low: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """128 bytes of shared memory, or what is left of them at the end.
+    """A line of 128 bytes of shared memory; the last line may be shorter.
 
-    `slices` are the outer positions (within the box) of the rows in it, of a box of three and more
-    dimensions.
+    `slices`: for a box of three or more dimensions, the outer positions (within the box) of the
+    rows in the line.
     """
 
     address: int
@@ -208,9 +208,9 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that are drawn, and a sentence on those after them that are not.
+    """Lines that are drawn, and a sentence about later lines that are not drawn.
 
-    `is_cut`: what follows is left out, and not merely like what is drawn.
+    `is_cut`: the later lines differ from the drawn ones, and are omitted for space.
     """
 
     lines: tuple[MemoryLine, ...]
@@ -222,10 +222,11 @@ class Block:
 
 
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Return the lines of 128 bytes to draw, of a tile in shared memory with some swizzle.
+    """Return the lines of 128 bytes to draw for a tile in shared memory, with any swizzle.
 
-    Lines that repeat those drawn before, further rows apart, are left out and named in a sentence.
+    Lines that repeat drawn lines for other rows are omitted, and a sentence names them.
     """
+    # The layout repeats after this many bytes, with other rows.
     block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
         block *= 2
@@ -234,9 +235,9 @@ def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...
 
 
 def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
-    """Return the chunks that `shared` draws of a copy, as its map swizzles them; no padding.
+    """Return the chunks that `shared` draws of a copy, with the map's swizzle and without padding.
 
-    Empty where it cannot be drawn as chunks.
+    Empty if the tile cannot be drawn as chunks.
     """
     if request.plan.pitch_bytes % CHUNK_BYTES:
         return ()
@@ -260,11 +261,12 @@ class _Contents:
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
         linear = geometry.swizzle_offset(swizzle, self.address)
+        # A swizzle that exchanges halves of 8 bytes changes bit 3 of the address.
         self.swapped = linear % CHUNK_BYTES != 0
         linear = linear & -CHUNK_BYTES
         placed = geometry.swizzle_offset(plan.arguments.swizzle, linear) & -CHUNK_BYTES
         self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
-        # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
+        # Convert bytes of shared memory to bytes of the tensor: packed types have fewer of them.
         lines = request.lines()
         written = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
         row = np.minimum(self.row, plan.lines - 1)
@@ -274,6 +276,7 @@ class _Contents:
         inside = lines.inside[0][row]
         whole = inside & (first >= lines.first[0]) & (last <= lines.last[0])
         some = inside & (first < lines.last[0]) & (last > lines.first[0])
+        # Indices of _STATES: padding 0, data 1, filled 2, clipped 3.
         self.state = np.where(written, np.where(whole, 1, np.where(some, 3, 2)), 0)
         bits = plan.arguments.type_row.element_bits
         first_element, last_element = first * 8 // bits, last * 8 // bits - 1
@@ -286,7 +289,8 @@ class _Contents:
     def blocks(self, step: int) -> tuple[Block, ...]:
         """Return blocks of `step` lines that differ from the last one, up to MAX_LINES."""
         count, room = len(self.address), MAX_LINES
-        drawn: list[tuple[int, int, int]] = []  # first line, end, end of those like it
+        # (first line, end of the drawn lines, end of the lines that repeat them).
+        drawn: list[tuple[int, int, int]] = []
         for begin in range(0, count, step):
             end = min(begin + step, count)
             if drawn and self._alike(drawn[-1][0], begin, end - begin):
@@ -302,7 +306,8 @@ class _Contents:
             then = []
             if like > end:
                 then.append(f"{self._rows(end, like)} like {self._rows(begin, end)}")
-            is_cut = like == left and left < count  # the last of an unfinished picture
+            # Only the last block of an incomplete picture is cut.
+            is_cut = like == left and left < count
             if is_cut:
                 then.append(f"{self._rows(left, count)} not drawn")
             lines = tuple(map(self._line, range(begin, end)))
@@ -310,7 +315,7 @@ class _Contents:
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
-        """Whether lines from `begin` on repeat those from `shown` on, some rows further."""
+        """Whether lines from `begin` on repeat those from `shown` on, for rows a constant apart."""
         a, b = slice(shown, shown + count), slice(begin, begin + count)
         further = self.row[b] - self.row[a]
         same = all((x[a] == x[b]).all() for x in (self.state, self.byte, self.swapped))
@@ -348,7 +353,7 @@ class _Contents:
         return Chunk(address, state, *where, *how, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
-        """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
+        """Return the fields that decide a chunk: the bounds that fill it, else swizzle or pitch."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
             ends = position.copy()

@@ -1,12 +1,12 @@
-"""Base of all figures: draw as SVG, show in a notebook, print in a terminal.
+"""The base class of all figures: SVG, HTML for notebooks, text for terminals.
 
 Plain SVG attributes carry the light colours of a file, so that a viewer that drops style sheets
 still shows the picture. The style sheet inside each picture adds the dark ones:
-`prefers-color-scheme` of an image follows the colour scheme of the page around it, and `live.js`
-replaces the query by what it sees of the page's background.
+`prefers-color-scheme` of an image follows the colour scheme of its page, and `live.js` replaces
+the query by the page's actual background.
 
-The HTML survives sanitisers: each panel is an image that every viewer shows, and a script replaces
-it by its own SVG, with links between the pictures, where scripts may run.
+The HTML survives sanitisers: each panel is an image that every viewer shows. Where scripts may run,
+a script replaces the image by its SVG, with links between the pictures.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from tma_dlpack.draw.grid import (
 from tma_dlpack.tables.errors import argument_error
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-ROW_WIDTH = 1240  # panels are placed side by side up to here, px
-PHONE_WIDTH = 400  # px of a row that takes the narrow layout
-PHONE_SCALE = 1.2  # there, so that letters are 12 px high
+ROW_WIDTH = 1240  # px; maximum width of a row of panels
+PHONE_WIDTH = 400  # px; rows up to this width have the narrow layout
+PHONE_SCALE = 1.2  # of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
-BASELINE = 0.93  # of a label, from the top of its line, in font sizes
-HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px
+BASELINE = 0.93  # from the top of a label's line to its baseline, in font sizes
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: hatching, zigzags, heads of arrows
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
@@ -58,15 +58,16 @@ TEXT_COLUMNS = 100
 ALIKE = 2.5  # largest ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
-LETTERS = 1.2  # times their size: labels of 10 units are letters of 12 px
-ENLARGED = 1.15  # times that, at most, where the page is wide
+LETTERS = 1.2  # scale of a panel on a page: labels of 10 units become letters of 12 px
+ENLARGED = 1.15  # maximum additional scale, on a wide page
+# [words](key) in a caption.
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
 
 @cache
 def script_source(*names: str | Path) -> str:
-    """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
+    """Return JavaScript or CSS files (names in this folder, or paths) joined, without comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
@@ -74,13 +75,13 @@ def script_source(*names: str | Path) -> str:
     return "\n".join(filter(None, lines))
 
 
-#: Tables and findings take the colours of the page around them; the two reds and greys of it are
-#: legible on white and on black.
+#: Tables and findings inherit the colours of their page. The own two colours, a red and a grey,
+#: are legible on white and on black.
 CSS = f".tma pre{{font-family:{MONO}}}{script_source('figure.css')}"
 
 
 class Figure(ABC):
-    """A frozen model of a picture: facts first, drawing after.
+    """The frozen model of a picture. Its attributes are the facts; its methods draw them.
 
     `str(figure)` is the text for a terminal, at most 100 columns; a notebook shows `html()`.
     """
@@ -99,12 +100,12 @@ class Figure(ABC):
         """Lower to panels of cells."""
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels for a phone, at most `NARROW` wide; those of `scenes` where none are."""
+        """Lower to panels for a phone, at most `NARROW` wide; by default the panels of `scenes`."""
         return self.scenes()
 
     @abstractmethod
     def text(self) -> str:
-        """Return the same in characters, at most 100 columns wide."""
+        """Return the picture as text, at most 100 columns wide."""
 
     def svg(self, row_width: int = ROW_WIDTH) -> str:
         """Return one SVG document, to write to a file.
@@ -112,8 +113,8 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Width in pixels up to which panels are placed side by side. Of at most 400, the panels
-            are those for a phone, below each other.
+            Maximum width in pixels of panels side by side. Up to 400, the panels are those for a
+            phone, one below the other.
 
         Returns
         -------
@@ -140,7 +141,7 @@ class Figure(ABC):
     _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Return what notebooks show: pictures in HTML, one for viewers without HTML, the text."""
+        """Return the formats for notebooks: HTML, an SVG for viewers without HTML, and text."""
         return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
 
 
@@ -160,7 +161,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
 
 
 def prose(sentence: str) -> str:
-    """Return a sentence as HTML, with the words that light up with what they speak of.
+    """Return a sentence as HTML; its marked words are highlighted with the cells they name.
 
     >>> prose("[Two](is-data)")
     '<p class="tma-prose"><span class="tma-word" tabindex="0" data-k="is-data">Two</span></p>'
@@ -171,7 +172,7 @@ def prose(sentence: str) -> str:
 
 
 def panel_row(figure: Figure) -> str:
-    """Return rows of panels, which wrap where the page is narrow."""
+    """Return rows of panels, which wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
@@ -196,7 +197,7 @@ def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
 
 
 def _still(scene: Scene, narrow: Scene | None = None) -> str:
-    """Return one panel as an `<img>` whose source is the SVG itself; scripts draw the narrow one.
+    """Return a panel as an `<img>` whose source is the SVG; scripts draw the narrow layout.
 
     Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
     host) leave the image unchanged. Panels of one row grow by the same factor, up to `ENLARGED`
@@ -236,7 +237,7 @@ def played(
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and pieces of finished HTML; parts with the same key light up together.
+    """Join figures and parts of finished HTML; elements with one key are highlighted together.
 
     Strings are HTML: the caller has escaped the text in them.
     """
@@ -252,7 +253,7 @@ def fragment(parts: Sequence[Figure | str]) -> str:
 
 
 def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
-    """Return the CSS of some styles, for the inside of one SVG document.
+    """Return the CSS of some styles, for one SVG document.
 
     >>> style_sheet(["muted"])
     '.t-muted{fill:#57606a;stroke:none}@media (prefers-color-scheme:dark){.t-muted{fill:#a3adb8}}'
@@ -269,7 +270,7 @@ def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
 
 Look = dict[str, str]  # style -> attributes of a cell
 
-#: The class, and the attributes other than colours.
+#: A style's class and attributes, without colours.
 CLASSED: Look = {
     name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
     for name, style in STYLES.items()
@@ -289,7 +290,7 @@ def svg_panel(scene: Scene) -> str:
 def svg_file(
     title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH, sentence: str = ""
 ) -> str:
-    """Return scenes as one SVG document: side by side up to `row_width` px, a sentence above."""
+    """Return scenes as one SVG document, in rows of at most `row_width` px, below a sentence."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
@@ -320,8 +321,8 @@ def _document(
 ) -> str:
     """Return an SVG document with the styles that `scenes` use, in the order of the table.
 
-    A panel without a `title`, which would be shown wherever the pointer rests, is named by the
-    page around it: `alt` of its image, then `linked.js`.
+    A panel has no `title`, because browsers would show it as a tooltip everywhere. Its page names
+    it: by `alt` of the image, then by `linked.js`.
     """
     label = f' aria-label="{html.escape(whole.about)}"' * bool(title)
     name = f"<title>{html.escape(title)}</title>" * bool(title)
@@ -341,7 +342,7 @@ def _document(
 
 
 def _drawn(scene: Scene, look: Look) -> str:
-    """Draw the paper and the cells; neighbours of one `css` move as one group."""
+    """Draw the background and the cells; neighbours with the same `css` form one group."""
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
     for css, cells in groupby(scene.items, attrgetter("css")):
@@ -355,6 +356,7 @@ def _cell(c: Cell, look: Look) -> str:
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
         begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
         return f"{begin}{look[c.style]}>{html.escape(c.text)}</text>"
+    # Cells without width or height are lines.
     if not c.columns or not c.rows or c.style == "way":
         points = " ".join(f"{x:g},{y:g}" for x, y in _line(c))
         return f'<polyline points="{points}"{look[c.style]}/>'
@@ -391,7 +393,8 @@ def _line(c: Cell) -> list[tuple[float, float]]:
     if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
-    depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH  # to the right, or down
+    # Positive: the teeth point right or down.
+    depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH
     points = []
     for n in range(count + 1):
         x, y = (0, depth * (n % 2)) if c.columns else (depth * (n % 2), 0)
@@ -401,7 +404,7 @@ def _line(c: Cell) -> list[tuple[float, float]]:
 
 
 def hatching(x: float, y: float, width: float, height: float) -> str:
-    """Return the path of slanted lines within a rectangle (no `id` that pictures could share).
+    """Return the path of slanted lines in a rectangle. A pattern would need an `id` per page.
 
     >>> hatching(0, 0, 7, 7)
     'M0 7L7 0'

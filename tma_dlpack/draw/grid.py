@@ -1,9 +1,9 @@
-"""The primitive under every figure: cells on a grid, measured in columns and rows.
+"""The primitives of every figure: cells on a grid, measured in columns and rows.
 
-A cell is a tinted rectangle with words in it; in a style of `WORDS` it is words alone, and without
-width or height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
+A cell is a tinted rectangle with text. In a style of `WORDS` it is text alone. Without width or
+height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
 and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `figure.py`
-writes as SVG. `STYLES` has how they look. Nothing here knows a tensor map.
+writes as SVG. `STYLES` has the colours. Nothing in this file depends on tensor maps.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-LABEL_SIZE = 10  # px, height of every label's font: what does not fit is cut or left out
+LABEL_SIZE = 10  # px of every label's font; text that does not fit is cut or omitted
 LINE_HEIGHT = 1.2
-GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common one has 0.602
-NOTE_COLUMNS = 88  # characters, before a note is wrapped
-NARROW = 298  # px, the width of a panel on a phone of 390 px, where letters are drawn 1.2 times
-NARROW_COLUMNS = 44  # characters of a note there
+GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common font has 0.602
+NOTE_COLUMNS = 88  # maximum characters in a line of a note
+NARROW = 298  # px of a panel on a phone of 390 px, where panels are scaled by 1.2
+NARROW_COLUMNS = 44  # the same in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
-HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line above, of a note, of a legend
+HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line of a heading, a note, a legend
 SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
@@ -45,7 +45,7 @@ _BLUE, _EDGE = ("#1f5fa8", "#8ec2ff"), ("#4a7ab5", "#6ea8ec")
 _TAKEN, _GROUND = ("#9cc7f0", "#2f5f93"), ("#eef4fb", "#1b2a3d")
 _VIOLET = ("#8250df", "#c297ff")
 _BOLD, _THICK = 'font-weight="bold"', 'stroke-width="2.5"'
-#: One tint per 16-byte chunk of a row, so that a swizzle shows as a pattern of colours too.
+#: One tint per 16-byte chunk of a row, so that a swizzle is visible as a pattern of colours.
 _TINTS = tuple(
     (f"hsl({hue},70%,{88 - 4 * (n % 2)}%)", f"hsl({hue},38%,{24 + 5 * (n % 2)}%)")
     for n, hue in enumerate(range(200, 560, 45))
@@ -95,20 +95,21 @@ class Cell:
     style : str
         A row of `STYLES`.
     text : str
-        In a rectangle: the lines that fit, cut with an ellipsis. In a style of `WORDS`: one line.
+        In a rectangle, the lines that fit; longer ones end in an ellipsis. In a style of `WORDS`,
+        one line.
     title : str
-        Shown when the pointer rests on the cell.
+        The tooltip.
     hatched : bool
-        Crossed by slanted lines: the sign of "out of bounds" that needs no colour.
+        Whether slanted lines cross the cell, a mark of "out of bounds" without colour.
     key : str
-        What the cell shows, such as the name of a chunk: cells of one key light up together.
+        Name of what the cell shows, such as a chunk. Cells with one key are highlighted together.
     to : tuple of str
-        Keys of what else has to do with it; they light up too, and light it up.
+        Keys of related cells, which are highlighted with this cell, and this cell with them.
     anchor : {"start", "middle", "end"}
         The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
         ("start") or left and up ("end").
     css : str
-        The cell's own style, such as its animation.
+        Additional CSS of the cell, such as its animation.
     """
 
     column: float
@@ -129,8 +130,8 @@ class Cell:
 class Grid:
     """Cells, the pixels of one column and one row, and the position of the upper left corner.
 
-    `windows` are what can be dragged, for scripts: "x" or "y", the tensor's dimension, and the
-    positions [first, last) of it that are drawn.
+    `windows`, for scripts, are the axes along which a box can be dragged: "x" or "y", the tensor's
+    dimension, and its drawn positions [first, last).
     """
 
     cells: tuple[Cell, ...]
@@ -139,13 +140,14 @@ class Grid:
     windows: tuple[tuple[str, int, int, int], ...] = ()
 
     def in_pixels(self, left: float, top: float) -> list[Cell]:
-        """Return the cells in pixels, the corner of the grid being at (left, top)."""
+        """Return the cells in pixels; the corner of the grid is at (left, top)."""
         (w, h), (x, y) = self.unit, self.origin
         cells = []
         for c in self.cells:
             column, row = round(left + (c.column - x) * w, 2), round(top + (c.row - y) * h, 2)
             width, height = c.columns * w, c.rows * h
-            cells.append(  # in full: replace() takes four times as long
+            # dataclasses.replace() would take four times as long.
+            cells.append(
                 Cell(
                     column, row, c.style, c.text, c.title, width, height, c.hatched, c.key, c.to,
                     c.anchor, c.css,
@@ -154,7 +156,7 @@ class Grid:
         return cells
 
     def bounds(self) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of all cells in pixels, seen from the corner."""
+        """Return left, top, right and bottom of all cells, in pixels from the corner."""
         x, y = self.unit[0] * self.origin[0], self.unit[1] * self.origin[1]
         edges = list(zip(*(bounds(cell, self.unit) for cell in self.cells), strict=True))
         return min(edges[0]) - x, min(edges[1]) - y, max(edges[2]) - x, max(edges[3]) - y
@@ -166,10 +168,10 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One panel: its size in pixels, what it shows in a sentence, and its cells in pixels.
+    """One panel: its size in pixels, a sentence about its contents, and its cells in pixels.
 
-    `data` becomes ``data-*`` attributes, for scripts. `css` is added to the style sheet: the
-    keyframes of what moves.
+    `data` becomes ``data-*`` attributes, for scripts. `css` is added to the style sheet, such as
+    the keyframes of an animation.
     """
 
     width: float
@@ -181,7 +183,7 @@ class Scene:
 
 
 def label(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
-    """Return words that end left of a position: the name of a row."""
+    """Return words that end at the left of a position, such as the name of a row."""
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="end")
 
 
@@ -197,9 +199,10 @@ def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> C
 
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
-    """Return the left, top, right and bottom side of a rectangle, a zigzag where it continues."""
+    """Return the left, top, right and bottom side of a rectangle; cut sides are zigzags."""
     whole = rectangle("edge", columns, rows)
-    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")  # where teeth point
+    # The anchor is the direction of a zigzag's teeth.
+    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")
     left, top, right, bottom = ("zigzag" if goes_on else "edge" for goes_on in cut)
     return [
         replace(begin, style=left, columns=0),
@@ -210,7 +213,7 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
 
 
 def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return `most` positions from `first` on; start earlier near the end.
+    """Return at most `most` positions from `first` on; start earlier near the end.
 
     >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
     ((86, 100), (0, 10))
@@ -220,7 +223,7 @@ def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a cell in pixels, or of its words."""
+    """Return left, top, right and bottom of a cell, or of its words, in pixels."""
     (w, h), left, top = unit, cell.column * unit[0], cell.row * unit[1]
     if cell.style not in WORDS:
         return left, top, left + cell.columns * w, top + cell.rows * h
@@ -241,13 +244,14 @@ def lay_out(
     *,
     is_narrow: bool = False,
 ) -> Scene:
-    """Stack grids below a heading, and notes and a legend below them; all begin at one column."""
+    """Stack a heading, grids, notes and a legend, all aligned at one column."""
     items: list[Cell] = []
     y, columns = float(MARGIN), NARROW_COLUMNS if is_narrow else NOTE_COLUMNS
     for text, style in ((heading, "strong"), *((line, "muted") for line in above)):
         for line in textwrap.wrap(text, columns) if is_narrow else [text] * bool(text):
             items.append(words(MARGIN, y, line, style, LINE))
             y += HEADING_LINE
+    # Grids may extend to the left of their corner; the leftmost one determines the column.
     edges = [(grid, *grid.bounds()) for grid in grids]
     left = MARGIN - min(edge[1] for edge in edges)
     right = left + max(edge[3] for edge in edges)
@@ -269,12 +273,13 @@ def lay_out(
     entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
     right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
-    size = math.ceil(right + MARGIN), math.ceil(y + 4)  # whole pixels: no browser cuts an edge
+    # Whole pixels, because browsers may cut an edge at a fraction.
+    size = math.ceil(right + MARGIN), math.ceil(y + 4)
     return Scene(*size, about, tuple(items), tuple(data), css)
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
-    """Place sample cells with their meaning side by side; return them, and where they end."""
+    """Place sample cells and their meanings side by side; return them and the y below them."""
     items: list[Cell] = []
     x, (width, height) = float(MARGIN), SAMPLE
     for cell, meaning in legend:
@@ -287,7 +292,7 @@ def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
 
 
 def text_width(text: str, size: float = LABEL_SIZE) -> float:
-    """Return the pixels that a text takes at most, in a monospace font.
+    """Return the maximum width of a text in pixels, in a monospace font.
 
     >>> text_width("r0")
     12.2
@@ -296,7 +301,7 @@ def text_width(text: str, size: float = LABEL_SIZE) -> float:
 
 
 def fitted(text: str, width: float, height: float) -> list[str]:
-    r"""Return the lines of a text that fit a rectangle, in pixels; long ones are cut.
+    r"""Return the lines of a text that fit a rectangle in pixels; long lines are cut.
 
     >>> fitted("columns 0..7", 45, 13), fitted("a", 7, 13), fitted("too\nhigh", 45, 13)
     (['column…'], ['a'], ['too'])
