@@ -182,7 +182,7 @@ _ALL = [
     ),
     (
         "hopper_gemm",
-        "no barrier behind wait_read",
+        "no barrier after wait_read",
         GEMM,
         NAMED_BARRIER + "#pragma",
         "#pragma",
@@ -198,7 +198,7 @@ _ALL = [
     ),
     (
         "ladder_tma",
-        "no barrier behind the products",
+        "no barrier after the products",
         LADDER,
         "    __syncthreads();  // all have",
         "// all have",
@@ -215,7 +215,7 @@ _ALL = [
     # initialisation, expected bytes, arrivals
     (
         "double_tiles",
-        "no barrier behind init",
+        "no barrier after init",
         DOUBLE,
         "  __syncthreads();\n\n",
         "\n",
@@ -279,7 +279,7 @@ _ALL = [
     ),
     (
         "hopper_gemm",
-        "no barrier of the cluster behind init",
+        "no barrier of the cluster after init",
         GEMM,
         "  cluster_sync();\n  return ring;",
         "  return ring;",

@@ -82,9 +82,9 @@ def ring(release, wait_empty):
 
 
 RIGHT = {
-    "a tile is read behind its wait": ((*LOADED, wait(), READ, RESULT), GIVEN),
+    "a tile is read after its wait": ((*LOADED, wait(), READ, RESULT), GIVEN),
     "every writer fences": ((*STORED,), TID),
-    "the issuer fences behind the barrier": (
+    "the issuer fences after the barrier": (
         (WRITE, SYNC, only(0, FENCE, STORE, COMMIT, WAIT_READ)),
         TID,
     ),
@@ -92,8 +92,8 @@ RIGHT = {
         (WRITE, "fence.proxy.async.shared::cta;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
         TID,
     ),
-    "a slot is written again behind wait_group.read": ((*STORED, *AGAIN), TID),
-    "global memory is read behind wait_group": (
+    "a slot is written again after wait_group.read": ((*STORED, *AGAIN), TID),
+    "global memory is read after wait_group": (
         (
             WRITE,
             FENCE,
@@ -105,7 +105,7 @@ RIGHT = {
         ),
         TID,
     ),
-    "a slot is loaded again behind an arrival": (ring(arrive(1), wait(1, 0)), None),
+    "a slot is loaded again after an arrival": (ring(arrive(1), wait(1, 0)), None),
     "a relaxed arrival releases what was read": (ring(arrive(1, ".relaxed.cta"), wait(1, 0)), None),
     "a barrier orders warps": (
         (WRITE, SYNC, "ld.shared.u32 %r5, [%next];", RESULT),
@@ -185,7 +185,7 @@ RIGHT = {
         ),
         None,
     ),
-    "cp.async behind its wait and a barrier": (
+    "cp.async after its wait and a barrier": (
         (
             "mul.wide.u32 %rd1, %t, 4;",
             "add.u64 %rd1, %in, %rd1;",
@@ -198,7 +198,7 @@ RIGHT = {
         ),
         (TID + 32) % 128 + 1000,
     ),
-    "cp.async behind an mbarrier": (
+    "cp.async after an mbarrier": (
         (
             only(0, init(0, 128), INIT_FENCE),
             SYNC,
@@ -239,7 +239,7 @@ WRONG = {
         (WRITE, FENCE, SYNC, only(0, STORE, WAIT_READ), *AGAIN),
         "BULK_WAIT",
     ),
-    "global memory is read behind wait_group.read": (
+    "global memory is read after wait_group.read": (
         (
             WRITE,
             FENCE,
@@ -251,7 +251,7 @@ WRONG = {
         "BULK_WAIT",
     ),
     "a slot is loaded again without a wait": (ring(arrive(1), ""), "SLOT_REUSED"),
-    "a slot is loaded again behind a wait for the other parity": (
+    "a slot is loaded again after a wait for the other parity": (
         ring(arrive(1), wait(1, 1)),
         "SLOT_REUSED",
     ),
@@ -322,7 +322,7 @@ WRONG = {
         ),
         "CP_ASYNC_WAIT",
     ),
-    "more arrivals behind cp.async than a phase has": (
+    "more arrivals after cp.async than a phase has": (
         (
             only(0, init(0, 2), INIT_FENCE, "mbarrier.expect_tx.shared::cta.b64 [bars], 512;"),
             SYNC,

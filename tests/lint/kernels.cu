@@ -102,7 +102,7 @@ template <bool fenced> __device__ void matrix_and_store(const CUtensorMap* map, 
 KERNEL proxy_fence_matrix_wrong(const __grid_constant__ CUtensorMap map, uint32_t v) { matrix_and_store<false>(&map, v); }
 KERNEL proxy_fence_matrix_right(const __grid_constant__ CUtensorMap map, uint32_t v) { matrix_and_store<true>(&map, v); }
 
-// The fence is behind a flag, the store behind the same or behind another one.
+// The fence is after a flag, the store after the same or after another one.
 template <bool same> __device__ void fence_behind_a_flag(int* out, int flag, int other)
 {
   __shared__ alignas(128) int tile[1024];
@@ -121,7 +121,7 @@ template <bool same> __device__ void fence_behind_a_flag(int* out, int flag, int
 KERNEL proxy_fence_flag_wrong(int* out, int flag, int other) { fence_behind_a_flag<false>(out, flag, other); }
 KERNEL proxy_fence_flag_right(int* out, int flag, int other) { fence_behind_a_flag<true>(out, flag, other); }
 
-// The buffer that is written without a fence is another one, or the part behind the one that is stored.
+// The buffer that is written without a fence is another one, or the part after the stored part.
 KERNEL proxy_fence_elsewhere_right(int* out)
 {
   __shared__ alignas(128) int tile[1024];

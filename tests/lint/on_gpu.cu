@@ -64,8 +64,8 @@ KERNEL write_some_wrong(const int4*, int4* out)
 KERNEL write_wrong(const int4*, int4* out) { stress_write<false>(out); }
 KERNEL write_right(const int4*, int4* out) { stress_write<true>(out); }
 
-// A warp reads a tile with bank conflicts, and the next tile is loaded over it at once: behind a barrier of the
-// warp, of the block, or behind an mbarrier at which all lanes arrive.
+// A warp reads a tile with bank conflicts, and the next tile is loaded over it at once: after a barrier of the
+// warp, of the block, or after an mbarrier at which all lanes arrive.
 enum Meet { OF_WARP, OF_BLOCK, OF_ARRIVALS };
 template <bool fenced, Meet meet = OF_WARP> __device__ void stress_read(const int4* in, int4* out)
 {
@@ -142,7 +142,7 @@ template <bool waited> __device__ void stress_end(int4* out)
 KERNEL end_wrong(const int4*, int4* out) { stress_end<false>(out); }
 KERNEL end_right(const int4*, int4* out) { stress_end<true>(out); }
 
-// The thread that initialises the barrier loads at once, without a fence; the others wait behind a barrier.
+// The thread that initialises the barrier loads at once, without a fence; the others wait after a barrier.
 KERNEL barrier_alone_wrong(const int4* in, int4* out)
 {
   __shared__ alignas(128) int4 tile[2048];

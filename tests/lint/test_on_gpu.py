@@ -4,7 +4,7 @@ Measured on an H100 80GB HBM3, driver 580.159.04, 2026-11-23, tiles (or loads) t
 `write_wrong` 8,219 of 8,448, `read_wrong`, `again_wrong` and `others_wrong` 8,184, `map_wrong` and
 `map_acquire_wrong` 8,316 of 8,448 loads; of the neighbours none. `end_wrong`, 0 of 8,448, is why an
 end without a wait is a note. On 2026-11-24: `read_block_wrong` 8,184; `read_arrived_wrong`, 0 of
-8,448, is why a load over reads behind an mbarrier is a warning. Not seen to fail either:
+8,448, is why a load over reads after an mbarrier is a warning. Not seen to fail either:
 `mbarrier.init` with a barrier of the block and no fence (1,000 launches), and a missing fence where
 a barrier of the block and slower code stand between the accesses.
 """

@@ -25,7 +25,7 @@ from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px of the axis
 LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it where narrow
-TAIL = 0.12  # of the axis, behind the last event, where a bar never ends
+TAIL = 0.12  # of the axis, after the last event, where a bar never ends
 MOST_NAME = 24  # letters of an actor, left of its lane
 MOST_ROWS = 400  # bars that are drawn
 LEAST_LETTERS = 8  # of a label that is cut

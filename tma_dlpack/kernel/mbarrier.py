@@ -282,7 +282,7 @@ class RemoteArrival(Pending):
 def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane: int) -> None:
     """Report an event that may reach the shared memory of a block that has ended."""
     message = f"{what} may reach the shared memory of another block after that has ended"
-    fix = "let every block of the cluster end behind a barrier of the cluster"
+    fix = "let every block of the cluster end after a barrier of the cluster"
     if gone is block:
         message = f"a block may end while {what} to its shared memory is in flight"
         fix = "wait for every load before the block ends"

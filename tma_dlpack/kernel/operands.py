@@ -73,9 +73,9 @@ _SHOWS_OR_LEAVES = re.compile(
 def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
     """Whether a load's value is unused when its thread meets others at a barrier, or copies.
 
-    Such a load may still run behind the barrier, which waits for no loads. An mbarrier does: its
-    arrival takes the same way as the loads before it (measured, H100, 2026-11-24;
-    ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
+    Such a load may still run after the barrier, which does not wait for loads. An mbarrier shows
+    that the loads are over, because its arrival takes their path after them (measured, H100,
+    2026-11-24; ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))
     place = next(n for n, other in enumerate(code) if other is read)

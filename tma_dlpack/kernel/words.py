@@ -45,7 +45,7 @@ MEETINGS: Final = {
     names: Meeting(rule, severity, message, fix)
     for names, rule, severity, message, fix in rows(f"""
 read warp | RACE | error | memory is read that other threads wrote ({{agent}}), and nothing orders
-    the read behind the write | {_BARRIER}
+    the read after the write | {_BARRIER}
 read same warp | WARP_SYNC | warning | a lane reads what another lane of its warp wrote, without
     __syncwarp between them | __syncwarp() between them
 read load | LOAD_WAIT | error | a tile is read before the load that fills it is known to be complete
@@ -80,7 +80,7 @@ overwrite wgmma | WGMMA_WAIT | error | shared memory is written again while a wg
 overwrite tcgen05 | TCGEN05_WAIT | error | shared memory is written again while a tcgen05
     instruction may still read it | tcgen05.commit to an mbarrier, and wait for it before the write
 async read warp | RACE | error | an asynchronous operation reads memory that other threads wrote
-    ({{agent}}), and nothing orders it behind the write | {_FENCE}
+    ({{agent}}), and nothing orders it after the write | {_FENCE}
 async read without fence | PROXY_FENCE | error | memory is written by ordinary stores and read by an
     asynchronous operation without fence.proxy.async between them: it may read what was there before
     | {_FENCE}
@@ -125,7 +125,7 @@ uninitialised async | UNINITIALISED_SHARED | error | an asynchronous operation r
     that nobody has written | write it first, or store a smaller box
 uninitialised product | UNINITIALISED_SHARED | warning | a matrix product reads shared memory that
     nobody has written: its rows or columns there are undefined | load the whole tile, or do not
-    store what comes of the rest
+    store the results of the missing part
 map | MAP_FENCE | error | a tensor map in memory is changed and used by a copy without a release and
     an acquire between them | fence.proxy.tensormap::generic.release.gpu after the change,
     fence.proxy.tensormap::generic.acquire.gpu [map], 128 by the thread that issues the copy, before

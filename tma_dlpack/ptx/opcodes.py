@@ -409,7 +409,7 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
     return run
 
 
-# instructions with two types; each function receives the words behind the first dot
+# instructions with two types; each function receives the words after the first dot
 _SPECIAL: dict[str, Callable[[list[str], int], Value | None]] = {
     "cvt": _convert, "set": _set, "slct": _slct, "dp4a": partial(_dot, base="dp4a"),
     "dp2a": partial(_dot, base="dp2a"),

@@ -84,7 +84,7 @@ class Function:
     @cached_property
     def blocks(self) -> list[Block]:
         """The control-flow graph; block 0 is the entry."""
-        # a block begins at a label and behind each branch, return or trap
+        # a block begins at a label and after each branch, return or trap
         ends = {0, len(self.code), *self.labels.values()}
         ends |= {n + 1 for n, code in enumerate(self.code) if _ENDS.match(code.opcode)}
         starts = sorted(ends)
@@ -347,7 +347,7 @@ _MOST_DIGITS = 9
 def _function(
     text: str, header: re.Match[str], line: int, files: dict[int, str]
 ) -> tuple[Function | None, int]:
-    """Return the function (None if its braces do not close), and the position behind it."""
+    """Return the function (None if its braces do not close), and the position after it."""
     reader, at = _Reader(files), header.end()
     line += text.count("\n", header.start(1), at)
     while match := _STATEMENT.match(text, at):

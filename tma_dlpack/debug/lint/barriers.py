@@ -38,7 +38,7 @@ bytes | BARRIER_BYTES | a barrier expects {count} bytes, and the copies that fol
 constant | BARRIER_PARITY | an mbarrier is waited for in a loop, always with the same parity: every
     second wait is over before it begins, or never ends | flip the parity each time the ring comes
     to its first stage again
-ahead | BARRIER_PARITY | the first wait for an mbarrier, behind the copy or the arrival that it is
+ahead | BARRIER_PARITY | the first wait for an mbarrier, after the copy or the arrival that it is
     for, has parity 1: it ends at once | begin with parity 0 where data is waited for, and with 1
     where an empty stage is
 cycle | BARRIER_PARITY | the first wait for an mbarrier has parity 0, and every arrival at it waits
@@ -51,7 +51,7 @@ unheeded | BARRIER_ARRIVALS | stages are released in a loop, and the loop that c
     waits for no release: a copy may overwrite what is still read | wait for the stage's barrier
     before each copy into it
 unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before each copy into it,
-    and the loop that reads the stages releases none | arrive at the stage's barrier behind the
+    and the loop that reads the stages releases none | arrive at the stage's barrier after the
     last read of it, in the same loop
 """)
 }
@@ -320,12 +320,12 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
         copies = [s for f in families for s in protocol.of(f, "copy")]
         if not full or not arrivals or any(protocol.reached(s, own) for s in copies):
             return
-        behind = [s for s in arrivals if not protocol.reached(s, full)]
-        others = [s for s in arrivals if s not in behind]
-        # the last stage is released behind the loop; in the control-flow graph, a path to this
+        after = [s for s in arrivals if not protocol.reached(s, full)]
+        others = [s for s in arrivals if s not in after]
+        # the last stage is released after the loop; in the control-flow graph, a path to this
         # release may skip the loop with its waits
         is_last = all(any(protocol.reached(s, (), f) for f in full) for s in others)
-        if behind and is_last:
+        if after and is_last:
             yield _mistake("cycle", "warning", site, arrivals[0])
 
 

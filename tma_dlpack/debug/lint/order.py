@@ -66,7 +66,7 @@ _WORDS: Final = {
     name: words
     for name, *words in rows("""
 twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without
-    waiting for it, so the behavior is undefined | barrier.cluster.wait behind each
+    waiting for it, so the behavior is undefined | barrier.cluster.wait after each
     barrier.cluster.arrive (cluster.sync() has both)
 unarrived | CLUSTER_ORDER | error | a thread waits for the barrier of the cluster without
     arriving at it first, so the behavior is undefined, and the kernel mostly hangs |
@@ -77,17 +77,17 @@ remote | CLUSTER_ORDER | warning | another block's shared memory is reached befo
     barrier.cluster.wait by all threads of the cluster, then the access
 parted | CLUSTER_ORDER | warning | another block's shared memory is reached, and the thread ends
     without an arrival that this block can wait for: it may have ended before the access |
-    barrier.cluster.arrive and barrier.cluster.wait (cluster.sync()) by all threads behind the last
+    barrier.cluster.arrive and barrier.cluster.wait (cluster.sync()) by all threads after the last
     access
 ahead | BLOCK_BARRIER | warning | a loop issues wgmma.mma_async in all threads of a block and a bulk
     load in one of them, without a barrier: the copy may overwrite what other warps' wgmma still
-    read | __syncthreads() behind wgmma.wait_group, or an mbarrier at which each warp arrives and
+    read | __syncthreads() after wgmma.wait_group, or an mbarrier at which each warp arrives and
     the loading thread waits
 early | PDL_ORDER | note | a bulk copy is issued before griddepcontrol.wait, in a kernel that has
     one: what the kernel before this one writes may not be there, and what it reads may change
     (what it does not touch may be copied early) | griddepcontrol.wait before the copy
 uncommitted | MMA_WAIT | error | wgmma.wait_group waits for no wgmma.mma_async before it, because
-    none is committed | wgmma.commit_group.sync.aligned behind the last wgmma.mma_async
+    none is committed | wgmma.commit_group.sync.aligned after the last wgmma.mma_async
 unwaited | MMA_WAIT | warning | a loop issues wgmma.mma_async, gives their stage to be loaded again,
     and never waits for them: the copy may overwrite what they read | wgmma.wait_group
     in the loop, before the stage is released: 1 if it is the stage of the group before the last
@@ -155,7 +155,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for accesses to another block behind which some path ends without an arrival."""
+    """Look for accesses to another block after which some path ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return

@@ -42,7 +42,7 @@ MAP_SPACE | a tensor map is in parameter, constant or global memory | PTX ISA 9.
     cp.async.bulk.tensor; measured: error 700
 BARRIER_INIT | an mbarrier is initialised, fenced and published before anyone uses it | PTX ISA 9.0,
     mbarrier.init and fence.mbarrier_init
-BLOCK_BARRIER | what the threads of a block wrote or read is copied by one of them behind a barrier
+BLOCK_BARRIER | what the threads of a block wrote or read is copied by one of them after a barrier
     | PTX ISA 9.0, bar.sync
 MMA_WAIT | wgmma is committed and waited for before its accumulators are read or a stage that it
     reads is released | PTX ISA 9.0, wgmma.wait_group
@@ -54,7 +54,7 @@ BARRIER_BYTES | an mbarrier expects the bytes of the copies that complete on it 
     mbarrier, expect-tx and complete-tx
 BARRIER_PARITY | a wait names the parity of the phase that it waits for | PTX ISA 9.0,
     mbarrier.try_wait.parity
-LOAD_WAIT | the memory of a bulk copy is used behind a wait for its mbarrier | PTX ISA 9.0,
+LOAD_WAIT | the memory of a bulk copy is used after a wait for its mbarrier | PTX ISA 9.0,
     cp.async.bulk, completion mechanisms
 MAP_MISMATCH | copies, expected bytes and matrix descriptors agree with the maps of the launch |
     measured: error 715, or a wait that ends never or too early
@@ -64,7 +64,7 @@ BULK_SIZE | a bulk copy has a multiple of 16 bytes | PTX ISA 9.0, cp.async.bulk
 ALIGNMENT | tiles of tensor copies are aligned to 128 bytes in shared memory, those of plain bulk
     copies to 16, mbarriers to 8 | PTX ISA 9.0, cp.async.bulk.tensor, cp.async.bulk and mbarrier;
     measured: error 716
-PDL_ORDER | a kernel that waits for the one before it copies behind that wait | PTX ISA 9.0,
+PDL_ORDER | a kernel that waits for the kernel before it copies after that wait | PTX ISA 9.0,
     griddepcontrol
 TMEM_LEAK | what tcgen05.alloc allocates is deallocated before the kernel ends | PTX ISA 9.0,
     tcgen05.alloc
@@ -165,7 +165,7 @@ class _Pair(NamedTuple):
 #: Reasons for the severities below "error": an ordinary write before a load was never seen to
 #: overwrite the loaded data; a block that ends with a store in flight keeps its memory (H100: 0 of
 #: 8,448 tiles were wrong; tests/lint/test_on_gpu.py). A bulk load overtakes reads that still run at
-#: a barrier of the warp or block (8,184 of 8,448 tiles), and none behind an mbarrier at which the
+#: a barrier of the warp or block (8,184 of 8,448 tiles), and none after an mbarrier at which the
 #: readers arrived (0 of 8,448). A copy right after the init by the same thread is common in kernels
 #: that work (nine of ThunderKittens and FlashAttention-3); other threads without a barrier remain
 #: an error.

@@ -223,7 +223,7 @@ class _Unit:
         self.rows: list[Row] = []
         # address -> number of its row, from 1; of several rows the last, which is the innermost
         self.numbers: dict[int, int] = {}
-        # addresses behind the last instruction of a sequence
+        # addresses after the last instruction of a sequence
         self.ends: list[int] = []
         # a damaged program keeps the rows that were read before the damage
         with suppress(IndexError, ValueError):

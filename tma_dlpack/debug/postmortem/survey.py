@@ -339,7 +339,7 @@ def _only(values: Iterable[int | None]) -> int | None:
 
 
 def _standing_words(flow: Flow, place: int) -> str:
-    # at a block barrier or a trap, the program counter is already behind the instruction
+    # at a block barrier or a trap, the program counter is already after the instruction
     before = flow[place - 1].name if place else ""
     name = before if before in ("BAR", "BPT") else flow[place].name
     return _STANDING.get(name, _ELSEWHERE)
