@@ -34,7 +34,7 @@ from tma_dlpack.tables.limits import (
 
 
 class Candidate(NamedTuple):
-    """One thing to do: the words, the arguments to pass instead, and the tensor if another one.
+    """A candidate fix: its text, the arguments to pass instead, and another tensor if it needs one.
 
     `Report.fixed` takes no other memory and no guess: words that ask what was meant, or that mean
     another map.
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
     @property
     def is_other_tensor(self) -> bool:
-        """Whether it reads other memory."""
+        """Whether the fix describes other memory."""
         return self.view is not None or not PLACES.isdisjoint(self.change)
 
 
@@ -91,7 +91,7 @@ def allow(r: Request, rule_id: str) -> Iterator[Candidate]:
 
 
 def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
-    """Return values in the order of their distance, the larger first of two."""
+    """Return values by their distance from `old`; of two at one distance the larger first."""
     return sorted({n for n in values if n != old}, key=lambda n: (abs(n - old), -n))
 
 
@@ -100,17 +100,20 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Candidate]
 
     The candidates lie at the limits, and at the multiples of 16 bytes around the value.
     """
+    # `unit` keeps the inner row at a multiple of 16 bytes; a split counts whole spans.
     c, most, unit = r.facts, MAX_BOX, 1
     old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
+    # The likely values: each limit, rounded to a unit, and the units around the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
+    # The driver of a target without a model may accept a single element.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -118,16 +121,16 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Candidate]
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
-    """Set entry i of the box, row-major, or the channels."""
+    """Return the change of entry i of the box (innermost first), or of the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
-    # the struct holds five entries; a tensor of more dimensions keeps its whole box
+    # The struct holds five entries; a tensor of more dimensions keeps its whole box.
     box = r.options.box_sizes[::-1] if r.rank > MAX_RANK else r.box_dim
     return {"box_sizes": with_entry(box, i, value)}
 
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
-    """Replace entry i of a driver-order tuple; return it row-major."""
+    """Return a driver-order tuple in row-major order, with entry i replaced."""
     return (*values[:i], int(value), *values[i + 1 :])[::-1]
 
 
@@ -138,10 +141,12 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     strides, rounded down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
+    # A copy of every n-th element takes 1/n of the box; an interleaved inner step is ignored.
     steps = [*r.arguments.element_strides, *[1] * len(box)][: len(box)]
     if r.facts.ignores_inner_step:
         steps[:1] = [1]
     for i in (*sorted(range(1, len(box)), key=lambda d: -box[d]), 0):
+        # The largest values that fit shared memory, and the driver's limit of a box.
         unit, fitting = r.inner_unit if i == 0 else 1, set()
         for limit_bytes, by in ((r.target.max_smem_bytes, [1] * len(box)), (MAX_BOX_BYTES, steps)):
             pairs = enumerate(zip(box, by, strict=False))

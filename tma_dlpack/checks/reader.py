@@ -32,8 +32,9 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 _DEFAULTS = tuple(ENUMS[name](0) for name in OPTION_NAMES.values())
 _RULE_IDS = frozenset(rule.id for rule in RULES)
 
+# How many entries an argument has.
 _PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
-#: What an argument of integers may look like, and what each entry of it is for.
+#: Argument of integers -> (an example, the meaning of its entries).
 _INTEGERS: dict[str, tuple[str, str]] = {
     **{o.name: ("(1, 1)" if o.form == "integers" else "1", "") for o in RARE_OPTIONS},
     "box_sizes": ("(64, 64)", _PER_DIMENSION),
@@ -59,7 +60,7 @@ _INTEGERS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Those whose example fits the tensor.
+#: Arguments whose example is adapted to the tensor.
 _FITTED = {"box_sizes", "elem_strides", *CORNERS}
 
 
@@ -74,7 +75,7 @@ class Reader:
     def __init__(self, given: Mapping[str, Any], kind: MapKind = "tiled") -> None:
         self.given = given
         self.kind = kind
-        self.view: TensorView | None = None  # for examples that fit it
+        self.view: TensorView | None = None  # the tensor, for examples that fit
         self.unreadable: list[Violation] = []
         self.proposals: dict[str, Any] = {}
 
@@ -107,6 +108,7 @@ class Reader:
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
         number = integer_of(value)
+        # ragged=True is a likely mistake, and True would pass as 1.
         if number is None and argument == "ragged" and type(value) is bool:
             must = "be the dimension that is cut into slices, an int"
             fix = "name the dimension: ragged=0 for the rows" if value else "omit ragged"

@@ -23,8 +23,8 @@ from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.errors import Rule, Violation
 
-MAX_STEPS = 4  # of one sentence
-MAX_REPAIRS = 40  # of one call
+MAX_STEPS = 4  # fixes that one sentence names one after the other
+MAX_REPAIRS = 40  # fixes that `Report.fixed` applies to one call
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
 _ALLOWABLE = frozenset(ALLOWABLE)
@@ -32,6 +32,7 @@ _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KIND
 #: The arguments that decide how large the tile is.
 _TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
 
+# Per rule, masks of the rules that must hold before it is reported.
 _PREREQUISITES = tuple(sum(1 << _ROW[other] for other in rule.prerequisites) for rule in RULES)
 _PREREQUISITES_AT_ENTRY = tuple(
     sum(1 << _ROW[other] for other in rule.prerequisites_at_entry) for rule in RULES
@@ -40,25 +41,25 @@ _PREREQUISITES_AT_ENTRY = tuple(
 Key = tuple[str, tuple[int, ...]]
 
 
-# -- what does not hold ----------------------------------------------------------------------------
+# -- broken rules ----------------------------------------------------------------------------------
 
 
 class Fault(NamedTuple):
-    """A rule that does not hold of a request; faults are ordered as libcu++ asks their rules."""
+    """A rule that a request breaks. Faults sort in the order in which libcu++ checks the rules."""
 
     place: tuple[int, int, int]  # step, entry in libcu++'s order, row
     key: Key  # the rule's id, and the entry of a rule with `each`
     rule: Rule
-    argument: str  # that it is about, as rows name it
+    argument: str  # the argument that the rule is about, as rows name it
 
     def alternatives(self, request: Request) -> Iterable[Candidates]:
-        """Return what the row proposes, the best first."""
+        """Return the candidate fixes of the row, the best alternative first."""
         return () if self.rule.candidates is None else self.rule.candidates(request, *self.key[1])
 
 
 @cache
 def _fault(row: int, entry: int) -> Fault:
-    """Return the fault of a row, at an entry or -1; of a callable `on`, without the argument."""
+    """Return the fault of a row at an entry, or at -1; without the argument if `on` is callable."""
     rule = RULES[row]
     nth = -entry if rule.outermost_first else entry
     key = (rule.id, () if entry < 0 else (entry,))
@@ -67,8 +68,10 @@ def _fault(row: int, entry: int) -> Fault:
 
 def faults_of(request: Request) -> list[Fault]:
     """Return the rules that do not hold, in libcu++'s order."""
+    # C has judged the call already.
     if request.call is not None:
         return _reported(request, request.call, request.call.failed, request.call.mask)
+    # Without a tensor, or with unreadable driver arguments, there is nothing that rules can read.
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
@@ -118,19 +121,19 @@ def _reported(
         found.append(fault)
     if request.unreadable or request.unread:
         found = [fault for fault in found if not _reads_unread(request, fault)]
-    found.sort()  # no two have one place
+    found.sort()  # by `place`, which is unique
     return found
 
 
 def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
-    """Whether a rule that must hold at the same entry does not."""
+    """Whether a prerequisite of the rule failed at the same entry."""
     return any(
         (_ROW[other], max(0, entry)) in failed for other in RULES[row].prerequisites_at_entry
     )
 
 
 def _reads_unread(request: Request, fault: Fault) -> bool:
-    """Whether a rule reads an argument that could not be read, or is not known."""
+    """Whether a rule reads an argument that is unreadable or unknown."""
     unreadable = {v.argument for v in request.unreadable}
     names = READS[fault.place[-1]]
     return any(words.argument(request, name) in unreadable for name in names) or (
@@ -161,14 +164,14 @@ class Answer(NamedTuple):
 
     candidate: Candidate
     start: Request
-    facts: Any  # the struct of the request that it leads to
+    facts: Any  # the struct of the changed request
     left: list[Fault]  # rules still broken
-    is_enough: bool  # True if `left` has only known faults
-    is_alone: bool = True  # of one step
+    is_enough: bool  # whether `left` has only known faults
+    is_alone: bool = True  # whether it is a single step
 
     @property
     def request(self) -> Request:
-        """The request that it leads to."""
+        """The changed request."""
         return self.start.changed(self.candidate.change, self.candidate.view)
 
 
@@ -181,6 +184,7 @@ def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
     if found:
+        # Alternatives must not leave more rules broken than the best fix.
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
     return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
@@ -197,14 +201,19 @@ def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
 
 
 def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -> Answer | None:
-    """Return the first try that leaves nothing about the same entry, else nothing new, else any."""
+    """Return the best candidate, in three classes.
+
+    First: one after which nothing about the same entry is broken. Second: one that breaks no new
+    rule. Third: any candidate that fixes the fault.
+    """
     enough = some = None
     for candidate in tries:
         facts, left = outcome_of(request, candidate)
         if not left:
             return Answer(candidate, request, facts, left, True)
         broken, own, others = {f.key for f in left}, fault.key, known
-        if candidate.is_other_tensor:  # whose entries may be others
+        if candidate.is_other_tensor:
+            # The entries of another tensor need not correspond: compare rules only.
             broken, own, others = _rules_of(broken), (own[0], ()), _rules_of(known)
         if own in broken:
             continue
@@ -221,12 +230,12 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
 
 
 def _is_of_tensor(fault: Fault) -> bool:
-    """Whether a fault is about the tensor: another one may be right at once."""
+    """Whether a fault is about the tensor; a candidate with another tensor may avoid it."""
     return fault.argument.startswith("tensor.")
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
-    """Return the keys of the rules, whatever their entries."""
+    """Return the keys without their entries."""
     return {(rule_id, ()) for rule_id, _ in keys}
 
 
@@ -243,6 +252,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
         if answer.is_enough:
             candidate = Candidate(_in_one_sentence(taken), change, view, first.candidate.is_guess)
             return answer._replace(candidate=candidate, start=first.start, is_alone=False)
+        # Fix the first newly broken rule, with a certain fix, best one that breaks nothing more.
         new = next(f for f in answer.left if f.key not in known)
         steps = [a for a in _steps(answer.request, new, known) if not a.candidate.is_guess]
         steps.sort(key=lambda a: not a.is_enough)
@@ -250,6 +260,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
             break
         answer = steps[0]
         step = answer.candidate
+        # Name arguments of the step that its own text does not mention.
         names = [name for name in step.change if f"{name}=" not in step.text]
         values = " and ".join(f"{name}={step.change[name]}" for name in names)
         has_own_words = not names or step.is_other_tensor
@@ -262,7 +273,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
 
 
 def _in_one_sentence(steps: list[Candidate]) -> str:
-    """Return the words of steps, without those all of whose arguments later steps change again."""
+    """Return the texts of steps, except steps whose arguments are all changed again later."""
     texts: list[str] = []
     later: set[str] = set()
     for step in reversed(steps):
@@ -272,6 +283,7 @@ def _in_one_sentence(steps: list[Candidate]) -> str:
     return ", and ".join(reversed(texts))
 
 
+# Arguments that change together: a box counts elements of the data type.
 _UNITS = {"data_type", "box_sizes", "channels_per_pixel"}
 DRIVERS_RULES: Change = {"rules": "driver"}
 
@@ -288,7 +300,8 @@ def changes_of(
     if change is None:
         return _permuted_change(request, given, request_of)
     if not given.keys() >= change.keys() and is_refused(request_of({**given, **change})):
-        return None  # the call has no such argument: of a convolution that is another one
+        # The call has no such argument: for a convolution the change would be another convolution.
+        return None
     return _needed(change, given, request_of)
 
 
@@ -319,6 +332,7 @@ def _permuted_change(
             view = _reordered(request, candidate)
             if view is None:
                 continue
+            # Describe the permutation by arguments; then the rest must be accepted, with this tile.
             change = {"strides": view.strides} | candidate.change
             if view.shape != request.tensor.shape:
                 change["shape"] = view.shape
@@ -340,7 +354,7 @@ def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
 
 
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
-    """Whether the driver may have no such rules, and the target can use what it accepts."""
+    """Whether the driver may lack these rules, and the target supports what the driver accepts."""
     by_driver = request.set_of("driver")
     return not any(by_driver in f.rule.sets for f in stuck) and not any(
         f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request)
@@ -366,12 +380,14 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
         answer, unsolved = _kept_or_smaller(request, faults, is_clear)
         if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
             answer = None
-        if answer is None:  # no few steps are enough: take one, which may break others
+        if answer is None:
+            # No single fix is enough: take a step, even if it breaks other rules.
             alone = request.with_fields(keeps_tensor=True)
             steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
             may_shrink = _may_shrink(start, is_clear)
             answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
+        # The split excludes other fixes: search again without it.
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
@@ -404,7 +420,7 @@ def _kept_or_smaller(
 
 
 def _shrinks(answer: Answer) -> bool:
-    """Whether the tile is smaller after an answer."""
+    """Whether an answer makes the tile smaller."""
     return bool(answer.facts.box_bits < answer.start.facts.box_bits)
 
 
@@ -418,7 +434,7 @@ def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
 
 
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
-    """Drop what is not needed for the call to be accepted.
+    """Return the smallest part of a change that is still accepted.
 
     A type goes with its box, which may count other units.
     """
@@ -450,7 +466,8 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
             break
         removed |= _removed(fault, faults, fixes)
         if fault.rule.id in HAS_TYPE and fixes and fixes[0].is_alone and fixes[0].is_enough:
-            typed = fixes[0].request  # of rules that wait for the type, too
+            # Rules that need the data type are judged with the fixed type.
+            typed = fixes[0].request
     newly_broken = () if lifted or len(found) < 2 else _broken_by_all(request, found)
     last = next(reversed(found), None)
     return tuple(
@@ -466,7 +483,8 @@ def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[
         if not fixes:
             continue
         candidate, base = fixes[0].candidate, request
-        if candidate.view is not None and is_other:  # made for another tensor than there is by now
+        if candidate.view is not None and is_other:
+            # An earlier fix has changed the tensor: find the fix again for the current tensor.
             left = faults_of(current)
             fault = next((f for f in left if f.rule is fault.rule), fault)
             again = answers(current, fault, {f.key for f in left}) if fault in left else []
@@ -482,19 +500,20 @@ def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[
 
 
 def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
-    """Return an argument after two fixes, which may change other entries of it."""
+    """Return an argument after two fixes, each of which may change some of its entries."""
     was, now = getattr(base.options, name, None), getattr(current.options, name, None)
     if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
         return value
     if len(value) != len(was):
         return value
-    count = min(len(value), len(now))  # where a fix made fewer dimensions, the innermost ones
+    # If a fix removed dimensions, only the innermost entries correspond.
+    count = min(len(value), len(now))
     pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
     return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
 def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
-    """Return the faults that each way out of a fault removes, too.
+    """Return the other faults that every fix of a fault removes.
 
     None where `allow=` is a candidate, which changes neither the map nor the tensor.
     """
@@ -504,7 +523,8 @@ def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]
         return set()
     removed = {other.key for other in faults}
     for answer in changing:
-        if answer.candidate.is_other_tensor:  # whose entries may be others
+        if answer.candidate.is_other_tensor:
+            # The entries of another tensor need not correspond: compare rules only.
             ids = {left.rule.id for left in answer.left}
             removed &= {other.key for other in faults if other.rule.id not in ids}
         else:
@@ -535,6 +555,7 @@ def _violation(
             allow = answer.candidate.change["allow"]
             texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
     if lifted:
+        # A question ("did you mean ...?") comes first, because its answer is more likely.
         is_asked_back = bool(texts) and texts[0].endswith("?")
         texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
@@ -549,7 +570,7 @@ def _violation(
 
 
 def _text(request: Request, answer: Answer) -> str:
-    """Return the words of an answer, with the tile that a kernel then has to expect."""
+    """Return the text of an answer, with the new tile if its bytes change."""
     candidate = answer.candidate
     if (
         _TILE.isdisjoint(candidate.change)
@@ -586,6 +607,6 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
 
 
 def driver_accepts(ids: Set[str]) -> str:
-    """Say what the driver does with a call that breaks these rules, which only libcu++ has."""
+    """Return what the driver does with a call that breaks these rules of libcu++."""
     does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
     return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

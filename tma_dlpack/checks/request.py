@@ -1,4 +1,4 @@
-"""`Request`: one call of the user, as it was given: its options, its tensor, its target.
+"""`Request`: one call of the user, unchanged: its options, its tensor and its target.
 
 Its numbers may break any rule; only their types are right. An argument that could not be read (a
 box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
@@ -112,12 +112,14 @@ class Request:
 
     @lazy
     def _parts(self) -> tuple[Any, ...]:
-        assert self.call is not None  # all fields were given
+        # A request without a C call has all its fields.
+        assert self.call is not None
         return self.call.parts
 
     @lazy
     def kind(self) -> MapKind:
-        assert self.call is not None  # else it was given
+        # A request without a C call has its own `kind`.
+        assert self.call is not None
         return KINDS[self.call.kind]
 
     @lazy
@@ -126,7 +128,7 @@ class Request:
 
     @lazy
     def target(self) -> Target:
-        known: Target | int = self._parts[2]  # as it was given, or a GPU's ordinal
+        known: Target | int = self._parts[2]  # the target as given, or a GPU's ordinal
         if isinstance(known, Target):
             return known
         return driver.device_target(known) if known >= 0 else DEFAULT_TARGET
@@ -176,7 +178,8 @@ class Request:
         data_type, bits = data_type_of(view.dtype), view.dtype.itemsize_bits
         if (asked := self.asked_type) is not None:
             data_type = asked if asked in overrides_of(view.dtype) else None
-        if 1 in view.shape:  # its stride in the view is a multiple of 16; some maps want 32
+        if 1 in view.shape:
+            # The stride of a dimension of 1 has no meaning, so give it the map's alignment.
             align_bytes = alignment_bytes_of(INTERLEAVE_MEMBERS[self.options.interleave], data_type)
             strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
             view = dataclasses.replace(view, strides=strides)
@@ -190,7 +193,7 @@ class Request:
         return EncodeArguments(
             self.kind,
             TensorMapDataType.UINT8 if data_type is None else data_type,
-            dims,  # type: ignore[arg-type]  # rules ask for whole numbers
+            dims,  # type: ignore[arg-type]  # rules require whole numbers
             strides_bytes,  # type: ignore[arg-type]
             (1,) * self.rank if o.elem_strides is None else o.elem_strides[::-1],
             o.box_sizes[::-1],
@@ -221,7 +224,8 @@ class Request:
 
     def under(self, rules: str) -> Request:
         """Return the same request with other `rules=`, and none switched off by `allow=`."""
-        assert self.call is None  # a C call caches the verdict of its own rules
+        # A C call caches the verdict of its own rules.
+        assert self.call is None
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: OtherTensor | None = None) -> Request:
@@ -239,7 +243,8 @@ class Request:
     ) -> Request:
         """Return the same as `changed`, without the C call."""
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
-        if not change.keys().isdisjoint({"rules", "target"}):  # they select the rules
+        # Both arguments select the set of rules.
+        if not change.keys().isdisjoint({"rules", "target"}):
             fields.pop("rules", None)
         options = self.options.changed(change)
         seen, address = self.view, self.address
@@ -261,7 +266,7 @@ class Request:
         fields |= {"kind": self.kind, "options": options, "target": target}
         return Request(view=seen, address=address, **fields)
 
-    # -- what words read ---------------------------------------------------------------------------
+    # -- for the words of rules --------------------------------------------------------------------
 
     @lazy
     def tensor(self) -> TensorView:
@@ -292,7 +297,7 @@ class Request:
 
     @property
     def data_type(self) -> TensorMapDataType | None:
-        """The map's type; None where it is not known."""
+        """The map's type, or None if it is not known."""
         return self.layout[0]
 
     @property

@@ -1,7 +1,7 @@
 """Candidate fixes with another tensor: other dimensions over the same memory, or a copy.
 
-They are proposed for a `make_*` call that has the tensor's own layout. The judge decides which of
-them are accepted, as it does for the candidates in `candidates.py`.
+They apply to a `make_*` call that uses the tensor's own layout. As for `candidates.py`, the judge
+decides which candidates are accepted.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ from tma_dlpack.tables.enums import DLDataTypeCode
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX
 
 P = ParamSpec("P")
-Ways = Iterator[Candidate]
 
 NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
-_FRESH = 1 << 20  # where a copy is supposed to lie, aligned as its framework allocates
+_FRESH = 1 << 20  # assumed address of a copy, aligned like allocations of its framework
 
 
 def is_own(r: Request) -> bool:
-    """Whether the fix may be another tensor: of a `make_*` call that describes no other layout."""
+    """Whether another tensor may be proposed: for `make_*` calls with the tensor's own layout."""
     return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 
 
 def of_own_tensor(
-    find: Callable[Concatenate[Request, P], Ways],
+    find: Callable[Concatenate[Request, P], Iterator[Candidate]],
 ) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
-    """Yield nothing where the fix may not be another tensor."""
+    """Make a generator of candidates yield nothing if another tensor may not be proposed."""
 
     @wraps(find)
     def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:
@@ -61,19 +60,19 @@ def _seen(
 
 
 def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) -> tuple[int, ...]:
-    """Return the entries of the dimensions that are kept, in their new order."""
+    """Return entries in the new order of dimensions; None stands for a new dimension."""
     return tuple([missing if d is None else values[d] for d in kept])
 
 
 def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
-    """Return ragged= for a tensor of these of the dimensions; None if its dimension is lost."""
+    """Return `ragged=` for the kept dimensions; None if the ragged dimension is not kept."""
     if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
         return {}
     dim = r.rare.ragged % r.rank
     return {"ragged": list(kept).index(dim)} if dim in kept else None
 
 
-def permuted(r: Request, order: Sequence[int], text: str) -> Ways:
+def permuted(r: Request, order: Sequence[int], text: str) -> Iterator[Candidate]:
     """Yield the tensor with its dimensions in another order, and the box in that order."""
     if list(order) == list(range(r.rank)):
         return
@@ -96,7 +95,7 @@ def _reshaped(
     shape: Sequence[int] = (),
     strides: Sequence[int] = (),
     box: Sequence[int] = (),
-) -> Ways:
+) -> Iterator[Candidate]:
     """Yield the tensor with other dimensions over the same elements, and a box for it.
 
     `kept` has the dimension that each of them was, None where it was none. Slices of any length are
@@ -110,6 +109,7 @@ def _reshaped(
         box = box or (_along(old, kept) if len(old) == r.rank else old)
         change = {"box_sizes": tuple(box)} | change
     options = with_options(change)
+    # Steps of the old dimensions have no meaning for the new ones.
     if r.options.elem_strides is not None:
         options += f" {'and ' * bool(options)}without elem_strides"
     change |= {"elem_strides": None}
@@ -119,7 +119,7 @@ def _reshaped(
 
 
 @of_own_tensor
-def merged(r: Request, rank: int) -> Ways:
+def merged(r: Request, rank: int) -> Iterator[Candidate]:
     """Yield the tensor with contiguous outer dimensions merged, down to a rank."""
     if r.kind != "tiled" or r.rank <= rank:
         return
@@ -130,6 +130,7 @@ def merged(r: Request, rank: int) -> Ways:
         last = first + r.rank - rank  # dimensions first..last become one
         if last >= r.rank:
             return
+        # Neighbours can merge if the outer stride spans the inner dimension.
         inner = zip(range(first, last), range(first + 1, last + 1), strict=True)
         if not all(strides[d] == shape[e] * strides[e] or shape[d] == 1 for d, e in inner):
             continue
@@ -142,7 +143,7 @@ def merged(r: Request, rank: int) -> Ways:
 
 
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
-    """Return the merged entry: whole inner dimensions count, a part of one is all there is."""
+    """Return the merged entry of the box: whole inner dimensions multiply, up to a partial one."""
     size = box[last]
     for d in range(last - 1, first - 1, -1):
         if size < math.prod(shape[d + 1 : last + 1]):
@@ -152,8 +153,8 @@ def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int)
 
 
 @of_own_tensor
-def indexed(r: Request, rank: int) -> Ways:
-    """Yield one slice of the tensor, of a rank: of the outermost dimensions that are not ragged."""
+def indexed(r: Request, rank: int) -> Iterator[Candidate]:
+    """Yield one slice of the tensor with a rank, indexed in its outermost non-ragged dimensions."""
     if r.kind != "tiled" or r.rank <= rank:
         return
     ragged = None if r.rare.ragged is None else r.rare.ragged % r.rank
@@ -164,7 +165,7 @@ def indexed(r: Request, rank: int) -> Ways:
 
 
 @of_own_tensor
-def outer_ones(r: Request, rank: int, text: str) -> Ways:
+def outer_ones(r: Request, rank: int, text: str) -> Iterator[Candidate]:
     """Yield the tensor with outer dimensions of extent 1, up to a rank, and a box for it."""
     if not 0 < r.rank < rank:
         return
@@ -174,8 +175,8 @@ def outer_ones(r: Request, rank: int, text: str) -> Ways:
 
 
 @of_own_tensor
-def stepped(r: Request, i: int) -> Ways:
-    """Yield every n-th element of the tensor itself, instead of a step of the copy."""
+def stepped(r: Request, i: int) -> Iterator[Candidate]:
+    """Yield the tensor with every n-th element, in place of `elem_strides`."""
     step = r.arguments.element_strides[i]
     if r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
         return
@@ -190,7 +191,7 @@ def stepped(r: Request, i: int) -> Ways:
 
 
 @of_own_tensor
-def one_at_a_time(r: Request, i: int) -> Ways:
+def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
     """Yield one index of dimension i (innermost first), as a dimension of extent 1."""
     d = r.rank - 1 - i
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
@@ -201,7 +202,7 @@ def one_at_a_time(r: Request, i: int) -> Ways:
 
 
 @of_own_tensor
-def parts(r: Request, i: int) -> Ways:
+def parts(r: Request, i: int) -> Iterator[Candidate]:
     """Yield a part of the tensor along dimension i (innermost first)."""
     yield Candidate(words.parts_fix(r, i), {}, _part(r, i, 1 << 30))
 
@@ -213,16 +214,18 @@ def _part(r: Request, i: int, extent: int) -> OtherTensor:
 
 
 @of_own_tensor
-def viewed(r: Request, bits: int, text: str) -> Ways:
-    """Yield the tensor seen as unsigned integers (signed ones if wider), with the box in them."""
+def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
+    """Yield the tensor viewed as unsigned integers (signed if wider), and a box of such elements."""
     own_bits, code = r.tensor.dtype.itemsize_bits, words_of(r.tensor)
     is_wider = bits > own_bits
     wide, narrow = (bits // own_bits, 1) if is_wider else (1, own_bits // bits)
+    # Only whole bytes can be viewed, and widths must divide each other.
     if own_bits == bits or own_bits % 8 or own_bits * wide != bits * narrow:
         return
     if bits > code.widest_bits or not r.rank:
         return
     inner, strides = r.facts.inner_box, r.tensor.strides
+    # A wider element must not straddle rows, nor the edge of the box.
     if any(n % wide for n in (r.tensor.shape[-1], *strides[:-1], inner)):
         return
     shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
@@ -243,13 +246,13 @@ def viewed(r: Request, bits: int, text: str) -> Ways:
 def _copied(
     r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0
 ) -> OtherTensor:
-    """Return a copy, aligned no better than its framework does, with rows of another length."""
+    """Return a copy with the alignment of its framework, and rows of another length if given."""
     address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
     return _seen(r, shape, row_major_strides(rows or shape), address=address)
 
 
 @of_own_tensor
-def copies(r: Request) -> Ways:
+def copies(r: Request) -> Iterator[Candidate]:
     """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
     code, shape, bits = words_of(r.tensor), r.tensor.shape, r.tensor.dtype.itemsize_bits
     is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
@@ -264,11 +267,11 @@ def copies(r: Request) -> Ways:
 
 
 def channels_last_hint(r: Request) -> str:
-    """Say how to put the channels last, where the second dimension has them; "" elsewhere."""
-    return next((way.text for way in channels_last(r)), "")
+    """Return how to put the channels last if the second dimension has them, else ""."""
+    return next((candidate.text for candidate in channels_last(r)), "")
 
 
-def channels_last(r: Request) -> Ways:
+def channels_last(r: Request) -> Iterator[Candidate]:
     """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
     if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
         return
@@ -284,17 +287,18 @@ def channels_last(r: Request) -> Ways:
     yield Candidate(text.format(copied), {}, _copied(r, _along(shape, order)))
 
 
-def _padded(r: Request, unit: int) -> Ways:
+def _padded(r: Request, unit: int) -> Iterator[Candidate]:
     """Yield a copy whose rows take a multiple of `unit` elements each."""
     if r.rank:
         code, rows = words_of(r.tensor).pad, _whole_rows(r, unit)
-        grows = "{widths}" in code  # where rows cannot have gaps, the copy is wider
+        # A framework without strided rows pads the tensor itself.
+        grows = "{widths}" in code
         seen = _copied(r, rows if grows else r.tensor.shape, rows)
         yield Candidate(words.pad_fix(r, code, unit), {}, seen)
 
 
 @of_own_tensor
-def widened(r: Request, unit: int) -> Ways:
+def widened(r: Request, unit: int) -> Iterator[Candidate]:
     """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
     if r.rank:
         text = words.pad_fix(r, words_of(r.tensor).widen, unit)
