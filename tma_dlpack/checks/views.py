@@ -215,7 +215,7 @@ def _part(r: Request, i: int, extent: int) -> OtherTensor:
 
 @of_own_tensor
 def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
-    """Yield the tensor viewed as unsigned integers (signed if wider), and a box of such elements."""
+    """Yield the tensor viewed as unsigned integers (signed if wider), with the box in them."""
     own_bits, code = r.tensor.dtype.itemsize_bits, words_of(r.tensor)
     is_wider = bits > own_bits
     wide, narrow = (bits // own_bits, 1) if is_wider else (1, own_bits // bits)
