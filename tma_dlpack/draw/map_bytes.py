@@ -29,11 +29,11 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
 UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px of a bit and of a band of fields
-MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in rows
-ROW = 15  # px of the table of values
+MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # heights of the lines below a band, in rows
+ROW = 15  # px of a row in the table of values
 KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
 NARROW_FIELD_X = 26
-#: Group -> its style, and the letters of its fields; others have small letters and no colour.
+#: Group -> its style, and the letters of its fields. Other fields have small letters, no colour.
 GROUPS = {
     "address": ("tint0", {"global_address": "A"}),
     "extents": ("tint1", {"global_dim": "D"}),
@@ -54,7 +54,7 @@ GROUP_OF = {field: group for group, (_, letters) in GROUPS.items() for field in 
 LETTERS = {field: letter for _, letters in GROUPS.values() for field, letter in letters.items()}
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-#: Fields that every copy reads -> what they are for, in words.
+#: Fields that every copy reads -> their purpose.
 READ = {
     "global_address": "where the tensor begins",
     "global_dim[0]": "how long its rows are",
@@ -62,7 +62,7 @@ READ = {
     "box_dim[0]": "what a tile takes of them",
     "swizzle": "how it is swizzled",
 }
-HIDDEN = "host address"  # of a tensor in host memory: another one in each run
+HIDDEN = "host address"  # in place of the address, which differs in every run
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Segment:
     field: str
 
     def cell(self, row: float, unit: float) -> Cell:
-        """Draw it with as much of its name as fits, `unit` px for a bit."""
+        """Draw the segment with as much of its name as fits; `unit` is px per bit."""
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
         name = named if text_width(named) <= self.width * unit - 6 else self.key
@@ -85,7 +85,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One field of the layout, and its value in each map that is shown.
+    """One field of the layout, and its value in each shown map.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ class FieldValue:
     values : tuple of str
         Decoded, one per map; ``-`` if the map has no such field.
     shown : tuple of str
-        The same as drawn: with the number that the bits hold if it is another one, such as
-        ``64 (0x3f)``, and without the address of a tensor in host memory.
+        The values as drawn: with the number in the bits if it differs, such as ``64 (0x3f)``, and
+        without the address of a tensor in host memory.
     """
 
     key: str
@@ -133,7 +133,7 @@ def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: 
 
 
 def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
-    """Draw the table for a phone: of one map without its bits, of two maps what differs."""
+    """Draw the table for a phone: one map without its bits, or the differences of two maps."""
     if values and len(values[0].shown) == 1:
         x = NARROW_FIELD_X + max(text_width(v.field) for v in values) + 8
         return lay_out(about, [Grid(tuple(_groups(values, (x,), is_narrow=True)))], is_narrow=True)
@@ -150,7 +150,7 @@ def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
 def _groups(
     values: tuple[FieldValue, ...], columns: Sequence[float], *, is_narrow: bool = False
 ) -> list[Cell]:
-    """Draw the fields below their groups: address, extents, strides, box, the rest."""
+    """Draw the fields below the names of their groups."""
     cells, row = [], 1
     for group in (*GROUPS, REST):
         own = [v for v in values if v.group == group]
@@ -190,7 +190,7 @@ def _style(field: str) -> str:
 
 
 def _keys(fields: Iterable[str]) -> dict[str, str]:
-    """Return the letters of each field: of those in groups with their index."""
+    """Return the letters of each field; letters of groups have an index."""
     keys, small = {}, iter(string.ascii_lowercase)
     for field in dict.fromkeys(fields):
         name, _, index = field.partition("[")
@@ -203,19 +203,19 @@ def _keys(fields: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MapBytes(Figure):
-    """The bytes of one map, or of two to compare.
+    """The bytes of one map, or of two maps to compare.
 
     Attributes
     ----------
     data : tuple of bytes
         128 bytes per map.
     segments : tuple of Segment
-        In the order of the bits. For two maps of different kinds: those of the first.
+        In the order of the bits; for two maps of different kinds, the segments of the first.
     values : tuple of FieldValue
     changed : tuple of int
-        Bits that differ between the two.
+        Numbers of the bits that differ.
     provenance : str
-        How the layout is known.
+        Whether the layout is measured or derived.
     """
 
     title: str
@@ -227,7 +227,7 @@ class MapBytes(Figure):
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines of 8 bytes that are drawn: those the engine uses, and others that are not 0."""
+        """The drawn lines of 8 bytes: those that the engine uses, and others that are not 0."""
         used = {segment.bit // LINE_BITS for segment in self.segments}
         used |= {bit // LINE_BITS for bit in self.changed}
         used |= {place // 8 for data in self.data for place, byte in enumerate(data) if byte}
@@ -247,7 +247,7 @@ class MapBytes(Figure):
         return tuple(notes)
 
     def hexadecimal(self, n: int) -> list[list[str]]:
-        """Return the bytes of line n of each map; those of a host address as dots."""
+        """Return the bytes of line n of each map; bytes of a host address are dots."""
         address = next(v for v in self.values if v.field == "global_address")
         lines = []
         for data, shown in zip(self.data, address.shown, strict=True):
@@ -395,7 +395,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
-    """Cut the fields of a map where a line of 8 bytes ends."""
+    """Return the fields of a map, cut at the ends of lines of 8 bytes."""
     derived = not tensor_map.target.has_model
     fields = fields_in(tensor_map.kind, tensor_map.rank, derived=derived)
     pieces = sorted((bit, width, f.label) for f in fields for bit, width in f.pieces)
@@ -414,12 +414,12 @@ def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldVa
 
 
 def is_of_host_tensor(tensor_map: TensorMap) -> bool:
-    """Whether the address is new in each run: stored pictures omit it."""
+    """Whether the tensor is in host memory; then pictures omit the address, new in each run."""
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field in words, and its drawn form; ``-`` for a map without it."""
+    """Return a decoded field as text, and its drawn form; ``-`` for a map without the field."""
     if not field.exists(tensor_map.kind, tensor_map.rank):
         return "-", "-"
     value = field.read(bytes(tensor_map))

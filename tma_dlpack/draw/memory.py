@@ -1,4 +1,4 @@
-"""Shared memory as lines of 128 bytes (32 banks): what each chunk of a tile contains."""
+"""The picture of shared memory: lines of 128 bytes (32 banks), and each chunk of a tile."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px of a chunk
-SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of the lines of text between rows, in rows
 COLOURS = "chunks at the same place in their rows have the same colour"
-#: state of a chunk -> a sample of it, and its meaning.
+#: State of a chunk -> a sample cell, and the meaning.
 LEGEND = {
     "data": (Cell(0, 0, "tint0"), "in bounds"),
     "filled": (Cell(0, 0, "filled", hatched=True), "out of bounds, filled"),
@@ -39,7 +39,7 @@ class DrawnLayout:
     blocks: tuple[Block, ...]
 
     def scene(self, notes: Sequence[str], *, is_narrow: bool = False) -> Scene:
-        """Draw one row per 128 bytes, one cell per 16, and a legend of what occurs."""
+        """Draw one row per 128 bytes, one cell per 16 bytes, and a legend of the drawn states."""
         cells = [label(0, -0.6, "bank", rows=0.5)]
         for k in range(CHUNKS):
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
@@ -80,12 +80,12 @@ class DrawnLayout:
         return tuple(firsts) if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
-        """Return how many of those chunks are in each group of 4 banks, by its first byte."""
+        """Return the number of `first_chunks` in each group of 4 banks, by its first byte."""
         return Counter(chunk.address % LINE_BYTES for chunk in self.first_chunks())
 
 
 def _first_of_spans(text: str) -> str:
-    r"""Return words with the first number of each span, for a chunk that is drawn narrow.
+    r"""Return a text with only the first number of each span, for a narrow chunk.
 
     >>> _first_of_spans("r0\nc16..23")
     'r0\nc16'
@@ -94,7 +94,7 @@ def _first_of_spans(text: str) -> str:
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
-    """Name the place in the box of the following rows, of a box of three and more dimensions."""
+    """Return a heading with the outer positions of the next rows (boxes of 3 dimensions or more)."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
     rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
@@ -112,14 +112,14 @@ def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SharedMemory(Figure):
-    """A tile in shared memory, unswizzled and as its map swizzles it."""
+    """A tile in shared memory, without and with the swizzle of its map."""
 
     title: str
     layouts: tuple[DrawnLayout, ...]
     notes: tuple[str, ...]
 
     def brief(self) -> SharedMemory:
-        """Return the last layout alone, with a note that there is another."""
+        """Return only the last layout, with a note about the other layout."""
         notes = (*self.notes, "before the swizzle: see draw.shared")
         short = replace(self, layouts=self.layouts[-1:], notes=notes)
         return short if len(self.layouts) > 1 else self
@@ -185,7 +185,7 @@ def shared(
     Returns
     -------
     SharedMemory
-        With two layouts, before and after the swizzle; one where there is no swizzle.
+        Two layouts, before and after the swizzle; one layout if the map has no swizzle.
 
     Raises
     ------
@@ -228,9 +228,9 @@ class Comparison(Figure):
     Attributes
     ----------
     difference : MapBytes
-        All fields of both.
+        All fields of both maps.
     memories : tuple of SharedMemory
-        The first tile of each.
+        The first tile of each map.
     """
 
     title: str
@@ -244,7 +244,7 @@ class Comparison(Figure):
 
     @property
     def layouts(self) -> tuple[DrawnLayout, DrawnLayout]:
-        """The tile in shared memory, of A and of B."""
+        """The tile in shared memory with map A, and with map B."""
         a, b = (memory.layouts[-1] for memory in self.memories)
         return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")
 
@@ -268,7 +268,7 @@ class Comparison(Figure):
 
 @opaque
 def compare(a: TensorMap, b: TensorMap) -> Comparison:
-    """Show map A against map B: which fields changed, and what that does to the first tile.
+    """Show which fields differ between map A and map B, and the effect on the first tile.
 
     Parameters
     ----------

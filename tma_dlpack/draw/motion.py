@@ -1,4 +1,4 @@
-"""One load, moving: tensor, engine, shared memory, and what the mbarrier counts."""
+"""The animation of a load: tensor, engine, shared memory, and the byte count of the mbarrier."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
-HEADING = 2.4  # rows of the words above a place
-ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, and with the space below it
+HEADING = 2.4  # rows of the heading above a place
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, without and with the space below
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 
 
 class Places(NamedTuple):
-    """Columns and rows at which the engine, what the mbarrier counts, and shared memory begin.
+    """Columns and rows at which the engine, the mbarrier's count, and shared memory begin.
 
     The tensor begins at (0, 0). `unit` is a chunk, px.
     """
@@ -39,7 +39,7 @@ WIDE = Places((24, 20), (9.4, 0.5), (9.4, 3.2), (14.2, 0))
 
 
 def stacked(rows: int) -> Places:
-    """Return the places one below the other, as a phone shows them, under `rows` of the tensor."""
+    """Return the places for a phone: one below the other, under `rows` rows of the tensor."""
     engine = rows + HEADING
     memory = engine + ENGINE_ALL + HEADING
     return Places((33, 20), (0, engine), (4.5, engine - 0.5), (0, memory))
@@ -54,11 +54,11 @@ class CopyMotion(Figure):
     chunks : tuple of Chunk
         In the order of the tile's rows, at most 64.
     start : int
-        Where the tile begins in shared memory, bytes.
+        Start of the tile in shared memory, bytes.
     tx_bytes : int
-        What the barrier waits for.
+        Bytes for which the barrier waits.
     all_chunks : int
-        How many chunks the tile has.
+        Number of chunks of the tile.
     """
 
     title: str
@@ -69,16 +69,16 @@ class CopyMotion(Figure):
 
     @property
     def left_after(self) -> tuple[int, ...]:
-        """Bytes that the barrier still waits for before the first chunk, and after each.
+        """Pending bytes of the barrier, before the first chunk and after each chunk.
 
-        Of a tile of more chunks than are drawn, the others count with the last.
+        Chunks that are not drawn count with the last drawn one.
         """
         per_chunk = self.tx_bytes // self.all_chunks
         counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
         return (*counts, 0)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel; still viewers show every chunk in its place."""
+        """Lower to one animated panel; viewers without animation show every chunk in its place."""
         return (self._scene(WIDE),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -101,7 +101,8 @@ class CopyMotion(Figure):
             cells.append(Cell(cell.column, cell.row, "padding"))
             flying.append(cell)
             keyframes.append(_flight(n, None if is_filled else source, cell, total, places))
-        for n, pending in enumerate(self.left_after):  # still viewers show the last alone
+        # Viewers without animation show only the last count.
+        for n, pending in enumerate(self.left_after):
             is_last = n == len(self.chunks)
             css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
             text = f"{pending}" if pending else "0: done"
@@ -150,7 +151,7 @@ class CopyMotion(Figure):
         return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
-        """Return the order of the chunks, and what the barrier counts."""
+        """Return the order of the chunks, and the byte counts of the barrier."""
         pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
         path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
         rows = [path.format(chunk, left) for chunk, left in pairs]
@@ -164,7 +165,7 @@ class CopyMotion(Figure):
 def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMotion:
     """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
-    In which order the engine copies is not documented; the picture goes row by row. Chunks that are
+    The order in which the engine copies is not documented; the animation goes row by row. Chunks
     out of bounds start at the engine, which fills them.
 
     Parameters
@@ -206,9 +207,9 @@ def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMo
 def _flight(
     n: int, source: tuple[int, int] | None, place: Cell, total: float, places: Places
 ) -> str:
-    """Return the keyframes of a chunk: it waits, goes through the engine, stays in its place.
+    """Return the keyframes of a chunk: it waits, moves through the engine, and stays in its place.
 
-    Without a source, out of bounds, it appears in the engine.
+    A chunk without a source (out of bounds) appears in the engine.
     """
 
     def at(column: float, row: float) -> str:

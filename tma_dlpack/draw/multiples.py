@@ -1,4 +1,4 @@
-"""Many maps at a glance: a small picture of each, its box to scale in the plane of its tensor."""
+"""Small multiples of maps: each picture has the box, to scale, in the plane of the tensor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 PITCH, LINE = 138, 14  # px from one picture to the next, and of a line of words
 ROOM = 112, 56  # px for the plane of a tensor
-LEAST = 3  # px of a side, however thin
+LEAST = 3  # minimum px of a side
 MOST_MAPS = 100
 LEGEND = [
     (Cell(0, 0, "tensor"), "the two innermost dimensions"),
@@ -29,7 +29,7 @@ class Multiples(Figure):
     Attributes
     ----------
     maps : tuple of (number, TensorMap, bool)
-        The number of each, and whether something is wrong with it.
+        The number of the map, the map, and whether something is wrong with it.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Multiples(Figure):
 
 
 def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool) -> list[Cell]:
-    """Draw the plane of a tensor with the box in its corner, and what they are below."""
+    """Draw the plane of a tensor with the box in its corner, and their descriptions below."""
     (width, height), (across, down) = _planes(tensor_map)
     scale = min(ROOM[0] / width, ROOM[1] / height)
     sides = [max(LEAST, round(n * scale, 2)) for n in (width, height, across, down)]
@@ -90,7 +90,7 @@ def _cut(line: str, most: int) -> str:
 
 
 def _planes(tensor_map: TensorMap) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the two innermost extents, and the box there; of im2col its channels and pixels."""
+    """Return the two innermost extents and box entries; for im2col, channels and pixels."""
     a = tensor_map.arguments
     dims, box = (*a.global_dim, 1), (*a.box_dim, 1)
     if not a.box_dim:

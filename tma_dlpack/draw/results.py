@@ -1,7 +1,7 @@
-"""Results as HTML: batches of maps, what `verify` and `bandwidth` found, and refusals.
+"""Results as HTML: batches of maps, results of `verify` and `bandwidth`, and refusals.
 
-`verify`, `bandwidth` and `rules` are of rooms that import this one, so that their results are known
-by their names.
+The rooms of `verify`, `bandwidth` and `rules` import this room, so here their results are of type
+Any.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, argument_error
 
-MOST_ROWS = 12  # of a batch
+MOST_ROWS = 12  # maximum number of maps of a batch
 BAR_WIDTH, BAR = 260, 20  # px
 PACKAGE = str(Path(__file__).parents[1])
-AROUND = 2  # lines before and after the user's
+AROUND = 2  # lines shown before and after the user's line
 _SHOWN = "_tma_card_shown"
 
 
@@ -260,14 +260,14 @@ def render_traceback(error: TmaError) -> list[str]:
 
 
 def _is_hidden(frame: FrameType) -> bool:
-    """Whether a frame is ours or the notebook's own."""
+    """Whether a frame belongs to this package or to the notebook."""
     filename = frame.f_code.co_filename
     hidden = {"IPython", "ipykernel"}
     return filename.startswith(PACKAGE) or not hidden.isdisjoint(Path(filename).parts)
 
 
 def _user_lines(frame: FrameType, line: int) -> list[str]:
-    """Return the line that called us, with an arrow, and those around it."""
+    """Return the user's line that called this package, with an arrow, and the lines around it."""
     filename = frame.f_code.co_filename
     source = linecache.getlines(filename, frame.f_globals)
     first = max(1, line - AROUND)

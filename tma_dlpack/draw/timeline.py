@@ -1,6 +1,6 @@
-"""Actors on an axis of time: who runs, who waits, what is copied, and where it goes wrong.
+"""Timelines: a lane for each actor, with bars for runs, waits, copies and errors.
 
-The rows are plain: `run_kernel`'s timeline, lint's missing fence and a hang use the same picture.
+The rows are plain tuples, so `run_kernel`, `lint` and `postmortem` use the same picture.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px of the axis
-LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it where narrow
-TAIL = 0.12  # of the axis, after the last event, where a bar never ends
-MOST_NAME = 24  # letters of an actor, left of its lane
-MOST_ROWS = 400  # bars that are drawn
-LEAST_LETTERS = 8  # of a label that is cut
-PROXIES = "threads", "async proxy"  # who accesses shared memory
+LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, its name in the narrow layout
+TAIL = 0.12  # of the axis, after the last event; for bars that never end
+MOST_NAME = 24  # maximum letters of an actor at the left of its lane
+MOST_ROWS = 400  # maximum number of drawn bars
+LEAST_LETTERS = 8  # minimum letters of a label that is cut
+PROXIES = "threads", "async proxy"  # the actors that access shared memory
 SKETCH = 48  # characters of the axis in text
 
 #: Kind of a bar -> its style, its letter in text, and its meaning.
@@ -50,18 +50,18 @@ class TimelineRow(NamedTuple):
     actor : str
         A warp, a copy, a barrier, a proxy: the bars of one actor form one lane.
     start : float
-        When it begins, in any unit: steps, ticks, nanoseconds.
+        Start of the bar, in any unit: steps, ticks, nanoseconds.
     end : float or None
-        When it ends; None where it never does.
+        End of the bar; None if it never ends.
     kind : {"run", "wait", "copy", "use", "fault"}
     label : str
-        Drawn in the bar where it fits.
+        Drawn in the bar if it fits.
     about : str
-        Shown when the pointer rests on the bar, and in the text; `label` where empty.
+        The tooltip, and the description in the text; `label` if empty.
     fault : bool
         Whether this bar is the fault, whatever its kind.
     key : str
-        Bars of one key light up together: a wait, and the copy that ends it.
+        Bars with one key are highlighted together, such as a wait and the copy that ends it.
     """
 
     actor: str
@@ -119,12 +119,12 @@ class Timeline(Figure):
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """Lanes, in the order in which the rows name them."""
+        """The actors, in the order in which rows name them."""
         return tuple(dict.fromkeys(row.actor for row in self.rows))
 
     @property
     def span(self) -> tuple[float, float]:
-        """Where the axis begins and ends; longer than the events where a bar never ends."""
+        """Start and end of the axis; the end is after the last event if a bar never ends."""
         ends = [row.start if row.end is None else row.end for row in self.rows]
         first, last = min(row.start for row in self.rows), max(ends)
         is_open = any(row.end is None for row in self.rows)
@@ -218,7 +218,7 @@ class Timeline(Figure):
 
 
 def _shortened(label: str, room: float) -> str:
-    """Return a label that fits, its end cut where enough of it is left to be known; else ""."""
+    """Return a label cut to fit, or "" if fewer than `LEAST_LETTERS` would remain."""
     if text_width(label) <= room:
         return label
     letters = int(room / text_width("0")) - 1
@@ -238,8 +238,8 @@ def lanes(
     Parameters
     ----------
     rows : iterable of TimelineRow
-        Or of tuples (actor, start, end, kind, label, about, fault, key); the last five are
-        optional. `end` is None for what never ends.
+        Or tuples (actor, start, end, kind, label, about, fault, key); the last five are optional.
+        `end` is None for a bar that never ends.
     title : str
     arrows : iterable of TimelineArrow
         Or of tuples (from actor, to actor, at, about).
@@ -328,16 +328,16 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
 
 
 class ChainLink(NamedTuple):
-    """Who waits for whom.
+    """One wait: an actor, and the object for which it waits.
 
     Attributes
     ----------
     who, what : str
-        What waits, and what it waits for.
+        The waiting actor, and the object for which it waits.
     about : str
-        What is missing: arrivals, bytes, a phase.
+        The missing arrivals, bytes or phase.
     fault : bool
-        Whether `what` is where the chain goes wrong.
+        Whether `what` is the cause of the hang.
     """
 
     who: str
@@ -348,7 +348,7 @@ class ChainLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WaitChain(Figure):
-    """Who waits for whom, the last of them the guilty one.
+    """A chain of waits; its last object is the cause.
 
     Attributes
     ----------
@@ -360,12 +360,12 @@ class WaitChain(Figure):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that waits or is waited for, waiters first."""
+        """All actors and objects of the chain, waiters first."""
         return tuple(dict.fromkeys(name for link in self.links for name in (link.who, link.what)))
 
     @property
     def is_cycle(self) -> bool:
-        """Whether following the links leads back."""
+        """Whether the links form a cycle."""
         after = {link.who: link.what for link in self.links}
         for name in after:
             seen = {name}
@@ -376,7 +376,7 @@ class WaitChain(Figure):
         return False
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: a box for each, an arrow to what it waits for."""
+        """Lower to one panel: a box for each name, and an arrow for each wait."""
         return (self._scene(WIDE, is_narrow=False),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -423,7 +423,7 @@ class WaitChain(Figure):
 def chain(
     links: Iterable[ChainLink | tuple[Any, ...]], *, title: str = "who waits for whom"
 ) -> WaitChain:
-    """Show a hang as a chain: who waits for whom, what is missing, and where it goes wrong.
+    """Show a hang as a chain of waits, with what is missing, and the cause marked.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The walk of an im2col copy over the images: which pixel becomes which row of the tile."""
+"""The picture of an im2col copy: which pixel of the images becomes which row of the tile."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT = 30, 30  # px of a pixel
-MAX_CELLS = 14  # drawn along one axis
+MAX_CELLS = 14  # maximum number of pixels that are drawn along one axis
 MAX_IMAGES = 3
-MAP = 110, 200  # px of the small map: height and width at most
-LEAST_JUMP = 4  # px from a row of pixels to the next, to draw the way
+MAP = 110, 200  # px of the overview: maximum height and width
+LEAST_JUMP = 4  # minimum px between rows of pixels for drawing the path
 WHOLE = "the whole walk; framed: what is drawn"
 LEGEND = (
     (Cell(0, 0, "taken", "n"), "row n of the tile"),
@@ -50,16 +50,16 @@ class Pixel:
     Attributes
     ----------
     row : int
-        Its number in the tile.
+        Index of the row in the tile.
     position : tuple of int
-        Row-major in the tensor: (n, [d,] [h,] w, c) of its first channel; an interleaved map's
-        (n, slice, [d,] [h,] w).
+        Row-major position of its first channel in the tensor: (n, [d,] [h,] w, c); for an
+        interleaved map (n, slice, [d,] [h,] w).
     h, w : int
-        Where it is drawn; h is 0 without height.
+        Position in the picture; h is 0 for images without height.
     inside : bool
         Whether it is in bounds.
     global_offset : int
-        Of its first channel, bytes after the map's global_address; meaningless out of bounds.
+        Bytes from the map's global_address to its first channel; valid only in bounds.
     """
 
     row: int
@@ -70,7 +70,7 @@ class Pixel:
     global_offset: int
 
     def cell(self) -> Cell:
-        """Draw it with the number of its row."""
+        """Draw the pixel with the number of its row."""
         origin = f"global_address {self.global_offset:+#x}"
         where = origin if self.inside else "out of bounds, filled"
         title = f"row {self.row}: element {self.position}\n{where}"
@@ -85,22 +85,22 @@ class Image:
 
     name: str
     pixels: tuple[Pixel, ...]
-    exists: bool = True  # False of an image or a depth that is out of bounds
+    exists: bool = True  # False if the image or the depth is out of bounds
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Im2colWalk(Figure):
-    """A column of pixels on the images that it is taken from.
+    """A column of pixels, drawn on its images.
 
     Attributes
     ----------
     extent : tuple of (int, int)
         Height and width of an image; height is 1 for a one-dimensional image.
     box : tuple of (int, int, int, int)
-        First and last h, first and last w of the bounding box, in which the walk stays (before
-        offsets are added).
+        First and last h, first and last w of the bounding box, before the offsets are added. The
+        walk stays in this box.
     offsets : tuple of (int, int)
-        Of h and w: the box that the pixels are taken from is the bounding box shifted by them.
+        Offsets of h and w, by which the bounding box is shifted to the pixels that are read.
     images : tuple of Image
         At most 3.
     notes : tuple of str
