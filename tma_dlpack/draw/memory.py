@@ -94,7 +94,7 @@ def _first_of_spans(text: str) -> str:
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
-    """Return a heading with the outer positions of the next rows (boxes of 3 dimensions or more)."""
+    """Return a heading with the outer positions of the next rows (3-D boxes and larger)."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
     rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
