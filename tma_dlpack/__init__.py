@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from tma_dlpack.verification.bandwidth import bandwidth
     from tma_dlpack.verification.run import verify
 
-__version__ = "0.4.0"
+__version__ = "0.4.0.dev0"
 
 __all__ = [
     "TARGETS",
@@ -167,7 +167,7 @@ _LATER = {
     "tma_dlpack.verification.bandwidth": ("bandwidth",),
 }
 
-#: Result classes that were here in 0.3, and the rooms where they are now. Remove in 0.5.
+#: Result classes that the top level had in 0.3 -> the subpackage that has them now. Remove in 0.5.
 _MOVED = {
     "tma_dlpack.debug": (
         "DeadBarrier",

@@ -113,7 +113,7 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
 
 
 def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
-    """Return the lines (1, lines, line_bytes) as in global memory of one logical tile."""
+    """Return a logical tile as its lines in global memory: uint8 of (1, lines, line_bytes)."""
     row = plan.row
     dense = np.ascontiguousarray(tile)
     if row.smem_chunk_bytes:

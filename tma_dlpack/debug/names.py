@@ -18,7 +18,7 @@ from collections.abc import Iterable
 MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120
 # Characters. The longest names of CUTLASS have about 6,000.
 LONGEST_MANGLED = 20_000
-# Maximum number of processes that exceed a limit. The remaining names stay mangled.
+# After this many processes exceeded a limit, the remaining names stay mangled.
 MOST_STOPPED = 3
 # Limits for one name.
 SECONDS, BYTES = 0.5, 1 << 30

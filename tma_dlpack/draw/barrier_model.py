@@ -233,7 +233,7 @@ class Play:
         self.memory.setdefault(slot, {})[piece] = tile, size
 
     def missing(self, read: Do) -> int:
-        """Return how many bytes of the tile that is read are not there."""
+        """Return how many bytes of a tile have not arrived when it is read."""
         pieces = self.memory.get(read.slot, {}).values()
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 

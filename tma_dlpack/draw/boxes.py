@@ -458,7 +458,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
 
 
 def _plane(plane: object, rank: int) -> tuple[int, int]:
-    """Return the dimensions that are drawn down and across; -1 for none down."""
+    """Return the vertical and the horizontal dimension of the plot; -1 for no vertical one."""
     if plane is None:
         return rank - 2, rank - 1
     match integers_of(plane):

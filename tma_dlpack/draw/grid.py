@@ -104,7 +104,7 @@ class Cell:
     key : str
         Name of what the cell shows, such as a chunk. Cells with one key are highlighted together.
     to : tuple of str
-        Keys of related cells, which are highlighted with this cell, and this cell with them.
+        Keys of related cells. If one of these cells is highlighted, so are the others.
     anchor : {"start", "middle", "end"}
         The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
         ("start") or left and up ("end").

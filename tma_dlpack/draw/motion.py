@@ -82,7 +82,7 @@ class CopyMotion(Figure):
         return (self._scene(WIDE),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel, the three places one below the other."""
+        """Lower to one animated panel with the three places one below the other."""
         rows = max(row for _, row in self._sources()) + 1
         return (self._scene(stacked(rows)),)
 

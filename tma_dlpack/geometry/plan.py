@@ -239,7 +239,7 @@ def tx_bytes(args: EncodeArguments) -> int:
     """Return the bytes that the mbarrier counts: the whole box, out-of-bounds elements included.
 
     Padding of rows and of the swizzle is not counted [measured]. The gaps of the ALIGN16B packed
-    types are not counted either, as in TileLang, CuTe DSL, DeepGEMM and CUTLASS; not measured.
+    types are not counted either [as TileLang, CuTe DSL, DeepGEMM and CUTLASS do; not measured].
 
     >>> from tma_dlpack.tables.enums import TensorMapDataType
     >>> packed = TensorMapDataType["16U4_ALIGN16B"]

@@ -804,9 +804,9 @@ __device__ inline bool elect_one()
   return elected != 0;
 }
 
-// Let the next kernel of the stream start, if it was launched with programmatic stream serialization. The next
-// kernel starts after a thread of every block has called this, or the block has ended. It sees the writes of
-// this kernel only after its wait_dependencies().
+// Let the next kernel of the stream start, if it was launched with programmatic stream serialization. That
+// kernel may start when each block of this kernel has ended, or one thread of it has called this function. It
+// sees the writes of this kernel only after its wait_dependencies().
 //   griddepcontrol.launch_dependents | any thread | sm_90 | 0.4 | PREEXIT
 //   e.g. launch_dependents();
 __device__ inline void launch_dependents()

@@ -25,8 +25,8 @@
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
 
-// The place of a verb's call: the compiler's file and line, at the default argument of a parameter. NVRTC before
-// 12.9 has no such functions: the line then says "file ?".
+// The source location of a verb's call. The default argument of a parameter has the compiler's file and line of
+// the call. NVRTC before 12.9 has no such built-ins; then the report has "file ?".
 #if defined(__CUDACC_RTC__) && TMA_DLPACK_CUDA < 1209
 #define TMA_DLPACK_FILE "file ?"
 #define TMA_DLPACK_LINE 0

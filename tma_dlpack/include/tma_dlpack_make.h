@@ -583,7 +583,7 @@ static inline int64_t tma_dlpack_get(const unsigned char *map, int bit, int widt
   return word >> bit % 32 & (~UINT32_C(0) >> (32 - width));
 }
 
-/* The same for a two's complement number. */
+/* Read a field that is a two's complement number. */
 static inline int64_t tma_dlpack_get_signed(const unsigned char *map, int bit, int width) {
   const int64_t value = tma_dlpack_get(map, bit, width), sign = INT64_C(1) << (width - 1);
   return (value ^ sign) - sign;

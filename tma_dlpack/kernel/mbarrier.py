@@ -79,7 +79,7 @@ class Barrier:
         return self.agent
 
     def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
-        """Count arrivals, all of one warp or group."""
+        """Count several arrivals by one warp or group."""
         self.arriving = merged(self.arriving, clocks)
         # Arrivals of one instruction may end a phase and go on in the next phase.
         while count:

@@ -206,7 +206,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
 
 
 def _as_tuple(tensors: object) -> tuple[Any, ...]:
-    # A subclass may override iteration; it takes the road below.
+    # A subclass may override iteration, so the code below handles subclasses.
     if type(tensors) is tuple or type(tensors) is list:
         return tuple(tensors)
     cause = None

@@ -8,8 +8,12 @@
  * are cleared, because that function asks the producer again and reports them; only MemoryError,
  * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
  *
- * map.h has the class; quick.h binds the arguments, options.h reads the options, tensors.h the tensor, bare.h what comes
- * without one; calls.h takes one call to its map, batch.h many; judged.h shows a refused one to Python.
+ *   map.h      defines the class
+ *   quick.h    binds the arguments of a call
+ *   options.h  reads the options, tensors.h the tensor, bare.h the arguments of calls without a tensor
+ *   calls.h    makes the map of one call, batch.h the maps of many tensors
+ *   judged.h   shows a refused call to Python
+ *
  * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
  * GIL protects all state.
  */

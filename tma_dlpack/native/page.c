@@ -105,5 +105,5 @@ EXPORT(extend) void extend(void) {
   tma_dlpack_extend(&answered);
 }
 
-/* Write the 128 bytes of a request that was accepted and extended to `map`. */
+/* Encode an accepted and extended request, and write the 128 bytes to `map`. */
 EXPORT(encode) void encode(void) { tma_dlpack_encode(&answered, map); }

@@ -455,7 +455,7 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
 
 
 def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a tile with one entry per dimension, which ends with the positive entries given."""
+    """Return an example tile: the given positive entries, innermost last, after entries of 1."""
     usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
     kept = [n for n in given if n >= 1][-len(shape) :] if shape else []
     return (*((1,) * (len(shape) - len(kept)) if kept else usual), *kept)

@@ -165,7 +165,7 @@ class TmaPreconditionError(TmaError, ValueError):
         return error
 
     def _reworded(self, change: Callable[[Violation], Violation]) -> TmaPreconditionError:
-        """Make the same error with changed violations, which are made when they are read."""
+        """Return the same error with changed violations; they are computed on first use."""
         find = self.__dict__.get("_find_violations")
         if find is None:
             return type(self)(tuple(map(change, self.violations)))
@@ -383,7 +383,7 @@ class Rule:
         return Violation(self.id, argument, found, limit, fix or str(self.fix), source)
 
     def error(self, argument: str, found: str, **words: str) -> TmaPreconditionError:
-        """Return the error of that violation."""
+        """Return the error with the violation that `violation` makes of these arguments."""
         return TmaPreconditionError(self.violation(argument, found, **words))
 
     def refuse(

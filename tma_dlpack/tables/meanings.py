@@ -132,7 +132,8 @@ def dlpack_type_of(value: object) -> DLDataType | None:
     try:
         code, bits, lanes = method(value)  # type: ignore[misc]
         return DLDataType(int(code), int(bits), int(lanes))
-    except Exception:  # no method, or one that raises or returns something else
+    except Exception:
+        # The type lacks the method, or the method raises or returns no such triple.
         return None
 
 

@@ -304,7 +304,7 @@ class _Lists:
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
-        # Triton prints one stride per dimension, the last one the bytes of the whole tensor.
+        # Triton prints one stride per dimension; the last number is the bytes of the whole tensor.
         if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]

@@ -212,7 +212,7 @@ class Events:
         return found
 
     def _with_results(self, number: int) -> None:
-        """Insert reads and moves of wgmma's results into the events of a block."""
+        """Add events to a block wherever results of wgmma are read or moved."""
         # all reads and moves up to the next wgmma event are one "results" event, at the first of
         # them
         events = iter(self.blocks[number])

@@ -1,6 +1,7 @@
 """The mbarriers of a function: which instructions use which barrier, and what is between them.
 
-Barriers are grouped into families: one address, or the stages of a ring, which an index leads to.
+Barriers are grouped into families. A family is one address, or the stages of a ring, which the
+kernel selects by an index.
 The stages of one ring begin where another ring's end, so that a constant tells rings apart.
 """
 

@@ -105,8 +105,8 @@ _COMMITTED = {
     **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
 }
 
-#: (fact, event) -> new state by old state; other states do not change. "done" facts are kept,
-#: because a path that is right turns an error into a warning.
+#: (fact, event) -> {old state: new state}; a state that is not in the dict does not change.
+#: "done" facts are kept, because a path that is right turns an error into a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("write", "fence"): _FENCED,
     ("write", "barrier"): _SHARED,

@@ -51,7 +51,7 @@ class Use:
     map: TensorMap | None = None
     found: FoundMap | None = None
     word: Word | None = None  # state of the barrier
-    # of an arrival: the number of arrivals, or of bytes
+    # operand of an arrival instruction: a number of arrivals, or of bytes
     operand: int | None = None
     # the reason why `map_bytes` are not a map; "" if they are
     why_no_map: str = ""

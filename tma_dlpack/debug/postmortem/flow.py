@@ -45,7 +45,7 @@ class Flow:
         self.code: list[Instruction] = [
             Instruction(int(a), int(b), major) for a, b in function.code
         ]
-        # caches of this object: `functools.cache` on the methods would keep the object alive
+        # the caches are in the object, because `functools.cache` on a method would keep it alive
         self.between = cache(self._between)
         self.waits_of = cache(self._waits_of)
         self.writer = cache(self._writer)
