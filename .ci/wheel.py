@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-MAX_KIB = 1100  # of a wheel; today's sizes are printed
+MAX_KIB = 1160
 IN_EVERY_WHEEL = {
     "tma_dlpack/py.typed",
     "tma_dlpack/include/tma_dlpack.h",

@@ -139,7 +139,7 @@ __all__ = [
     "verify",
 ]
 
-#: What is imported when first asked for, so that `import tma_dlpack` stays fast.
+#: Names that are imported on first use, so that `import tma_dlpack` is fast.
 _LATER = {
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),

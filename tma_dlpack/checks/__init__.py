@@ -14,12 +14,12 @@ struct of integers that predicates read; `judge.py`, which `.packaging/generate.
 rows, returns what fails, and `repairs.py` orders it. The C judge is printed from the same rows
 (include/tma_dlpack_tables.h). A row has candidate fixes, which pass other arguments
 (`candidates.py`) or another tensor (`views.py`).
-`repairs.py` judges what each leads to, in C where C read the call (`Request.call`); the sentence of
-a fix and `Report.fixed` are what passes.
+`repairs.py` judges the call with each candidate applied, in C if C has read the call
+(`Request.call`). Candidates that pass become the text of a fix, and `Report.fixed`.
 
 A new rule takes three steps:
 
-1. A row in the file of its chapter. `errors.Rule` says what each field is. `sets` defaults to all
+1. A row in the file of its chapter. `errors.Rule` documents the fields. `sets` defaults to all
    four; `libcudacxx=` is required for rules that libcu++ has, else `documented=True` or `source=`.
    `prerequisites` names the rules that must hold first, and `changes` the arguments that its
    candidates change, for the page. If

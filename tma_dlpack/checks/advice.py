@@ -54,7 +54,7 @@ def _degree(r: Request) -> int:
 
 
 def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
-    """Give the narrowest swizzle that the row and its data type allow, or None."""
+    """Return the narrowest swizzle that the row and its data type allow, or None."""
     for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         allowed = r.data_type not in PADDED_TYPES or swizzle is TmaSwizzle.bytes128
         if allowed and _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
@@ -110,9 +110,9 @@ def _beyond_found(r: Request) -> str:
 
 
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
-    """Return in elements what strides= may be in bytes.
+    """Return `strides=` in elements if the user may have passed bytes, else None.
 
-    None where the strides stay within the tensor's memory, or would be odd as elements too.
+    They may be bytes if they lead out of the tensor's memory as elements, and make sense as bytes.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None
@@ -319,7 +319,8 @@ ADVICE: tuple[Rule, ...] = (
 
 _ALLOCATION_CLASS_BIT = next(field for field in FIELDS if field.name == "bit_85")
 
-#: Of a map's 128 bytes, whoever made them; `holds` and `found` read (arguments, bytes).
+#: Advice on a map's 128 bytes, for maps from any source; `holds` and `found` receive (arguments,
+#: bytes).
 MAP_ADVICE: tuple[Rule, ...] = (
     _row(
         id="ALLOCATION_CLASS",

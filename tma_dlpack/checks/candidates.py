@@ -36,8 +36,8 @@ from tma_dlpack.tables.limits import (
 class Candidate(NamedTuple):
     """A candidate fix: its text, the arguments to pass instead, and another tensor if it needs one.
 
-    `Report.fixed` takes no other memory and no guess: words that ask what was meant, or that mean
-    another map.
+    `Report.fixed` ignores candidates with other memory, and guesses (texts that ask what was meant,
+    or that make another map).
     """
 
     text: str
@@ -137,8 +137,8 @@ def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
 def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     """Yield boxes of fewer bytes: the largest outer entry is shrunk, or if that is not enough is 1.
 
-    libcu++ limits the bytes of the box, and the driver those of the box divided by the element
-    strides, rounded down.
+    libcu++ limits the bytes of the box. The driver limits the bytes of the box divided by the
+    element strides, rounded down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
     # A copy of every n-th element takes 1/n of the box; an interleaved inner step is ignored.

@@ -1,4 +1,4 @@
-"""The struct that predicates read: a request as integers, and what each column is from.
+"""The struct that predicates read: a request as integers, and the arguments behind each column.
 
 `describe` does in Python what `tma_dlpack_describe` of include/tma_dlpack_make.h does in C. There
 numbers are cut at 2^60, which is beyond every limit; here they are exact. Packed types count in
@@ -135,8 +135,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: The driver's arguments that columns of the struct are from, where `STRUCT` names none or others;
-#: x[0] is one entry.
+#: Column of the struct -> the driver's arguments that it depends on, if `STRUCT` names other
+#: arguments or none; x[0] is one entry.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -165,7 +165,7 @@ def _names_read(holds: str) -> frozenset[str]:
 
 
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
-    """Return whether a rule reads what is unread; one with `each`, for one entry or for all.
+    """Return whether a rule reads an unread argument; a rule with `each`, at one entry or at any.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

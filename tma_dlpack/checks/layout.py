@@ -1,6 +1,6 @@
 """From a tensor to the driver's layout: what `shape=` describes, extents and strides in bytes.
 
-`split` and `ragged` add the dimensions of these options to what was accepted.
+`split` and `ragged` add the dimensions of these options to an accepted call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`Options`: the options of a `make_*` call as numbers, in the order of the call.
 
-C hands them over of a call that it has read, a `JudgedCall`; else `parse.py` reads them.
+For a call that C has read (a `JudgedCall`), C returns them; otherwise `parse.py` reads them.
 """
 
 from __future__ import annotations
@@ -132,4 +132,4 @@ class JudgedCall(Protocol):
     def changed(
         self, arguments: Mapping[str, Any], view: OtherTensor | None, /
     ) -> JudgedCall | None:
-        """Judge it with other arguments, or of another tensor; None where C can't read them."""
+        """Judge the call with other arguments or another tensor; None if C cannot read them."""

@@ -99,8 +99,8 @@ _PLACE = ("shape", "strides", "offset")
 def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> TensorView | None:
     """Return the view that `shape=`, `strides=` and `offset=` describe; None if unreadable.
 
-    Omitted strides are the tensor's own or row-major ones; where both are possible and differ, they
-    are refused as ambiguous.
+    Omitted strides mean the tensor's own strides or row-major strides. If both are possible and
+    differ, the call is refused as ambiguous.
     """
     if view is None or read.unreadable:
         return None
@@ -127,7 +127,7 @@ def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> T
 
 
 def _refuse_ambiguous(read: Reader, view: TensorView, shape: tuple[int, ...]) -> None:
-    """Refuse omitted strides where several, or none, may be meant."""
+    """Refuse omitted strides if more than one meaning, or none, is possible."""
     choices = omitted_strides(view, shape)
     if len(choices) == 1:
         return

@@ -141,7 +141,7 @@ class Reader:
         return numbers
 
     def _example(self, argument: str) -> str:
-        """Return values that the tensor takes; of one number, what it may stand for."""
+        """Return example values that fit the tensor; for a single number, its likely meaning."""
         example, entries = _INTEGERS[argument]
         if self.view is None or not self.view.shape or argument not in _FITTED:
             return example
@@ -238,7 +238,7 @@ class Reader:
         return frozenset(choices)
 
     def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
-        """Read the box of a tiled map; of an im2col map the counts, the corners and the mode.
+        """Read the box of a tiled map, or the counts, corners and mode of an im2col map.
 
         `entries` reads an array, row-major, that has `fewer` entries than the rank.
         """

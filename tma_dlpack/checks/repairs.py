@@ -1,9 +1,9 @@
 """The repair engine: list the broken rules in libcu++'s order, and run the judge on each fix.
 
-A fault has the candidate fixes of its row (`candidates.py`). The engine judges the request that
-each candidate leads to. It proposes a candidate if that request is accepted, or breaks only rules
+A fault has the candidate fixes of its row (`candidates.py`). The engine judges the request with
+each candidate applied. It proposes a candidate if that request is accepted, or breaks only rules
 that are reported already. If a candidate needs a second step, the same sentence names that step.
-`Report.fixed` takes the first fix that changes arguments alone.
+`Report.fixed` is the first fix that changes only arguments.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def is_refused(request: Request) -> bool:
 
 
 def outcome_of(request: Request, candidate: Candidate) -> tuple[Any, list[Fault]]:
-    """Return the struct of what a candidate leads to, and the rules that do not hold of it.
+    """Return the struct of the request with a candidate applied, and the rules that it breaks.
 
-    It is judged in C where it can be.
+    C judges it if possible.
     """
     if request.call is not None:
         call = request.call.changed(candidate.change, candidate.view)
@@ -106,8 +106,7 @@ def _reported(
 ) -> list[Fault]:
     """Order failures, without those of rules whose prerequisites failed or could not be read.
 
-    `facts` is the struct that failed, in the rows of `mask`; what could not be read stands in
-    `request`.
+    `facts` is the struct, which failed in the rows of `mask`; `request` names the unread arguments.
     """
     found = []
     for row, entry in failed:
@@ -293,8 +292,8 @@ def changes_of(
 ) -> Change | None:
     """Return arguments that are accepted instead; None if the tensor itself must change.
 
-    Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's own are tried.
-    Where the dimensions must be in another order, `shape=` and `strides=` describe them.
+    If no arguments satisfy libcu++'s or the documented rules, the driver's own rules are tried.
+    If the dimensions must be in another order, `shape=` and `strides=` describe that order.
     """
     change = _accepted_change(request)
     if change is None:
@@ -450,7 +449,7 @@ def _needed(change: Change, given: Change, request_of: Callable[[Change], Reques
 
 
 def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Return what a request breaks, without what every fix of an earlier violation removes too.
+    """Return the violations of a request, without those that earlier fixes remove anyway.
 
     Fixes call the tensor by its name in `names`.
     """
@@ -515,7 +514,7 @@ def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
 def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
     """Return the other faults that every fix of a fault removes.
 
-    None where `allow=` is a candidate, which changes neither the map nor the tensor.
+    No faults if `allow=` is a candidate, because it changes neither the map nor the tensor.
     """
     changing = [answer for answer in fixes if not answer.candidate.is_guess]
     lifts = any(answer.candidate.change.keys() == {"allow"} for answer in changing)

@@ -1,4 +1,4 @@
-"""The `Report` of a check, and what a refusal raises."""
+"""The `Report` of a check, and the errors of a refusal."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Report(Drawn):
     ) -> Report:
         """Make the report on a call that was judged.
 
-        Its violations, or its advice if it has none to find, are worked out when they are read.
+        The violations and the advice are computed on first use.
         """
         report = object.__new__(cls)
         keep = object.__setattr__
@@ -223,7 +223,10 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
 
 
 def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:
-    """Return the error of a request, whose words are made when they are read; None if accepted."""
+    """Return the error of a request, or None if it is accepted.
+
+    The message is made on first use.
+    """
     if not is_refused(request):
         return None
     lacks = not request.unreadable and faults_of(request)[0].rule.unsupported

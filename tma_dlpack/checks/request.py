@@ -2,9 +2,9 @@
 
 Its numbers may break any rule; only their types are right. An argument that could not be read (a
 box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
-rules that read it are skipped. A request that C has read and judged has the C call, and takes each
-field from there when somebody reads it. The driver's arguments, the struct that predicates read and
-what the call breaks follow from these.
+rules that read it are skipped. A request that C has read and judged holds the C call, and reads its
+fields from the call on first use. The driver's arguments, the struct for predicates, and the broken
+rules are computed from these fields.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _KEPT = frozenset(
 class Request:
     """A call of the user.
 
-    Index 0 is innermost in every tuple but those of `options` and `view`. A field is given to the
-    constructor, or worked out of others, or of the C call, when it is first read.
+    Index 0 is innermost in every tuple, except in `options` and `view`. A field is passed to the
+    constructor, or computed on first use, from other fields or the C call.
 
     Attributes
     ----------
@@ -187,7 +187,10 @@ class Request:
 
     @lazy
     def arguments(self) -> EncodeArguments:
-        """The driver's arguments. Those of a tensor without a type have UINT8, without meaning."""
+        """The driver's arguments.
+
+        For a tensor without a map type they have UINT8, which then has no meaning.
+        """
         o = self.options
         data_type, dims, strides_bytes = self.layout
         return EncodeArguments(
@@ -223,7 +226,7 @@ class Request:
     # -- other calls -------------------------------------------------------------------------------
 
     def under(self, rules: str) -> Request:
-        """Return the same request with other `rules=`, and none switched off by `allow=`."""
+        """Return the same request with other `rules=`, and without `allow=`."""
         # A C call caches the verdict of its own rules.
         assert self.call is None
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
@@ -391,5 +394,5 @@ def driver_call(arguments: EncodeArguments, address: int, target: Target) -> Req
 
 
 def in_bytes(bits: Number) -> Number:
-    """Return bits as bytes, as a Fraction where they are not whole."""
+    """Return bits as bytes; a Fraction if the bytes are not whole."""
     return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8

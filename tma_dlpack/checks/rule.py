@@ -10,7 +10,7 @@ MEASURED = "measured, H200, driver 580.159.04"
 
 DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
 
-# Sets of rules that a rule may belong to; the package's docstring says what each is.
+# Sets of rules; the docstring of the package describes them.
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
 #: Documented, but the driver of sm_90 does not refuse it.
@@ -46,9 +46,9 @@ OF_DRIVER = {
 Change = dict[str, Any]
 
 
-#: Every field: its name, how many entries it has (0 for a number), the arguments that it is from
-#: (a rule is not reported where one of them could not be read), and what it is. Index 0 is the
-#: innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and
+#: Fields: name, number of entries (0 for a single number), the arguments that it depends on (if one
+#: of them is unreadable, rules that read the field are not reported), and the meaning. Index 0 is
+#: the innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and
 #: `spatial`, `corners` and `corner_end` of tiled maps too.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
@@ -110,8 +110,8 @@ STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("max_smem_bytes", 0, "target", "shared memory of a block, after opt-in"),
 )
 
-#: Over what a predicate loops: the variable, its first value, the field that ends it. `d` counts
-#: dimensions and `s` spatial ones, from the innermost.
+#: The loops of predicates: (variable, first value, the field with the end). `d` counts dimensions
+#: and `s` spatial ones, from the innermost.
 LOOPS: dict[str, tuple[str, int, str]] = {
     "d": ("d", 0, "dims"),
     "d > 0": ("d", 1, "dims"),

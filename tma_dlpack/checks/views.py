@@ -98,8 +98,8 @@ def _reshaped(
 ) -> Iterator[Candidate]:
     """Yield the tensor with other dimensions over the same elements, and a box for it.
 
-    `kept` has the dimension that each of them was, None where it was none. Slices of any length are
-    taken along one that is kept. Shape, strides and box follow where they are not given.
+    `kept` has the old dimension of each new one, or None for a new dimension. The ragged dimension
+    must be kept. Shape, strides and box are derived from `kept` unless they are passed.
     """
     change = _ragged_after(r, kept)
     if change is None:

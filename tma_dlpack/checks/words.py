@@ -127,7 +127,7 @@ _ENTRIES = ("columns", "rows", *(f"entries of dimension {d}" for d in range(2, M
 
 
 def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
-    """Say how a tile differs from the one asked for, and what a kernel then waits for.
+    """Return how a tile differs from the requested tile, and the bytes that a kernel must expect.
 
     `old` and `new` are the structs of both calls.
     """
@@ -198,7 +198,7 @@ def for_x(code: str, other: str) -> str:
 
 
 class Names(NamedTuple):
-    """How a fix calls the tensor, and what it assigns, where the caller passed it."""
+    """Variable names in a fix: the tensor's name in the caller, and a name for the copy."""
 
     tensor: str = "x"
     copy: str = "y"
@@ -211,8 +211,8 @@ UNNAMED = Names()
 def names_in_caller(tensor: object) -> Names:
     """Return the names for a tensor in the function outside of this package that passed it.
 
-    A tensor without a name is x, or "tensor" where x is something else. What a fix assigns is y, or
-    "padded" where the caller has a y already.
+    A tensor without a name is x, or "tensor" where x is something else. A fix assigns to y, or to
+    "padded" if the caller has a variable y.
     """
     if tensor is None:
         return UNNAMED
@@ -224,15 +224,16 @@ def names_in_caller(tensor: object) -> Names:
     if not name.isidentifier():
         name = "tensor" if "x" in own or "x" in other else "x"
     names = Names(name, "padded" if "y" in own or "y" in other else "y")
-    # Before Python 3.13 a function's f_locals is a copy, kept with the frame: what the function
-    # deletes would live on. Unless somebody else has it (3: the frame, `own`, and the argument).
+    # Before Python 3.13 a function's f_locals is a copy that lives as long as the frame, so objects
+    # that the function deletes would stay alive. Clear it, unless there are other references than
+    # these three: the frame, `own`, and the argument.
     if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
         own.clear()
     return names
 
 
 def _name_in(scope: Mapping[str, object], tensor: object) -> str:
-    """Return the first name of an object, rather one without an underscore; "" for none."""
+    """Return a name of an object, preferably without a leading underscore; "" if it has none."""
     found = ""
     for name, value in tuple(scope.items()):  # another thread may add some
         if value is tensor:

@@ -7,13 +7,14 @@ both.
 No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
 capsule is not consumed: its own destructor runs its deleter.
 
-Files, each importing only from those before it: `refusals` (the table of reasons), `layout`
+The files, each of which imports only from earlier ones: `refusals` (the table of reasons), `layout`
 (integers and what is made of them), `capsule` (ctypes), `torch_tensor`, `frameworks` (a row for
 each), `producer`.
 
-A new framework: a row of `frameworks.FRAMEWORKS`, and what one types to copy, view or pad its
-tensors a row of `_WORDS` there. A new reason to refuse a tensor: a row of `refusals.REFUSALS`, and
-a `refuse("TENSOR_...", found)` where it is found; for torch a row in `torch_tensor._FLAWS`.
+A new framework needs a row of `frameworks.FRAMEWORKS`, and a row of `_WORDS` in the same file with
+the code that copies, views or pads its tensors. A new reason to refuse a tensor needs a row of
+`refusals.REFUSALS` and a call of `refuse("TENSOR_...", found)`, or for torch a row of
+`torch_tensor._FLAWS`.
 
 Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`
 and its streams, the CUDA Array Interface, version 3.

@@ -110,7 +110,7 @@ def _read_name(address: int) -> bytes:
 
 
 #: All memory, from address 1 on (0 would be null); slicing it copies bytes. `from_address` would
-#: raise an audit event at each read, which is slow where a hook is installed (JAX installs one).
+#: raise an audit event at each read, which is slow if an audit hook is installed, as JAX does.
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 

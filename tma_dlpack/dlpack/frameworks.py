@@ -154,7 +154,7 @@ _DATA = 5
 def read_numpy(array: Any) -> Export | None:
     """Read a ``numpy.ndarray`` of real numbers by attributes: quicker than a capsule.
 
-    None for subclasses and for arrays that NumPy exports otherwise, or not at all.
+    None for subclasses, and for arrays that NumPy does not export, or exports in another way.
 
     >>> read_numpy(np.zeros((4, 8), np.float16)[:, :4]).layout[2:]
     (2, 16, 1, 0, (4, 4), (8, 1))
@@ -387,7 +387,7 @@ def is_trusted(kind: type) -> bool:
 
 
 def storage_of(view: TensorView) -> Storage:
-    """Return the storage of a tensor; its own extent where the framework does not tell.
+    """Return the storage of a tensor, or the tensor's own extent if the storage is unknown.
 
     A subclass of torch.Tensor may raise anything here.
 

@@ -44,8 +44,7 @@ def as_tensor_view(tensor: object) -> TensorView:
     Returns
     -------
     TensorView
-        Row-major, in elements. Rank, alignment and data type are not checked here, but by the
-        rules.
+        Row-major, in elements. The rules check rank, alignment and data type.
 
     Raises
     ------
@@ -115,7 +114,7 @@ def _has(tensor: object, attribute: str) -> bool:
 
 
 def _read_dlpack(tensor: Any) -> Export:
-    """Read a tensor through `__dlpack__`, with max_version (DLPack 1.0) where that is taken."""
+    """Read a tensor through `__dlpack__`, with max_version if the producer accepts it."""
     kind: Any = type(tensor)
     framework = framework_of(kind)
     dtype = getattr(getattr(tensor, "dtype", None), "name", None) if framework.no_numbers else None

@@ -101,7 +101,8 @@ def _is_fake(tensor: object) -> bool:
     return is_a(type(tensor), "torch._subclasses.fake_tensor.FakeTensor")
 
 
-#: Why a torch tensor is refused: rule, condition, what was found; the first that applies counts.
+#: Reasons to refuse a torch tensor: (rule, condition, text of what was found). The first reason
+#: that applies is reported.
 _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
     ("TENSOR_FAKE", _is_fake, lambda t: "is a fake tensor of torch's tracing"),
     ("TENSOR_NESTED", lambda t: t.is_nested, lambda t: f"is nested, with layout {t.layout}"),

@@ -83,7 +83,7 @@ class Choice:
     preparation: str = ""  # Python to run before the call
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the verb, those that it needs first."""
+        """Return the keyword arguments of the verb, required ones first."""
         given = {name: getattr(self, name) for name in parameters(self.kind)}
         given["rules"] = self.rules or RULE_SETS[self.kind][0]
         given["elem_strides"] = self.elem_strides or None
@@ -145,7 +145,7 @@ def plain(name: str, value: Any) -> Any:
 def read_address(address: str, before: Choice) -> Choice:
     """Return the choice of an address that the page wrote; missing values are the defaults.
 
-    So is what cannot be read, as on the page.
+    Unreadable values are ignored too, as on the page.
 
     >>> read_address("#box_sizes=8,64&swizzle=bytes128&tab=banks", Choice()).box_sizes
     (8, 64)
@@ -199,9 +199,9 @@ class Preview:
     choice : Choice
     report : Report
     tensor_map : TensorMap or None
-        None where the request is refused.
+        None if the request is refused.
     refusal : str
-        Why the tile cannot be shown although the map is accepted; empty where it can.
+        Why the tile cannot be shown although the map is accepted; "" if it can.
     """
 
     choice: Choice
@@ -230,7 +230,7 @@ class Preview:
 
 
 def look(subject: object, choice: Choice) -> Preview:
-    """Return what a choice makes of a tensor; a refusal is part of the answer.
+    """Return the result of a choice for a tensor; it may be a refusal.
 
     A map in place of the tensor does not change: only the tile is chosen.
 
@@ -254,7 +254,7 @@ def look(subject: object, choice: Choice) -> Preview:
 
 
 def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
-    """Return why the tile of a choice cannot be copied; empty where it can."""
+    """Return why the tile of a choice cannot be copied; "" if it can."""
     try:
         request_of(tensor_map, choice.coords or None, choice.im2col_offsets or None)
     except TmaError as error:
@@ -263,9 +263,9 @@ def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
 
 
 def first_choice(tensor: Any, target: str | None = None) -> Choice:
-    """Return a request to begin with: rows of 128 bytes, 8 of them, swizzled where that fits.
+    """Return a first request: 8 rows of 128 bytes, swizzled if possible.
 
-    Where no box of the tensor is accepted, the choice is refused, and its report has the reason.
+    If no box of the tensor is accepted, the choice is refused, and its report has the reason.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
 def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
     """Return zeros of the same shape with aligned rows of whole 16 bytes, and code that pads so.
 
-    None for shapes that no map has, and for elements that are no whole bytes.
+    None for shapes that no map can have, and for elements of less than a byte.
 
     >>> zeros, code = padded(np.zeros((4, 7), np.float32))
     >>> zeros.strides, code.strip()

@@ -2,8 +2,8 @@
 
 `host.js` is behind the front end, `explorer.js`, and asks `model.js`, whose tables are generated
 from the rows of `checks` and `tables`, and whose judge is the C core, compiled to WebAssembly
-(native/page.c). The state stands in the page's address; in a notebook, whose widget runs the same
-scripts, in a trait that Python reads and sets.
+(native/page.c). The page's address contains the state. A notebook's widget runs the same scripts,
+and its state is a trait that Python reads and sets.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ABOUT_WAITING = (
     "which counts arrivals and bytes. Choose a mistake and step through it: a kernel that "
     "reads too early, or waits forever, nearly always makes one of these."
 )
-#: The address has the state; else the frame around the page, or the file itself.
+#: The state is in the address, else in the frame around the page, else in the file.
 WITHOUT_CORE = "The explorer needs WebAssembly, which this viewer does not run"
 START = """
 const first = globalThis.tmaState || FIRST_STATE;
@@ -84,7 +84,7 @@ MOST_RANK = 8  # as in state.js
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
-    """Return the page, which opens in a state where its address has none.
+    """Return the page; if its address has no state, it opens in the given state.
 
     `state` has the names and values of the address, such as ``{"shape": (96, 256)}``.
 
@@ -146,7 +146,7 @@ def _barriers() -> str:
 
 @cache
 def _without_scripts() -> str:
-    """Return what the page shows where no script runs: one map, still, and what is missing."""
+    """Return the page's contents without scripts: pictures of one map, and a note."""
     tensor_map = make_tma_descriptor(np.zeros((32, 256), np.float16), (8, 64), swizzle="bytes128")
     pictures = "".join(panel_row(figure) for figure in (tensor(tensor_map), shared(tensor_map)))
     return (
@@ -171,10 +171,10 @@ def address(state: Mapping[str, Any]) -> str:
 
 
 def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dict[str, Any]:
-    """Return what an explorer shows, a tensor or a map and a choice, as a state of the page.
+    """Return the subject of an explorer (a tensor or a map) and a choice as a state of the page.
 
-    The address of a tensor in host memory is another one in each run: where the state is stored, of
-    it only stays how far it is from one that the map could have.
+    The address of a tensor in host memory differs in every run. A stored state therefore keeps only
+    the distance of the address from a valid alignment.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
-    """Describe the tensor of a map alone; one of a packed type by its bytes."""
+    """Describe the tensor of a map that has no tensor; packed types are described as bytes."""
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits
     shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)
@@ -221,7 +221,7 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 def embedded(state: Mapping[str, Any]) -> str:
     """Return HTML that unfolds to the page, for a stored notebook: about 100 kB, compressed.
 
-    Viewers that drop frames and scripts, such as an untrusted notebook's, show the sentence alone.
+    Viewers that drop frames and scripts, such as untrusted notebooks, show only the sentence.
     """
     unpack = (
         f"<script>tmaState={json.dumps(address(state))};"

@@ -45,7 +45,7 @@ LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture f
 HINT = "install anywidget for the live explorer: pip install anywidget"
 LAST = "the picture shows the last accepted values"
 ONLY_TILE = "This map has no tensor that could be described again: only the tile can be chosen."
-#: What Python can set: the arguments and the tile.
+#: Attributes that Python can set: the arguments and the tile.
 NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", "kind"))
 
 
@@ -56,7 +56,7 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Shows the page of ``tma-dlpack explore`` with your tensor. Drag the box on it, or its
     lower right corner: it snaps to legal values. Refused values are shaded on the sliders, with the
     reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
-    corrects the request. What is chosen there can be read in Python, and set::
+    corrects the request. Python can read and set the choices of the page::
 
         explorer.map                        # the current map
         explorer.box_sizes = (16, 64)       # the page follows
@@ -153,7 +153,10 @@ class Explorer:
 
     @property
     def map(self) -> TensorMap | None:
-        """The map of the current arguments; None where it is refused, or is not of your tensor."""
+        """The map of the current arguments.
+
+        None if it is refused, or describes another tensor than yours.
+        """
         return None if self.choice.preparation else self.look.tensor_map
 
     @property
@@ -186,8 +189,8 @@ class Explorer:
         Raises
         ------
         TmaPreconditionError
-            For another name, and where `plane` is not two dimensions in their order. What a map
-            refuses is no error: `look.report` has the reason.
+            For another name, and where `plane` is not two dimensions in their order. A refused map
+            is not an error: `look.report` has the reason.
         """
         for name in values:
             if name in READ_ONLY:
@@ -217,15 +220,15 @@ class Explorer:
         self._page_words = page_words(state)
 
     def state(self, *, is_stored: bool = False) -> dict[str, Any]:
-        """Return the state of the page; where it is stored, without the address of host memory."""
+        """Return the state of the page; a stored state lacks the address of host memory."""
         choice = replace(self.choice, target=self.choice.target or self._device_target)
         return {**state_of(self._subject, choice, is_stored=is_stored), **self._page_words}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explorer as one HTML file, which needs no Python, no kernel and no network.
 
-        It opens in the current state. Everything can be changed in it, the tensor's shape, strides
-        and type too; the state stands in its address, to be sent to somebody.
+        It opens in the current state. Everything can be changed in the page, also the tensor's
+        shape, strides and type. The address contains the state, so a link to it shares the state.
 
         Parameters
         ----------
@@ -361,7 +364,10 @@ def style_sheet() -> str:
 
 @cache
 def _widget_class() -> Any:
-    """Make the class; anywidget is imported here alone, with an ImportError where it is missing."""
+    """Make the class.
+
+    Only this function imports anywidget, so without it only this raises ImportError.
+    """
     anywidget = importlib.import_module("anywidget")
     traitlets = importlib.import_module("traitlets")
     about = "The live widget of an `Explorer`."
@@ -391,7 +397,7 @@ class Panel:
         self.widget.on_msg(self._ask)
 
     def _hear(self, change: Mapping[str, Any]) -> None:
-        """Take over what was chosen in the page, which writes it when the user pauses."""
+        """Apply the choices of the page, which sends them when the user pauses."""
         if change["new"] != address(self._explorer.state()):
             self._explorer.apply_state(change["new"])
             self._store()
@@ -401,7 +407,7 @@ class Panel:
             self.widget.send({"page": page(self._explorer.state(is_stored=True))})
 
     def tell(self) -> None:
-        """Show in every view what was set from Python."""
+        """Update every view with values that were set from Python."""
         self.widget.state = address(self._explorer.state())
         self._store()
 

@@ -250,8 +250,8 @@ def mirror(
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
     """Return the target of a tensor's device, and whether it is only assumed.
 
-    Host tensors get sm_90. So do CUDA tensors where there is no driver to ask; that is an
-    assumption, which the report states as an advice.
+    Host tensors get sm_90. So do CUDA tensors without a driver; this is an assumption, which the
+    report states as an advice.
     """
     if device.is_host:
         return DEFAULT_TARGET, False

@@ -110,7 +110,7 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
 
 # -- torch.compile ---------------------------------------------------------------------------------
 
-#: What torch adds where it must not leave the graph (``fullgraph=True``).
+#: The text that torch adds if it must not leave the graph (``fullgraph=True``).
 REASON = (
     "a graph has no addresses; make maps and read their numbers before the compiled function, or "
     "inside of a torch.library.custom_op such as those of tma_dlpack.torch_ops"
@@ -120,8 +120,8 @@ REASON = (
 def untraced(function: F) -> F:
     """Let torch.compile end its graph before a call of this function.
 
-    What the function calls may still be traced; it is enough for functions that neither take nor
-    make tensors or arrays, and it costs nothing.
+    torch may still trace functions that it calls. This is enough for functions without tensors or
+    arrays in their arguments and results, and costs nothing.
 
     >>> untraced(lambda x: x)(3)
     3
@@ -133,7 +133,10 @@ def untraced(function: F) -> F:
 
 @untraced
 def _stop() -> tuple[Callable[[Any], Any], Any] | None:
-    """Stop tracing in this thread; give what `_go_on` needs, or None where nobody traces."""
+    """Stop tracing in this thread.
+
+    Return the arguments of `_go_on`, or None if nothing is traced.
+    """
     if "torch._dynamo.eval_frame" not in sys.modules:
         return None
     set_callback = sys.modules["torch._C._dynamo.eval_frame"].set_eval_frame
@@ -149,8 +152,8 @@ def _go_on(stopped: tuple[Callable[[Any], Any], Any]) -> None:
 def opaque(function: F) -> F:
     """Make torch.compile run a function and its callees without tracing.
 
-    torch.compile ends its graph before the call, and compiles nothing until the function returns:
-    what ``torch.compiler.disable`` does, but without importing torch. The TypeError for an unknown
+    torch.compile ends its graph before the call, and compiles nothing until the function returns,
+    as with ``torch.compiler.disable``, but without importing torch. The TypeError for an unknown
     keyword names the parameter that it means.
 
     >>> @opaque
@@ -326,7 +329,7 @@ def with_options_of(
 def _raise_as_python(
     model: Callable[..., object], name: str, names: dict[str, str], *args: Any, **keywords: Any
 ) -> NoReturn:
-    """Raise what Python raises for arguments that do not fit `model`, in other names."""
+    """Raise Python's TypeError for arguments that do not fit `model`, with other names."""
     try:
         model(*args, **{names.get(word, word): value for word, value in keywords.items()})
     except TypeError as error:

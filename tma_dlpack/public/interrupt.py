@@ -1,7 +1,7 @@
-"""Ctrl-C while the command line starts: it ends without a traceback, as it does later.
+"""Handling of Ctrl-C while the command line starts: it ends without a traceback.
 
-The package imports this module before all others. NumPy alone takes a tenth of a second, and Python
-prints a traceback for what interrupts an import.
+The package imports this module before all others. Importing NumPy alone takes a tenth of a second,
+and Python prints a traceback if an import is interrupted.
 """
 
 from __future__ import annotations

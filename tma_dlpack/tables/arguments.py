@@ -78,8 +78,8 @@ class _Omitted(str):
         return "NO_SWIZZLE"
 
 
-#: The default of `swizzle`: equal to "none", but an object of its own, because split_inner= asks
-#: for an explicit swizzle.
+#: The default of `swizzle`: equal to "none", but a different object, because split_inner= requires
+#: an explicit swizzle.
 NO_SWIZZLE: Literal["none"] = _Omitted("none")  # type: ignore[assignment]
 
 T = TypeVar("T")

@@ -78,7 +78,10 @@ class Finding:
 
 
 def wrapped(line: str, indent: str = "") -> str:
-    """Return a line as lines of at most 100 columns; those that follow are indented by two more."""
+    """Return a line as lines of at most 100 columns.
+
+    Lines after the first are indented by two more.
+    """
     return textwrap.fill(
         line,
         COLUMNS,
@@ -402,7 +405,7 @@ def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
     return tuple(Rule(group=group, **row) for row in named)
 
 
-#: What is refused where an argument is read.
+#: The refusal of an argument that cannot be read.
 ARGUMENT = Rule(
     id="ARGUMENT",
     group="call",

@@ -1,8 +1,8 @@
 """Why arguments, bytes of maps, and files are refused: one row per reason that no room owns alone.
 
 A copy's are in `copies.refusals`, an operand's in `consumer.refusals`, a tensor's in
-`dlpack.refusals`, the preconditions of a map in `checks`. A row is raised by `Rule.error`; where
-the limit depends on the call, `asks` says it in general, for the list of rules.
+`dlpack.refusals`, the preconditions of a map in `checks`. `Rule.error` raises a row. If the limit
+depends on the call, `asks` is the general limit for the list of rules.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @staticmethod
     def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
-        """Return None; `make.extension` replaces this function where the extension is built."""
+        """Return None; `make.extension` replaces this function if the extension is built."""
         return None
 
     @opaque
@@ -333,8 +333,9 @@ class TensorMap(MapAttributes, Drawn):
         Only the named fields change. Entries past the rank keep their values, and so do bytes
         64..127, which the engine ignores: the hardware does the same. Each value is checked against
         the range of its field. The rules are not checked, so the result may be a map that the
-        driver would refuse. Where it changes what the coordinates of `split_inner` or `ragged` rest
-        on (their spans, rows or added dimensions), the map forgets both: they are None.
+        driver would refuse. If it changes a field from which coordinates of `split_inner` or
+        `ragged` are computed (spans, rows or added dimensions), both attributes of the map become
+        None.
 
         Parameters
         ----------
