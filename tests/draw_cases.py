@@ -12,13 +12,13 @@ import tma_dlpack as tma
 
 
 def stills(html: str) -> list[str]:
-    """Give the SVG documents of the images in a fragment."""
+    """Return the SVG documents of the images in a fragment."""
     found = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', html)
     return [base64.b64decode(data).decode() for data in found]
 
 
 def pictured(html: str) -> str:
-    """Give a fragment with what its images say, and without its script."""
+    """Return a fragment with what its images say, and without its script."""
     return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL) + "".join(stills(html))
 
 
@@ -42,7 +42,7 @@ class Case:
 
 
 def numbered(shape, dtype=np.int32):
-    """Give a tensor whose element i holds i + 1, so that 0 is only ever a fill."""
+    """Return a tensor whose element i holds i + 1, so that 0 is only ever a fill."""
     count = int(np.prod(shape))
     return (np.arange(count, dtype=np.int64) + 1).astype(dtype).reshape(shape)
 

@@ -25,7 +25,7 @@ CHECK = {
 
 
 def in_c_alone(verb, function):
-    """Give a verb in C with None behind it, with the signature of a function."""
+    """Return a verb in C with None behind it, with the signature of a function."""
 
     def left_to_python(*args, **keywords):
         return None
@@ -35,7 +35,7 @@ def in_c_alone(verb, function):
 
 
 def verdict(verb, function):
-    """Give a verb in C: what it accepts, the error or Report of what it refuses, or None."""
+    """Return a verb in C: what it accepts, the error or Report of what it refuses, or None."""
     in_c = in_c_alone(verb, function)
 
     def call(*args, **keywords):
@@ -48,7 +48,7 @@ def verdict(verb, function):
 
 
 def alone(verb, function):
-    """Give a verb in C; None where it refuses a call, or leaves it to Python."""
+    """Return a verb in C; None where it refuses a call, or leaves it to Python."""
     in_c = in_c_alone(verb, function)
 
     def call(*args, **keywords):
@@ -74,12 +74,12 @@ DEFAULTS = {
 
 
 def with_defaults(kind, given):
-    """Give all options of a call by name."""
+    """Return all options of a call by name."""
     return {**DEFAULTS[kind], **given}
 
 
 def by_python(kind, x, given):
-    """Give the map that Python makes, or None where it refuses."""
+    """Return the map that Python makes, or None where it refuses."""
     try:
         return build.make(kind, x, with_defaults(kind, given))
     except tma.TmaError:
@@ -87,7 +87,7 @@ def by_python(kind, x, given):
 
 
 def batch_in_c(tensors, address, **given):
-    """Give the maps of a batch in C alone."""
+    """Return the maps of a batch in C alone."""
     options = with_defaults("tiled", given)
     return extension.accept_many(tensors, address, options)
 

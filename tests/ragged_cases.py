@@ -63,7 +63,7 @@ def ragged_map(x, address, box_sizes, dim=0, **options):
 
 
 def expected_tile(part, box, coords):
-    """Give the tile of a NumPy array, zeros outside the array."""
+    """Return the tile of a NumPy array, zeros outside the array."""
     tile = np.zeros(box, part.dtype)
     source, target = [], []
     for begin, count, extent in zip(coords, box, part.shape, strict=True):

@@ -85,7 +85,7 @@ Word = Callable[[random.Random, Any], Any]
 
 
 def spelled(rng: random.Random, member: Any) -> Any:
-    """Give a member as a user may write it."""
+    """Return a member as a user may write it."""
     return rng.choice((member, member.name, member.name, int(member), c_name(member)))
 
 

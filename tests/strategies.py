@@ -161,7 +161,7 @@ class Spec:
         return dataclasses.replace(self, **changes)
 
     def through(self, door: Door) -> Request:
-        """Give the request that it makes through a door."""
+        """Return the request that it makes through a door."""
         target = Target.of(self.target or door.target)
         if door.mirror:
             return read_driver_call(door.kind, self._mirror_words(), target)

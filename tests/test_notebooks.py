@@ -130,7 +130,7 @@ def outputs(notebook):
 
 
 def said(notebook):
-    """Give everything that a notebook printed or showed as text."""
+    """Return everything that a notebook printed or showed as text."""
     text, printed = "", False
     for output in outputs(notebook):
         if output.get("name") == "stderr":  # torch's warnings depend on the machine
@@ -197,7 +197,7 @@ def without_addresses(text):
 
 
 def shown(cell):
-    """Give the kinds of what a cell shows, warnings left out."""
+    """Return the kinds of what a cell shows, warnings left out."""
     told = (o for o in cell.get("outputs", []) if o.get("name") != "stderr")
     kinds = [sorted(output.get("data", {})) for output in told]
     return [kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind or before]

@@ -204,13 +204,13 @@ PICTURES.update({name: ("tma_dlpack.draw", function) for name, function in _HTML
 
 
 def _render_traceback_(error: TmaError) -> list[str]:
-    """Give what IPython shows of an error: the user's line and the findings, not our frames."""
+    """Return what IPython shows of an error: the user's line and the findings, not our frames."""
     lines: list[str] = importlib.import_module("tma_dlpack.draw").render_traceback(error)
     return lines
 
 
 def _repr_html_(error: TmaPreconditionError) -> str:
-    """Give what a notebook displays of a refusal: its violations as a card."""
+    """Return what a notebook displays of a refusal: its violations as a card."""
     card: str = importlib.import_module("tma_dlpack.draw").error_html(error)
     return card
 

@@ -59,7 +59,7 @@ class CallBench:
     import_ms: tuple[float, ...]
 
     def median_us(self, group: str, label: str) -> float | None:
-        """Give one row's median; None if there is no such row."""
+        """Return one row's median; None if there is no such row."""
         found = (t for t in self.timings if (t.row.group, t.row.label) == (group, label))
         return next((t.median_us for t in found), None)
 
@@ -202,7 +202,7 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
 
 
 def _bare_calls() -> Iterator[Row]:
-    """Give the calls of a map of a bare address, which is launchable."""
+    """Return the calls of a map of a bare address, which is launchable."""
     tm = driver_encode_tiled(
         "FLOAT16", 2, 1 << 32, (1024, 4096), (2048,), BOX[::-1], (1, 1), encoder="model"
     )
@@ -219,7 +219,7 @@ def _bare_calls() -> Iterator[Row]:
 
 
 def as_text(bench: CallBench) -> str:
-    """Give the tables, what is missing, and the targets."""
+    """Return the tables, what is missing, and the targets."""
     lane = "compiled" if extension.COMPILED else "Python"
     lines = [f"Python {platform.python_version()}, NumPy {np.__version__}, {_gpu()}, {lane}"]
     for group, timings in itertools.groupby(bench.timings, key=lambda t: t.row.group):

@@ -51,7 +51,7 @@ PICTURE, PICTURE_MS = "_repr_html_ of a map", 10
 
 
 def targets(median: Median, import_ms: Sequence[float], lane: str) -> Iterator[Target]:
-    """Give name, measured value, limit and unit of each target that was measured."""
+    """Return name, measured value, limit and unit of each target that was measured."""
     for device in ("cpu", "cuda"):
         bare = median(group_of(REPEATED, f"torch {device}"), BARE)
         if bare is not None:

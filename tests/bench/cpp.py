@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(include: Sequence[Path] = ()) -> list[tuple[str, float | str]]:
-    """Give each way's nanoseconds per call, or why it could not be timed.
+    """Return each way's nanoseconds per call, or why it could not be timed.
 
     Raises `TmaUnsupportedError` without g++.
     """

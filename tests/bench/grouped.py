@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def random_ends(torch: Any, groups: int, m: int, seed: int = 0) -> Any:
-    """Give the row after each group: every row goes to a group at random, some to more of them."""
+    """Return the row after each group: rows go to groups at random, more to some groups."""
     generator = torch.Generator().manual_seed(seed)
     weights = torch.rand(groups, generator=generator) + 0.1
     counts = torch.multinomial(weights, m, replacement=True, generator=generator).bincount(

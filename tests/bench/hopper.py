@@ -56,7 +56,7 @@ CHOICES = (
 
 
 def require_torch() -> Any:
-    """Give torch where it sees a GPU of compute capability 9.0, or say what is missing."""
+    """Return torch where it sees a GPU of compute capability 9.0, or say what is missing."""
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -97,7 +97,7 @@ def compile_file(path: Path) -> nvrtc.Library:
 
 
 def gemm_maps(choice: Choice, a: Any, b: Any, c: Any) -> tuple[TensorMap, TensorMap, TensorMap]:
-    """Give the maps of one call: a is (m, k), b is (n, k), c is (m, n), row-major, bfloat16.
+    """Return the maps of one call: a is (m, k), b is (n, k), c is (m, n), row-major, bfloat16.
 
     Boxes may be larger than the matrices, which the driver's rules allow. Rows that are not a
     multiple of 16 bytes apart are refused by `make_tma_descriptor`.
@@ -117,7 +117,7 @@ def gemm_launcher(library: nvrtc.Library, choice: Choice, a: Any, b: Any, c: Any
 
 
 def conv_launcher(library: nvrtc.Library, x: Any, weights: Any, out: Any) -> Launch:
-    """Give what launches the 3 x 3 convolution of hopper_conv.cu on torch's current stream.
+    """Return what launches the 3 x 3 convolution of hopper_conv.cu on torch's current stream.
 
     x is (N, H, W, C), weights are (K, 3, 3, C), out is (N, H, W, K), row-major, bfloat16.
     """
@@ -137,7 +137,7 @@ def conv_launcher(library: nvrtc.Library, x: Any, weights: Any, out: Any) -> Lau
 def grouped_launcher(
     library: nvrtc.Library, a: Any, weights: Iterable[Any], c: Any, ends: Any
 ) -> Launch:
-    """Give what launches c[group] = a[group] @ weights[group].T on torch's current stream.
+    """Return what launches c[group] = a[group] @ weights[group].T on torch's current stream.
 
     a is (m, k) and c is (m, n), row-major, bfloat16, with the groups' rows one below the other;
     weights are one (n, k) for each group; ends is int32 on the GPU: the row after each group.
@@ -156,7 +156,7 @@ def grouped_launcher(
 
 
 def _grid() -> tuple[int, int]:
-    """Give the current device, and a block for each multiprocessor, in whole clusters."""
+    """Return the current device, and a block for each multiprocessor, in whole clusters."""
     device_id = importlib.import_module("torch").cuda.current_device()
     multiprocessors = driver.device_target(device_id).multiprocessors
     assert multiprocessors is not None  # the driver's facts have it
@@ -193,7 +193,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Give our speed over torch's."""
+        """Return our speed over torch's."""
         return self.ours / self.torchs
 
 

@@ -20,7 +20,7 @@ print((time.perf_counter() - begin) * 1e3)
 
 
 def import_ms(processes: int) -> tuple[float, float, float]:
-    """Give median, 10th and 90th percentile over processes, milliseconds.
+    """Return median, 10th and 90th percentile over processes, milliseconds.
 
     From compiled files, as an installed package has them: a first process, not counted, writes them
     to a folder of their own.

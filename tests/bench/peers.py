@@ -40,7 +40,7 @@ class Subject:
         return self.name.startswith("torch")
 
     def with_rows(self, rows: int) -> Any:
-        """Give a tensor of `rows` rows on the same device: the first rows, if there are enough."""
+        """Return a tensor of `rows` rows on the same device: the first rows if there are enough."""
         if not self.name.startswith("jax"):
             return self.tensor[:rows]
         jax = importlib.import_module("jax")  # slices of JAX are compiled, one by one
@@ -164,7 +164,7 @@ class Peer:
 
 
 def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
-    """Give the peers that can be measured with a tensor; those that refuse it are listed too."""
+    """Return the peers that can be measured with a tensor; those that refuse it are listed too."""
     x, group = subject.tensor, group_of(REPEATED, subject.name)
     yield Row(group, BARE, subject.export, {"x": x})
     if subject.is_torch:
@@ -194,7 +194,7 @@ def group_of(calls: str, subject: str) -> str:
 
 
 def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
-    """Give the same statement, each of whose runs has another of some tensors for ``x``.
+    """Return the same statement, each of whose runs has another of some tensors for ``x``.
 
     Each round first runs it once on all of them. Otherwise the row that comes first would bring the
     tensors into the caches for all that follow.
@@ -210,7 +210,7 @@ def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
 
 
 def missing_peers() -> Iterator[Skipped]:
-    """Give the peers that cannot be had here, and why."""
+    """Return the peers that cannot be had here, and why."""
     for peer in PEERS:
         try:
             peer.make()

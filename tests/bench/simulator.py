@@ -69,7 +69,7 @@ def measure_bulk(mebibytes: int, swizzle: str, rounds: int = 5) -> BulkResult:
 
 
 def measure_single_us(swizzle: str, calls: int = 2000) -> dict[str, float]:
-    """Give the median microseconds of each copy function on one tile of 64 x 64 bfloat16."""
+    """Return the median microseconds of each copy function on one tile of 64 x 64 bfloat16."""
     matrix, images = np.zeros((1024, 1024), np.uint16), np.zeros((4, 32, 32, 64), np.uint16)
     tiled = make_tma_descriptor(matrix, BOX, swizzle=swizzle, data_type="BFLOAT16")
     im2col = make_im2col_descriptor(

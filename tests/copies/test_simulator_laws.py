@@ -26,7 +26,7 @@ def words_of(data_type) -> str:
 
 @st.composite
 def tiled_maps(draw, types=tuple(PLAIN_TYPES), overlapping=True):
-    """Give an accepted map into MEMORY, not interleaved, and its driver arguments."""
+    """Return an accepted map into MEMORY, not interleaved, and its driver arguments."""
     data_type = draw(st.sampled_from(types))
     es = DATA_TYPES[data_type].element_bytes
     rank = draw(st.integers(1, 5))
@@ -62,7 +62,7 @@ def tiled_maps(draw, types=tuple(PLAIN_TYPES), overlapping=True):
 
 @st.composite
 def coords_of(draw, tensor_map, least=-9):
-    """Give row-major coordinates near the tensor."""
+    """Return row-major coordinates near the tensor."""
     chunk = 16 // DATA_TYPES[tensor_map.data_type].element_bytes
     inner = tensor_map.global_dim[0] // chunk + 2
     coords = [chunk * draw(st.integers(max(least, -4), inner))]

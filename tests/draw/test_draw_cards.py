@@ -116,12 +116,12 @@ def test_no_tiles_at_all_are_shown_as_none():
 
 
 def some(rng, most):
-    """Give a number up to `most`: small, anything, or the most."""
+    """Return a number up to `most`: small, anything, or the most."""
     return rng.choice([rng.randint(1, min(most, 20)), rng.randint(1, most), most])
 
 
 def encoded(rng):
-    """Give a random map that the driver would encode, or None."""
+    """Return a random map that the driver would encode, or None."""
     rank = rng.randint(1, 5)
     place = {
         "global_address": 32 * some(rng, 1 << 50),
@@ -175,7 +175,7 @@ def test_any_map_that_encodes_is_shown_and_so_is_what_replace_makes_of_it(seed):
 
 
 def changed(rng, example):
-    """Give the example with other bits in some of its fields, or None where no map has them."""
+    """Return the example with other bits in some of its fields, or None where no map has them."""
     word = int.from_bytes(bytes(example), "little")
     for field in fields_of(example.kind, example.rank):
         if field.name in KEPT or rng.random() < 0.7:

@@ -167,7 +167,7 @@ class Seen:
         screens.leave_page(self.page, self.script)
 
     def pictures(self):
-        """Give the number of panels and of parts drawn in them."""
+        """Return the number of panels and of parts drawn in them."""
         return self.page.evaluate(
             "() => { const s = document.querySelector('.tmax-stage').shadowRoot;"
             "return [s.querySelectorAll('svg').length, s.querySelectorAll('rect').length]; }"
@@ -177,7 +177,7 @@ class Seen:
         return self.page.inner_text(".tmax-state")
 
     def plot(self):
-        """Give a function from tensor positions (row, column) to the page, in pixels."""
+        """Return a function from tensor positions (row, column) to the page, in pixels."""
         found = self.page.evaluate(
             "() => { const stage = document.querySelector('.tmax-stage').shadowRoot;"
             "const v = stage.querySelector('svg'), b = v.getBoundingClientRect();"

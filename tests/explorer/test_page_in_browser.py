@@ -106,7 +106,7 @@ class Opened(harness.Seen):
         )
 
     def sizes_of_letters(self):
-        """Give the heights of the letters of all pictures in pixels of the screen."""
+        """Return the heights of the letters of all pictures in pixels of the screen."""
         return self.page.evaluate(
             "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
             ".map((t) => parseFloat(getComputedStyle(t).fontSize)"
@@ -751,7 +751,7 @@ def any_address(rng):
 
 
 def likely_address(rng):
-    """Give an address whose request is often accepted, so that its pictures are drawn."""
+    """Return an address whose request is often accepted, so that its pictures are drawn."""
     rank = rng.randint(1, 5)
     shape = [rng.choice([1, 2, 5, 16, 40]) for _ in range(rank - 1)] + [rng.choice([64, 96, 256])]
     parts = [f"shape={','.join(map(str, shape))}"]

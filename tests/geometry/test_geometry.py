@@ -33,7 +33,7 @@ def tiled(data_type, dims, box, estr=None, **options):
 
 
 def element_positions(args, coords, offsets=()):
-    """Give the position in the tensor of every element of one tile: (*tile_shape, rank)."""
+    """Return the position in the tensor of every element of one tile: (*tile_shape, rank)."""
     plan = geometry.plan(args)
     out = np.empty((*plan.tile_shape, args.rank), np.int64)
     out[..., 0] = coords[0] + np.arange(plan.tile_shape[-1])
@@ -70,7 +70,7 @@ def test_positions_in_bounds_are_those_counted_one_by_one(start, step, count, di
 
 @st.composite
 def boxes(draw):
-    """Give a tiled map and coordinates of a box near its tensor, both in driver order."""
+    """Return a tiled map and coordinates of a box near its tensor, both in driver order."""
     interleave = draw(st.sampled_from(TmaInterleaveLayout))
     rank = draw(st.integers(3 if interleave else 1, 5))
     ranges = ((1, 9), (1, 6), (1, 3), (-7, 10), (0, 40))

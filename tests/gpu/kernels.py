@@ -33,7 +33,7 @@ def run(library: nvrtc.Library, name: str, threads: int, *arguments) -> None:
 
 
 def status_of(run_with) -> int:
-    """Give the status word that a kernel leaves."""
+    """Return the status word that a kernel leaves."""
     status = np.full(1, 0xFFFFFFFF, np.uint32)
     with launch.scratch(4) as room:
         launch.upload(room, status, 0)

@@ -64,7 +64,7 @@ def first_tile_of(torch, x):
 
 
 def place_of(torch, *matrices):
-    """Give what a kernel reads: address and rows of each."""
+    """Return what a kernel reads: address and rows of each."""
     return torch.tensor([[x.data_ptr(), len(x)] for x in matrices], dtype=torch.int64).cuda()
 
 

@@ -96,7 +96,7 @@ def program(folder: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Give a function that runs a misuse: what it printed, or HANGS."""
+    """Return a function that runs a misuse: what it printed, or HANGS."""
     folder = tmp_path_factory.mktemp("misuses")
 
     def run(name, *options, limit_s=LIMIT_S):

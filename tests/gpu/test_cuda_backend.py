@@ -26,7 +26,7 @@ MATRIX = np.arange(40 * 64, dtype=np.float32).reshape(40, 64)
 
 @pytest.fixture(params=["torch", "cupy", "cupy managed", "jax"])
 def on_gpu(request):
-    """Give a function that puts a NumPy array on the GPU with one framework."""
+    """Return a function that puts a NumPy array on the GPU with one framework."""
     framework, _, managed = request.param.partition(" ")
     module = request.getfixturevalue(framework)
     if framework == "torch":
@@ -82,7 +82,7 @@ def test_model_and_driver_make_the_same_map_of_a_tensor(on_gpu):
 
 @pytest.fixture(params=["torch", "cupy"])
 def writeable(request):
-    """Give a writeable tensor of zeros on the GPU, and how to read it."""
+    """Return a writeable tensor of zeros on the GPU, and how to read it."""
     module = request.getfixturevalue(request.param)
     if request.param == "torch":
         tensor = module.zeros((40, 64), device="cuda")

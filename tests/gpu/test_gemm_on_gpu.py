@@ -35,7 +35,7 @@ SHAPES += [tuple(8 * RANDOM.randint(1, 150) for _ in range(3)) for _ in range(12
 
 @pytest.fixture
 def wgmma(torch):
-    """Give torch where the GPU has wgmma."""
+    """Return torch where the GPU has wgmma."""
     capability = torch.cuda.get_device_capability()
     if capability != (9, 0):
         pytest.skip(f"wgmma needs compute capability 9.0; the GPU has {capability}")
@@ -60,7 +60,7 @@ def exact(torch, a, b):
 
 
 def room_for(torch, rows, columns, around=16):
-    """Give a matrix inside a larger one of NaNs, and the larger one."""
+    """Return a matrix inside a larger one of NaNs, and the larger one."""
     room = torch.full(
         (rows + around, columns + 2 * around), float("nan"), dtype=torch.bfloat16, device="cuda"
     )

@@ -65,7 +65,7 @@ def poisoned(torch, size_bytes):
 
 
 def on_both(torch, array, make):
-    """Give the same map of an array on the GPU and of the array itself."""
+    """Return the same map of an array on the GPU and of the array itself."""
     return make(torch.from_numpy(array).cuda()), make(array)
 
 

@@ -78,7 +78,7 @@ def library():
 
 
 def five(values):
-    """Give a C array of five entries, zeros at its end."""
+    """Return a C array of five entries, zeros at its end."""
     return _Five(*values)
 
 

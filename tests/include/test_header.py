@@ -487,7 +487,7 @@ extern "C" int take_tensor(unsigned char* out, char* message, void* data, long l
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    """Give a function that calls the library: (status 0, bytes) or (status 1, message)."""
+    """Return a function that calls the library: (status 0, bytes) or (status 1, message)."""
     if shutil.which("nvcc") is None:
         pytest.skip("nvcc is not installed")
     folder = tmp_path_factory.mktemp("header")

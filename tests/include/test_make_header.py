@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "encode.npz"
 
 
 def golden_rows(kind):
-    """Give the rows of a kind as dicts; `map` is bytes 8..75 of the map where rc is 0."""
+    """Return the rows of a kind as dicts; `map` is bytes 8..75 of the map where rc is 0."""
     with np.load(GOLDEN) as golden:
         columns = {name: golden[name] for name in golden.files if name != "provenance"}
     maps = iter(columns.pop("map").T)

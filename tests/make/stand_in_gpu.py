@@ -34,7 +34,7 @@ def build(folder: Path, *flags: str) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Give the environment in which this folder's libcuda is found first."""
+    """Return the environment in which this folder's libcuda is found first."""
     others = os.environ.get("LD_LIBRARY_PATH")
     path = str(folder) if others is None else f"{folder}{os.pathsep}{others}"
     return {**os.environ, "LD_LIBRARY_PATH": path, **more}

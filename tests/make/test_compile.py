@@ -126,7 +126,7 @@ def attributes_of(tensor_map):
 
 
 def compiled_and_plain(function):
-    """Give what a function of X returns compiled, with the rest of it in graphs, and plain."""
+    """Return what a function of X returns compiled, with the rest of it in graphs, and plain."""
     torch._dynamo.reset()
     graphs = []
 

@@ -179,7 +179,7 @@ DRIVER_IN_C = {kind: alone(f"driver_{kind}", verb) for kind, verb in DRIVER.item
 
 
 def driver_words(a, address) -> dict[str, object]:
-    """Give the arguments of a driver_encode_* function, which has other names than the map."""
+    """Return the arguments of a driver_encode_* function, which has other names than the map."""
     words = {"tensor_data_type": a.data_type, "tensor_rank": a.rank, "global_address": address}
     kinds = {
         "tiled": ("box_dim",),

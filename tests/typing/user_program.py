@@ -47,7 +47,7 @@ def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
 
 
 def options(x: npt.NDArray[np.float16]) -> tuple[tma.TensorMap, ...]:
-    """Give every option as a member, a name or a value."""
+    """Return every option as a member, a name or a value."""
     target: tma.Target = tma.TARGETS["sm_90"]
     wide = tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128", split_inner=True)
     print(tma.split_inner_coords(wide, (0, 0)))
@@ -165,7 +165,7 @@ def copy(tensor_map: tma.TensorMap, x: npt.NDArray[np.float16]) -> npt.NDArray[n
 
 
 def consume(tensor_map: tma.TensorMap) -> int:
-    """Give a tensor core its tile."""
+    """Return a tensor core its tile."""
     descriptor: tma.MatrixDescriptor = tma.matrix_descriptor(tensor_map, instruction="wgmma")
     addresses = tma.ldmatrix_addresses(tensor_map, 0, 0)
     coords: tuple[int, ...] = tma.ragged_coords(tensor_map, 0, 64, (0, 0))

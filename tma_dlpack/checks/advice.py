@@ -27,7 +27,7 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Give the bank conflict degree of reading 16 bytes of each of 8 rows at one column.
+    """Return the bank conflict degree of reading 16 bytes of each of 8 rows at one column.
 
     `ldmatrix` reads 8 such rows in one phase. 1 means no conflict, 8 is the worst.
 
@@ -121,7 +121,7 @@ def _meant_strides(r: Request) -> tuple[int, ...] | None:
 
 
 def _tile(r: Request) -> tuple[int, ...]:
-    """Give the elements that a copy takes along each dimension, row-major.
+    """Return the elements that a copy takes along each dimension, row-major.
 
     The engine ignores the innermost element stride unless the layout is interleaved.
     """

@@ -31,12 +31,12 @@ def _box_found(r: Request, i: int) -> str:
 
 
 def be_in_shape(r: Request, i: int) -> str:
-    """Give the limit of an entry that must not exceed the extent of the tensor."""
+    """Return the limit of an entry that must not exceed the extent of the tensor."""
     return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
 def inner_found(r: Request) -> str:
-    """Give the bytes of a row of the box."""
+    """Return the bytes of a row of the box."""
     return f"{words.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
 
 

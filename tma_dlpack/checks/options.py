@@ -23,7 +23,7 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
-    """Give the set of rules that `rules=` of a `make_*` call means.
+    """Return the set of rules that `rules=` of a `make_*` call means.
 
     The driver's rules for im2col maps are measured on sm_90 only; for other targets the
     documentation is used.

@@ -151,7 +151,7 @@ class Report(Drawn):
 
     @opaque
     def accepted_arguments(self) -> dict[str, Any]:
-        """Give the arguments that `fixed` gives; raise if the tensor itself must change.
+        """Return the arguments that `fixed` gives; raise if the tensor itself must change.
 
         Returns
         -------

@@ -43,7 +43,7 @@ _OF_LAYOUT = {
 
 
 def argument(r: Request, name: str) -> str:
-    """Give the call's own name for an argument that a rule names."""
+    """Return the call's own name for an argument that a rule names."""
     name = _OF_KIND[r.kind].get(name, name)
     if r.is_driver_call:
         return OF_DRIVER.get(name, name)
@@ -99,7 +99,7 @@ def corner_entry(r: Request, which: str, i: int) -> str:
 
 
 def _index(r: Request, i: int) -> int:
-    """Give the index of dimension i in the order of the call."""
+    """Return the index of dimension i in the order of the call."""
     index: int = i if r.is_driver_call else r.facts.rank - 1 - i
     return index
 

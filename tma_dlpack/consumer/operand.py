@@ -93,7 +93,7 @@ class Instruction:
     source: str
 
 
-# Fields that wgmma and tcgen05 share; FIXED is tcgen05's alone.
+# Fields that wgmma and tcgen05 share; only tcgen05 has FIXED.
 START = Field("start address", 0, 14)
 LEADING = Field("leading byte offset", 16, 14)
 STRIDE = Field("stride byte offset", 32, 14)
@@ -165,7 +165,7 @@ def encoded(offset_bytes: int) -> int:
     return (offset_bytes & 0x3FFFF) // UNITS
 
 
-# First address past those that a descriptor can have: 14 bits in units of 16 bytes.
+# End of the addresses that a descriptor can hold: 14 bits in units of 16 bytes.
 ADDRESS_END = 1 << 18
 
 

@@ -109,7 +109,7 @@ def _is_turned(o: Operand) -> bool:
 
 
 def _swizzle_is_read(o: Operand) -> bool:
-    # bytes128_atom_32B is right for "turned" operands, and for these alone.
+    # bytes128_atom_32B is right only for "turned" operands.
     return o.swizzle in o.instruction.layout_types and _is_turned(o) == (
         o.swizzle == TmaSwizzle.bytes128_atom_32B
     )

@@ -120,7 +120,7 @@ __all__ = [
     "walk",
 ]
 
-#: What is imported when first asked for, because one picture needs few of them.
+#: Names that are imported on first use, because one picture needs few of them.
 _LATER = {
     "atoms": ("MatrixAtoms", "matrix", "matrix_html"),
     "banks": ("AccessSteps", "BankConflicts", "access_steps", "bank_conflicts"),
@@ -152,7 +152,7 @@ _LATER = {
     "walks": ("Im2colWalk", "walk"),
 }
 
-#: name -> what it shows, the function that makes it, and whether that takes coordinates.
+#: Name -> what it shows, the function that makes it, and whether this function takes coordinates.
 FIGURES: dict[str, tuple[str, str, bool]] = {
     "tensor": ("the tensor with the box of one tile", "tensor", True),
     "shared": ("the tile in shared memory, chunk by chunk", "shared", True),
@@ -199,7 +199,7 @@ def figure(
     Raises
     ------
     TmaPreconditionError
-        For another name, and for what is neither map nor tile.
+        For another name, and for an object that is neither a map nor a tile.
 
     Examples
     --------

@@ -198,7 +198,7 @@ def matrix(
     major: str = "K",
     smem_address: int = 0,
 ) -> MatrixAtoms:
-    """Show the atoms of an operand over shared memory, and what the descriptor's offsets lead to.
+    """Show the atoms of an operand in shared memory, and the descriptor's offsets.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def matrix(
     Raises
     ------
     TmaPreconditionError
-        For what is neither, and where `matrix_descriptor` refuses.
+        For any other object, and if `matrix_descriptor` refuses the map.
 
     Examples
     --------

@@ -2,11 +2,11 @@
 
 `Barrier` is the state that PTX describes: a phase ends when as many threads have arrived as
 `mbarrier.init` named and every announced byte is there. `Play` runs programs (threads, warps, copy
-engines) on one axis of time and records what they did and every state of every barrier. A program
-is a generator: what takes time it yields, what takes none it calls.
+engines) on one axis of time, and records their actions and every state of every barrier. A program
+is a generator. It yields actions that take time, and calls actions that take none.
 
-Times are ticks without a unit: which event comes before which is what the model shows, not how long
-it takes. In how many steps the engine counts its bytes is not documented.
+Times are ticks without a unit: the model shows the order of events, not their duration. In how many
+steps the engine counts its bytes is not documented.
 
 Source: PTX ISA, mbarrier; the outcomes of misuses are measured (H200, driver 580.159.04).
 
@@ -38,7 +38,7 @@ class BarrierError(RuntimeError):
 
 
 class Barrier(NamedTuple):
-    """The state of an mbarrier; each operation returns the next one.
+    """The state of an mbarrier; each operation returns the next state.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Play:
         self._resume(program, Bar(lane, begin, begin, Do(0)))
 
     def run(self) -> None:
-        """Go on until every program has ended, waits for what nobody does, or one is undefined."""
+        """Run until every program has ended or waits forever, or one has undefined behavior."""
         wrong = FOREVER
         try:
             while self._ready:
@@ -222,7 +222,7 @@ class Play:
         self._change(barrier, Barrier.init(arrivals))
 
     def arrive(self, barrier: str, tx_bytes: int | None = None) -> None:
-        """Arrive, and announce bytes where there are some."""
+        """Arrive, and announce bytes if there are any."""
         self._say(
             f"arrive({barrier})" if tx_bytes is None else f"arrive_expect_tx({barrier}, {tx_bytes})"
         )

@@ -29,7 +29,7 @@ PIECES = 4  # of a tile, at most
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 
-#: Name -> what the kernel does, and what comes of it.
+#: Name of a mistake -> the kernel's action, and its effect.
 MISTAKES = {
     name: (does, why)
     for name, does, why in coerce.rows("""
@@ -178,7 +178,7 @@ class Setup(NamedTuple):
         return int(self.mistake == "wrong parity")
 
     def of(self, block: int) -> str:
-        """Return the end of names of a block, where there are several."""
+        """Return the suffix for names in a block, if there are several blocks."""
         return f" of {block}" if self.blocks > 1 else ""
 
     def played(self) -> Played:

@@ -282,7 +282,7 @@ class TensorBox(Figure):
         return lay_out(about, grids, "", above, notes, self.legend(), is_narrow=is_narrow)
 
     def legend(self) -> Legend:
-        """Return what the styles of the plot mean."""
+        """Return the legend of the plot."""
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
@@ -396,8 +396,8 @@ def tensor(
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, for coordinates that `load_tile` would refuse, and where
-        `plane` is not two different dimensions of the tensor.
+        For an object that is neither a map nor a tile, for coordinates that `load_tile` would
+        refuse, and if `plane` is not two different dimensions of the tensor.
     TmaUnsupportedError
         For im2col maps, which `walk` shows.
 
@@ -421,7 +421,7 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    least = {down: 0, across: 0}  # positions that are drawn whatever the box is
+    least = {down: 0, across: 0}  # positions that are drawn for every box
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
     one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # of a tensor of rank 1
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
@@ -436,7 +436,7 @@ def tensor(
 
 
 def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], least: int) -> Axis:
-    """Return a dimension; `least` positions of it are drawn whatever the box is."""
+    """Return a dimension; at least `least` positions of it are drawn."""
     plan = request.plan
     args = plan.arguments
     d = args.rank - 1 - row_major

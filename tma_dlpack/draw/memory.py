@@ -190,8 +190,8 @@ def shared(
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
-        refuse.
+        For an object that is neither a map nor a tile, and for coordinates and offsets that
+        `load_tile` would refuse.
 
     Examples
     --------

@@ -43,7 +43,7 @@ KINDS = {
 
 
 class TimelineRow(NamedTuple):
-    """A bar: what one actor does for some time.
+    """A bar: one activity of one actor.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class TimelineRow(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is drawn as the fault."""
+        """Whether the bar is drawn as the fault."""
         return self.fault or self.kind == "fault"
 
 

@@ -115,7 +115,7 @@ class Im2colWalk(Figure):
 
     @property
     def shifted(self) -> tuple[int, int, int, int]:
-        """The bounding box after the offsets: where the pixels are."""
+        """The bounding box after the offsets, which contains the pixels."""
         (h, w), (top, bottom, left, right) = self.offsets, self.box
         return top + h, bottom + h, left + w, right + w
 
@@ -267,8 +267,8 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
-        refuse.
+        For an object that is neither a map nor a tile, and for coordinates and offsets that
+        `load_tile` would refuse.
     TmaUnsupportedError
         For tiled maps, which `tensor` shows.
 
@@ -299,7 +299,7 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), im2col_box(args)
-    # im2col-wide walks along w alone: along h it stays where it starts.
+    # im2col-wide walks only along w: h stays constant.
     ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
     boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)
     moved = ", ".join(f"{n} {offsets[n]}" for n in "dhw" if n in dims)

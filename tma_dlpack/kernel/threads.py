@@ -247,7 +247,7 @@ class Group:
         return False
 
     def take_waits(self) -> None:
-        """Give each wait of the last instruction a group; split this group if there are several."""
+        """Put each wait of the last instruction in a group; split this group for several waits."""
         waits, self._waits = self._waits, []
         covered = np.zeros(self.n, np.bool_)
         for lanes, _ in waits:

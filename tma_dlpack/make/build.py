@@ -102,7 +102,7 @@ def accepted(given: dict[str, Any], call: TensorMap) -> Report:
 def refused(
     tensor: object, call: JudgedCall, given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error where `given` is None.
+    """Return the report on a call that C refused, or its error if `given` is None.
 
     The words are made when they are read, from numbers: the tensor is not kept.
     """
@@ -113,7 +113,7 @@ def refused(
     # The class of the error depends on the first violation, so find the violations now.
     if call.mask & UNSUPPORTED_ROWS:
         return refusal_of(find())
-    # All other errors find their violations when somebody reads them.
+    # All other errors compute their violations on first use.
     return TmaPreconditionError._deferred(find)
 
 
@@ -122,7 +122,10 @@ def _violations_in_c(read: CallInC) -> tuple[Violation, ...]:
 
 
 class CallInC:
-    """A refused call of a tensor that C has read; it parses other arguments, in C where it can."""
+    """A refused call for a tensor that C has read.
+
+    Calling it parses other arguments, in C if possible.
+    """
 
     __slots__ = ("call", "names", "producer")
 
@@ -199,7 +202,7 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Move a map to a bare address; checked against the driver where there is one for its GPU."""
+    """Move a map to a bare address; the result is compared with the driver's if there is one."""
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
         raise bad_value("tensor_map", tensor_map, "be a TensorMap", fix)
@@ -289,7 +292,7 @@ def _map_of(
 ) -> TensorMap:
     """Make the map of an accepted call: encoded by the driver of a GPU, or by the measured layout.
 
-    It has no bytes where there is neither.
+    It has no bytes without either.
     """
     arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:

@@ -124,8 +124,8 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None where
-        they would be another convolution.
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None if
+        they would make another convolution.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def _entries(value: object) -> int | tuple[Any, ...] | None:
 
 
 def _per_dimension(name: str, read: object, count: int) -> tuple[Any, ...] | None:
-    """Return `count` entries; None if they are not as many, or out of range."""
+    """Return `count` entries; None if the number of entries or a value is wrong."""
     values = read if type(read) is tuple else (read,) * count
     if not 0 < len(values) == count:
         return None
@@ -391,7 +391,7 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
     return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
-#: Rule -> its argument, what was found, the limit and the fix, of one dimension of a convolution.
+#: Rule -> argument, found text, limit and fix, for one dimension of a convolution.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,

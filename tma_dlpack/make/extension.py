@@ -1,6 +1,6 @@
 """The optional C extension: verbs that are tried in C before their Python function is called.
 
-What C accepts, Python accepts too, with the same bytes; everything else is left to Python.
+Python accepts every call that C accepts, with the same bytes. C leaves all other calls to Python.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ else:
     def quick(verb: str) -> Callable[[F], F]:
         """Try `verb` in C before a function is called: a callable with the same signature.
 
-        Compiled, because calling a Python function of 16 parameters alone takes longer than making
-        a map in C.
+        It is compiled, because the call of a Python function with 16 parameters takes longer than
+        making a map in C.
         """
 
         def with_verb(function: F) -> F:

@@ -111,8 +111,7 @@ def make_tma_descriptor(
         (`TmaPreconditionError` says where not).
     TmaTargetError
         A TmaPreconditionError for a feature that the target lacks.
-    TmaDriverError
-        If the driver refuses what the rules accept.
+    TmaDriverError If the driver refuses a call that the rules accept.
 
     Notes
     -----

@@ -311,7 +311,7 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Give a function of `tensors` the signature of `model`, except the first parameter.
+    """Return a function of `tensors` the signature of `model`, except the first parameter.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)

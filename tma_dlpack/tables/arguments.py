@@ -23,7 +23,7 @@ from tma_dlpack.tables.enums import (
 
 MapKind = Literal["tiled", "im2col", "im2col_wide"]
 KINDS: tuple[MapKind, ...] = ("tiled", "im2col", "im2col_wide")
-#: The driver's function for each.
+#: Kind of map -> the driver's function.
 FUNCTIONS: dict[MapKind, str] = {
     "tiled": "cuTensorMapEncodeTiled",
     "im2col": "cuTensorMapEncodeIm2col",
@@ -49,7 +49,7 @@ CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
 
 class Option(NamedTuple):
-    """An option of `make_*` that few calls give, and that its form alone says how to read.
+    """A rarely used option of `make_*`; its form determines how it is read.
 
     The generator prints its place in C, in C++ and in `abi.RareOptions` from this row.
     """
@@ -99,7 +99,7 @@ def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
 
 
 def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
-    """Give what the address and every stride must be a multiple of: 16 bytes, in some maps 32."""
+    """Return the alignment of the address and of every stride: 16 bytes, or 32 for some maps."""
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
     return 32 if data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16 else 16
@@ -170,8 +170,8 @@ class EncodeArguments(NamedTuple):
     def floor_box_bytes(self) -> int:
         """Bytes that the driver computes for the box, and limits to 228 KB.
 
-        The driver divides by element strides rounding down, so this is not what a copy transfers
-        [measured, H200, driver 580.159.04]; `geometry.tx_bytes` gives that.
+        The driver divides by element strides and rounds down, so this is not the number of bytes
+        that a copy transfers [measured, H200, driver 580.159.04]; that is `geometry.tx_bytes`.
         """
         elements = self.channels_per_pixel * self.pixels_per_column
         if self.kind == "tiled":

@@ -1,8 +1,8 @@
 """Encode a map's arguments as 128 bytes, and decode them, by the table of `fields.py`.
 
-`encode` is for sm_90 alone, whose layout is measured. Maps of sm_100 and later can be read
-(`decode(..., derived=True)`), by a derived layout. Maps that others built are read too: bits 65 and
-85 may be set, and bytes 64..127 may be anything.
+`encode` is only for sm_90, whose layout is measured. Maps of sm_100 and later can be read
+(`decode(..., derived=True)`), by a derived layout. Maps that other libraries built are read too:
+bits 65 and 85 may be set, and bytes 64..127 may have any value.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     return word.to_bytes(MAP_BYTES, "little")
 
 
-#: The fields that are no arguments of the same name, in the order of `_computed`.
+#: Fields that are not an argument of the same name, in the order of `_computed`.
 _COMPUTED = (
     *("global_address", "rank", "im2col", "element_type", "tf32", "box_bytes"),
     "swizzle_repeat_bytes",
@@ -71,7 +71,7 @@ _COMPUTED = (
 
 @cache
 def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
-    """Return where the values of the arguments go."""
+    """Return the bit positions of the arguments' values."""
     names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)
@@ -86,7 +86,7 @@ def _computed(a: EncodeArguments, address: int) -> tuple[Any, ...]:
 
 
 def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) -> tuple[int, bool]:
-    """Give what the fields `element_type` and `tf32` hold for a data type."""
+    """Return the values of the fields `element_type` and `tf32` for a data type."""
     if data_type in PACKED_TYPES and not derived:
         raise OverflowError(f"no measured bits for {data_type.name}")
     return _BITS_OF_TYPE[data_type]
@@ -97,9 +97,9 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
 
     With `derived`, of a map of sm_100 or later.
 
-    Bytes 64..127, which the engine ignores and ``tensormap.replace`` leaves stale, are not looked
-    at; neither are entries past the rank. An im2col-wide map has the bits of an im2col map with
-    one corner and comes back as im2col.
+    Bytes 64..127 are ignored, as by the engine, because ``tensormap.replace`` leaves them stale.
+    Entries past the rank are ignored too. An im2col-wide map has the bits of an im2col map with one
+    corner and comes back as im2col.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
 
 
 def noted_bits(data: bytes) -> tuple[str, ...]:
-    r"""Return a sentence about each bit that is set and that no argument sets.
+    r"""Return a sentence about each set bit that belongs to no argument.
 
     >>> noted_bits(bytes(8) + b"\2" + bytes(119))[0][:40]
     "bit 65 is set: NVIDIA's CuTe DSL sets it"

@@ -1,4 +1,4 @@
-"""Read integers, sequences of integers, strings and bytes from whatever a user passes."""
+"""Read integers, sequences of integers, strings and bytes from any object that a user passes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})")
 
 
 def integer_of(value: object) -> int | None:
-    """Give a value as an int; None if it is not an integer, or is a bool or a member of an enum."""
+    """Return a value as an int; None for a bool, a member of an enum, or anything else."""
     if type(value) is int:
         return value if -INTEGER_END < value < INTEGER_END else None
     try:
@@ -35,7 +35,7 @@ def integer_of(value: object) -> int | None:
 
 
 def integers_of(value: object) -> tuple[int, ...] | None:
-    """Give the integers of an ordered iterable, in its order; None if it is anything else."""
+    """Return the integers of an ordered iterable; None for any other object."""
     entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else entries_of(value)
     if entries is None:
         return None
@@ -91,7 +91,7 @@ def not_an_integer(value: object) -> str:
 
 
 def entries_of(value: object) -> tuple[object, ...] | None:
-    """Give the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
+    """Return the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
     try:
         if isinstance(value, (str, bytes, bytearray, Mapping, Set)):
             return None
@@ -102,14 +102,14 @@ def entries_of(value: object) -> tuple[object, ...] | None:
 
 
 def text_of(value: object) -> str | None:
-    """Give the text of a str or of a member of a str enum; None for anything else."""
+    """Return the text of a str or of a member of a str enum; None for anything else."""
     if type(value) is str:
         return value
     return str.__str__(value) if issubclass(type(value), str) else None
 
 
 def texts_of(value: object) -> tuple[str, ...] | None:
-    """Give the strings of a collection; None if it is not a collection of strings."""
+    """Return the strings of a collection; None if it is not a collection of strings."""
     try:
         entries = sorted(map(str, value)) if isinstance(value, Set) else entries_of(value)
     except Exception:  # a `__class__` or `__str__` that raises
@@ -121,7 +121,7 @@ def texts_of(value: object) -> tuple[str, ...] | None:
 
 
 def bytes_of(value: object) -> bytes | None:
-    """Give a copy of the bytes of an object with a buffer; None if it has no buffer."""
+    """Return a copy of the bytes of an object with a buffer; None if it has no buffer."""
     try:
         return bytes(memoryview(value))  # type: ignore[arg-type]
     except Exception:  # exporting a buffer may raise anything
@@ -129,7 +129,7 @@ def bytes_of(value: object) -> bytes | None:
 
 
 def shown(value: object) -> str:
-    """Give a value as a message shows it: its repr, on one line, shortened."""
+    """Return a value as a message shows it: its repr, on one line, shortened."""
     if type(value) is list:
         value = tuple(value)  # lists and tuples look the same in messages
     try:
@@ -163,7 +163,7 @@ def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:
 
 
 def counted(number: int | Fraction, unit: str) -> str:
-    """Give a number with its unit, in the singular where it is 1.
+    """Return a number with its unit; the unit is singular for 1.
 
     >>> from fractions import Fraction
     >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
@@ -176,7 +176,7 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Give an argument that can be read again: a copy of a list or set, entries of an iterator."""
+    """Return an argument that can be read twice: a copy of a list, the entries of an iterator."""
     if value is None or type(value) is tuple:
         return value
     if type(value) in (list, set):

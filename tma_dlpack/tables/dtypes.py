@@ -1,6 +1,6 @@
 """One table of data types: DLPack <-> CUtensorMapDataType <-> NumPy <-> PTX.
 
-Everything that other files need to know about a type is a column here.
+Every fact about a type is a column of this table.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DLDataType(NamedTuple):
         return self.bits * self.lanes
 
     def __str__(self) -> str:
-        """Give NumPy's name of the type, such as ``bfloat16`` or ``uint4x16``."""
+        """Return NumPy's name of the type, such as ``bfloat16`` or ``uint4x16``."""
         name = _CODE_NAMES.get(self.code)
         if name is None:
             text = f"type code {self.code} with {self.bits} bits"
@@ -72,7 +72,7 @@ class DataTypeRow:
     is_padded : bool
         Whether 16 values take 16 bytes of shared memory, with a gap.
     packed_unit : int
-        Values that an innermost extent must be a multiple of.
+        The innermost extent must be a multiple of this number of values.
     element_bytes : int
         Bytes of one element; 0 for packed types, whose unit is 16 values.
     """
@@ -92,7 +92,7 @@ class DataTypeRow:
     element_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Compute what follows from the columns."""
+        """Compute the derived columns."""
         packed, padded = self.element_bits < 8, self.smem_chunk_bytes == 16
         object.__setattr__(self, "is_packed", packed)
         object.__setattr__(self, "is_padded", padded)
@@ -134,8 +134,8 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     ),
 )
 
-#: The types of sm_100 and later whose values are smaller than a byte; and those among them that
-#: take 16 bytes of shared memory per 16 values, with a gap.
+#: Types of sm_100 and later with values smaller than a byte; and the padded ones, whose 16 values
+#: take 16 bytes of shared memory, with a gap.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
 PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
@@ -193,7 +193,7 @@ NAMES_OF_DTYPES = {str(t): names for t, _, names in _EXPORTED if t.bits >= 8}
 
 
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
-    """Give the map data type of a DLPack type, or None where libcu++ has none.
+    """Return the map data type of a DLPack type; None if libcu++ has none.
 
     >>> data_type_of(DLDataType(4, 16)).name
     'BFLOAT16'
@@ -206,7 +206,7 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 
 
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
-    """Give the map data types that `data_type=` may name for a tensor of a DLPack type.
+    """Return the map data types that `data_type=` may name for a tensor of a DLPack type.
 
     All types of the same element size; the packed types too for 4-bit types, uint8 and int8 (bytes
     that hold packed values).

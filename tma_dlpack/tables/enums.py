@@ -1,7 +1,7 @@
 """Enums: libcu++'s names for options, the driver's names for data types, DLPack's for its own.
 
 Every enum is an `IntEnum` with the values of the C header, so a member can be passed to any API
-that takes the C value. `meanings.parse` turns what a user writes into a member.
+that takes the C value. `meanings.parse` converts a user's value to a member.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class TmaInterleaveLayout(IntEnum):
 class TmaSwizzle(IntEnum):
     """Order of a tile's bytes in shared memory.
 
-    `cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h). Within spans of 32, 64 or 128
-    bytes, atoms (runs of bytes that stay together) are exchanged by an XOR on the shared-memory
-    address `a`, so that reading a column of the tile spreads over all banks. A row of the box is at
-    most one span wide; choose the span equal to the row.
+    `cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h). An XOR on the shared-memory
+    address `a` exchanges atoms (runs of bytes that stay together) within spans of 32, 64 or 128
+    bytes, so that reads of a column spread over all banks. A row of the box is at most one span
+    wide; choose the span equal to the row.
 
     Attributes
     ----------
@@ -216,7 +216,8 @@ DataTypeName = (
     | Literal["float16", "fp16", "half", "bfloat16", "bf16", "float32", "fp32", "float64", "tf32"]
     | Literal["float8_e4m3fn", "float8_e5m2"]
 )
-#: Of data types also a dtype of a framework, which has no common type: it needs a cast.
+#: A data type may also be a framework's dtype. These have no common type, so type checkers need a
+#: cast.
 DataType = TensorMapDataType | DataTypeName | SupportsIndex
 Rules = Literal["libcu++", "driver"]
 Im2colRules = Literal["documented", "driver"]
@@ -290,7 +291,7 @@ class DLDataTypeCode(IntEnum):
     kDLFloat4_e2m1fn = 17
 
 
-#: Members by the numbers that C has of them: looking one up so takes a tenth of calling the enum.
+#: Members by their C values: this lookup takes a tenth of the time of calling the enum.
 DATA_TYPE_MEMBERS = tuple(TensorMapDataType)
 INTERLEAVE_MEMBERS = tuple(TmaInterleaveLayout)
 SWIZZLE_MEMBERS = tuple(TmaSwizzle)
@@ -313,7 +314,7 @@ C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
 
 
 def c_name(member: IntEnum) -> str:
-    """Give a member's spelling in cuda.h.
+    """Return a member's spelling in cuda.h.
 
     >>> c_name(TmaSwizzle.bytes128_atom_32B)
     'CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B'

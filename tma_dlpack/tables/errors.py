@@ -41,9 +41,9 @@ class Finding:
     ----------
     rule : str
         Stable id of the rule, such as ``"BOX_INNER_16B"``; ``"ARGUMENT"`` for an argument of the
-        wrong type, ``"FILE_..."`` for a file that is none of ours.
+        wrong type, ``"FILE_..."`` for a file that this package cannot read.
     argument : str
-        The argument of the call that it is about, such as ``"box_sizes"``.
+        The argument that the finding is about, such as ``"box_sizes"``.
     found : str
         What was found, as a sentence about the argument, with units.
     limit : str
@@ -162,7 +162,7 @@ class TmaPreconditionError(TmaError, ValueError):
     def _deferred(
         cls, find_violations: Callable[[], tuple[Violation, ...]]
     ) -> TmaPreconditionError:
-        """Make the error of a call whose violations are worked out when somebody reads them."""
+        """Make the error of a call whose violations are computed on first use."""
         error = cls.__new__(cls)
         error.__dict__["_find_violations"] = find_violations
         return error
@@ -341,7 +341,7 @@ class Rule:
 
     @property
     def mended_by(self) -> tuple[str, ...]:
-        """The arguments that its candidates change; the page tries values of its own for them."""
+        """The arguments that its candidates change. The page tries other values for them."""
         if self.changes is not None:
             return self.changes
         is_argument = isinstance(self.on, str) and not self.on.startswith("tensor.")
@@ -371,7 +371,7 @@ class Rule:
         )
 
     def usual_fix(self, request: Any, *entry: int) -> str:
-        """Return what to do where none of the `candidates` is accepted."""
+        """Return the fix if none of the `candidates` is accepted."""
         return self.fix if isinstance(self.fix, str) else self.fix(request, *entry)
 
     def violation(
@@ -379,7 +379,7 @@ class Rule:
     ) -> Violation:
         """Return the violation of a row that was found outside of the judge.
 
-        `limit`, `fix` and `source` replace the row's own where the caller knows the number.
+        If the caller knows the numbers, `limit`, `fix` and `source` replace the texts of the row.
         """
         limit = limit or self.limit or f"it must {self.must}"
         source = source or self.sources(self.kinds[0])

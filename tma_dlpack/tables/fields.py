@@ -229,7 +229,7 @@ DERIVED_FIELDS: tuple[Field, ...] = tuple(
 
 @cache
 def fields_of(kind: MapKind, rank: int, *, derived: bool = False) -> tuple[Field, ...]:
-    """Give the fields that a map of this kind and rank has, in the order of the table.
+    """Return the fields that a map of this kind and rank has, in the order of the table.
 
     `derived` is for sm_100 and later.
     """

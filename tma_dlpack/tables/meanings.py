@@ -1,6 +1,6 @@
 """Other spellings of enum members: bytes, and names of the driver, CUTLASS, PTX and frameworks.
 
-`parse` turns what a user writes into a member. It accepts a word only if the word has one meaning:
+`parse` converts a user's value to a member. It accepts a word only if the word has one meaning:
 ``"u4"`` may be either of two packed types, so `parse` returns None for it.
 """
 
@@ -69,8 +69,8 @@ _WORD = re.compile(r"[\w.:]{1,60}(<[\d, ]{1,20}>)?", re.ASCII)
 def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
     """Return the member that a user means: by itself, its value, a name, or a word or a number.
 
-    A number that is a value means that value; any other may be bytes (see `meaning`). None for
-    what means no member or may mean two, for members of other enums, bools and floats.
+    A number that is a value means that value; any other may be bytes (see `meaning`). None for a
+    value without a meaning or with two, for members of other enums, bools and floats.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is parse(TmaSwizzle, "SWIZZLE_128B")
@@ -110,7 +110,7 @@ _PACKED_WORDS = {
 
 
 def packed_needs(word: str) -> str:
-    """Return what a type of fewer than 8 bits needs; "" for other words.
+    """Return the requirement of a type of fewer than 8 bits; "" for other words.
 
     >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
@@ -139,7 +139,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member that another spelling, a word or a number, means; None if unclear.
+    """Return the member for another spelling, word or number; None if it is not clear.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
@@ -177,7 +177,7 @@ def _either(words: str) -> str:
 
 
 def near_name(enum: type[IntEnum], value: object) -> str | None:
-    """Return the one name that a misspelt word is near to, with the same digits; None otherwise.
+    """Return the only name near a misspelt word, with the same digits; else None.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")

@@ -1,4 +1,4 @@
-"""Why arguments, bytes of maps, and files are refused: one row per reason that no room owns alone.
+"""Reasons to refuse arguments, bytes of maps, and files, shared by several rooms: a row each.
 
 A copy's are in `copies.refusals`, an operand's in `consumer.refusals`, a tensor's in
 `dlpack.refusals`, the preconditions of a map in `checks`. `Rule.error` raises a row. If the limit
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tma_dlpack.tables.errors import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.fields import PROVENANCE
 
-#: Limits of files that others wrote: what is larger is not read.
+#: Limits of files from other sources; larger files are not read.
 MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
 MAX_PIPED_DUMP_BYTES = 1 << 29  # of a core dump from a pipe or compressed; a file has no limit

@@ -10,7 +10,7 @@ from typing import Any
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import argument_error, bad_value
 
-#: What a GPU has, as expressions of its compute capability; printed in C by the generator.
+#: Features of a GPU, as expressions of its compute capability. The generator prints them in C.
 COLUMNS: dict[str, str] = {
     "has_tma": "major >= 9",
     "is_sm_9x": "major == 9",
@@ -117,7 +117,7 @@ class Target:
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
-        """Give the preset of a name, such as ``"sm_90"`` or ``"sm_90a"``, or the Target itself.
+        """Return the preset of a name, such as ``"sm_90"`` or ``"sm_90a"``, or the Target itself.
 
         Raises `TmaPreconditionError` for anything else.
         """
@@ -138,7 +138,7 @@ class Target:
         return "sm_{}{}".format(*self.compute_capability)
 
     def __str__(self) -> str:
-        """Give the name, such as ``sm_90``."""
+        """Return the name, such as ``sm_90``."""
         return self.name
 
 

@@ -1,9 +1,9 @@
-"""`TensorMap`: 128 bytes, what they describe, and the forms that launchers take.
+"""`TensorMap`: 128 bytes, their description, and the forms for launchers.
 
 `map.py` is the public class; its bases are `storage.py` (the aligned bytes; in C
 `native/map.h` with the same attributes; and what launchers take) and `attributes.py` (everything
-that is read from the driver's arguments). `description.py` works the arguments out of the accepted
-call when an attribute is first read, so that making a map stays fast, and checks a new address.
+that is read from the driver's arguments). `description.py` computes the arguments from the accepted
+call on first use of an attribute, so that making a map is fast, and checks a new address.
 `ptx_replace.py` and `cpp.py` serve `replace()`, `replace_cuda()` and `cpp()`; `text.py` prints.
 
 A new launcher: a function in `storage.py` and an `as_...` method in `map.py`. A new attribute: a

@@ -209,8 +209,8 @@ def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:
     """Return C++ that makes the map with ``cuda::make_tma_descriptor``.
 
     Only for a tiled map that libcu++ would make of the tensor, with the type it would choose. For
-    4-bit types libcu++ requires 16 lanes, with shape and strides in values, whatever the lanes of
-    the tensor.
+    4-bit types libcu++ requires 16 lanes, with shape and strides in values, for any number of lanes
+    of the tensor.
     """
     dtype: DLDataType = view.dtype
     shape, strides = view.shape, view.strides

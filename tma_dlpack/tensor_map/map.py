@@ -44,8 +44,8 @@ class TensorMap(MapAttributes, Drawn):
     `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`,
     `interleave`, `swizzle`, `l2_promotion`, `oob_fill`; for im2col maps `pixel_box_lower_corner`,
     `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
-    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`. Of the call, and so
-    None for decoded bytes: `split_inner`, `ragged`.
+    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`. Known only from the
+    call, and None for decoded bytes: `split_inner`, `ragged`.
 
     Examples
     --------
@@ -80,8 +80,8 @@ class TensorMap(MapAttributes, Drawn):
         data : bytes-like
             128 bytes.
         target : str or Target
-            The GPU that the map was made for. The layout of sm_90 is measured; of sm_100, sm_103,
-            sm_107, sm_110, sm_120 and sm_121 it is derived.
+            The GPU that the map was made for. The layout of sm_90 is measured; the layouts of
+            sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 are derived.
 
         Returns
         -------
@@ -102,8 +102,8 @@ class TensorMap(MapAttributes, Drawn):
         Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept
         but not read, because the engine does not read them. An im2col-wide map reads as im2col with
         one corner. On sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and
-        from the maps of NVIDIA's CuTe DSL 4.8.1; not measured. Maps that others built are read
-        too: bits 65 and 85 may be set, and the text describes what is known of them.
+        from the maps of NVIDIA's CuTe DSL 4.8.1; not measured. Maps that other libraries built are
+        read too: bits 65 and 85 may be set, and the text names their known meaning.
 
         Examples
         --------
@@ -425,7 +425,7 @@ class TensorMap(MapAttributes, Drawn):
     def cpp(self) -> str:
         """Return complete C++ code that makes the same map at an address of your choice.
 
-        It calls ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) where that
+        It calls ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) if that
         makes the same map, else the driver's function, without linking libcuda. Compiled with
         ``-DTMA_DLPACK_MAIN`` it is a program that prints the 128 bytes.
 
@@ -527,7 +527,7 @@ class TensorMap(MapAttributes, Drawn):
 
 
 def _unpickled(address: int, data: bytes | None, description: Description) -> TensorMap:
-    """Make a map from a pickle: it has no tensor, and so is not launchable."""
+    """Make a map from a pickle. It has no tensor, so it is not launchable."""
     return TensorMap._make(None, None, address, data, False, description)
 
 
