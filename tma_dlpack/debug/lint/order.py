@@ -1,7 +1,7 @@
-"""Rules of an order: arrive and wait of clusters, groups of wgmma, dependent launches.
+"""Rules about order: arrive and wait of clusters, groups of wgmma, dependent launches.
 
-A machine has one state on each path. An instruction in a state that is wrong on every path that
-leads to it is an error.
+A state machine follows each path. An instruction is an error if its state is wrong on every path to
+it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
 
 def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = "") -> _Step:
-    """Return an opcode's pattern, what follows which state, and the state that is wrong."""
+    """Return (pattern, {state: next state}, wrong state, name of the mistake)."""
     return re.compile(pattern), following, wrong, name
 
 
 _BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
 _BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
-#: Accesses to another block's memory; copies that are no multicast reach their own.
+#: Accesses to another block's memory. Copies without multicast access their own block.
 _REMOTE = (
     r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
     r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
@@ -56,8 +56,8 @@ _MACHINES: Final = (
     ),
 )
 
-#: Ordinary accesses, whose completion nothing in the other block waits for; and what that block can
-#: wait for before it ends.
+#: Ordinary accesses: no instruction of the other block waits for them. `_END` ends a thread;
+#: `_LEAVE` are arrivals for which the other block can wait before it ends.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")
@@ -101,7 +101,10 @@ def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> M
 
 
 def orders(protocol: Protocol) -> Iterator[Mistake]:
-    """Return what is out of order in a kernel; what it calls may have the rest."""
+    """Return the mistakes of order in a kernel.
+
+    Kernels with calls are skipped, because the callee may have the missing instruction.
+    """
     if not protocol.values.function.is_entry or protocol.calls:
         return
     *always, dependent, remote = _MACHINES
@@ -155,7 +158,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for accesses to another block after which some path ends without an arrival."""
+    """Look for accesses to another block after which a path ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return
@@ -193,7 +196,7 @@ def _parted(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for loops that reuse what wgmma reads without a wait or a barrier in the loop."""
+    """Look for loops that overwrite operands of wgmma without a wait or a barrier in the loop."""
     flow = protocol.flow
     mmas = _blocks_with(protocol, r"wgmma\.mma_async")
     waits = _blocks_with(protocol, r"wgmma\.wait_group")
@@ -216,6 +219,6 @@ def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _blocks_with(protocol: Protocol, pattern: str) -> set[int]:
-    """Return the blocks of code with an instruction of this opcode."""
+    """Return the blocks of code that have an instruction with this opcode."""
     blocks = enumerate(protocol.flow.blocks)
     return {n for n, block in blocks if any(re.match(pattern, c.opcode) for c in block.code)}

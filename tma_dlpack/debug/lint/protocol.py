@@ -1,8 +1,8 @@
-"""The mbarriers of a function: which instructions use which barrier, and what is between them.
+"""The mbarriers of a function: the instructions that use each barrier, and the paths between them.
 
 Barriers are grouped into families. A family is one address, or the stages of a ring, which the
 kernel selects by an index.
-The stages of one ring begin where another ring's end, so that a constant tells rings apart.
+Rings are contiguous in memory, so the constant in an address distinguishes them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Protocol:
         self.sites.append(site)
 
     def _families(self) -> None:
-        """Name the family of each site by the number that its ring begins at."""
+        """Assign each site to a family: the address at which its ring begins."""
         starts: dict[int, int] = {}  # an indexed number, and where its ring begins
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
             starts[at] = starts.get(at - _BARRIER_BYTES, at)  # an unrolled loop: the next stage
@@ -128,7 +128,7 @@ class Protocol:
 
     @cached_property
     def _before(self) -> dict[int, list[int]]:
-        """The blocks that lead to each block."""
+        """The predecessors of each block."""
         before: dict[int, list[int]] = defaultdict(list)
         for number, block in enumerate(self.flow.blocks):
             for follows in block.next:
@@ -137,7 +137,7 @@ class Protocol:
 
     @cached_property
     def loops(self) -> list[tuple[int, frozenset[int]]]:
-        """The natural loops, (header, blocks), the smallest first; loops of one wait left out."""
+        """The natural loops as (header, blocks), the smallest first; no loops of a single wait."""
         found: dict[int, set[int]] = {}
         for latch, header in _back_edges([block.next for block in self.flow.blocks]):
             body = found.setdefault(header, {header})
@@ -161,7 +161,7 @@ class Protocol:
         return next((body for _, body in self.loops if body.issuperset(blocks)), frozenset())
 
     def has_barrier(self, blocks: Iterable[int]) -> bool:
-        """Whether the block's threads meet somewhere in these blocks of code."""
+        """Whether these blocks of code have a barrier of the thread block."""
         events = (h.what for n in blocks for h in self.events.blocks[n])
         return "barrier" in events
 
@@ -188,9 +188,9 @@ class Protocol:
         return False
 
     def threads(self, site: Site) -> tuple[int, bool]:
-        """Return the most threads of a block that execute a site, and whether the number is exact.
+        """Return the maximum number of threads that execute a site, and whether it is exact.
 
-        0 where that is unknown: the block's shape is not, or has several dimensions.
+        0 if it is unknown, because the shape of the block is unknown or has several dimensions.
         """
         header = self.values.function.header
         size = _BLOCK.search(header)
@@ -220,7 +220,7 @@ class Protocol:
         return any(_OTHER_DIMENSION.search(code.operands) for code in self.values.function.code)
 
     def _deciders(self, target: int) -> Iterator[int]:
-        """Return the blocks whose branch decides whether a block is come to."""
+        """Return the blocks whose branch decides whether a block is reached."""
         blocks = self.flow.blocks
         reach, work = set(), [target]
         while work:
@@ -232,7 +232,7 @@ class Protocol:
         return (n for n in reach if blocks[n].branch and not reach.issuperset(blocks[n].next))
 
     def _is_followed(self, block: int) -> bool:
-        """Whether a branch is uniform, or its conditions are known in each thread."""
+        """Whether a branch is uniform, or its conditions are known for each thread."""
         branch = self.flow.blocks[block].branch
         sides = [self.values.branch(branch[1], n) for n in (False, True)] if branch else []
         return all(
@@ -246,7 +246,7 @@ def _of_thread_alone(terms: tuple[Term, ...]) -> bool:
 
 
 def _unwrapped(value: Value) -> Value:
-    """Return the address in the own block of a barrier in another block of the cluster."""
+    """Return the offset in shared memory of a barrier in another block of the cluster."""
     terms, constant = value
     if len(terms) == 1 and terms[0][1] == 1:
         symbol = terms[0][0]
@@ -261,9 +261,9 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _turned(index: tuple[Term, ...]) -> int:
-    """Return by how much ``(i + n) % stages`` exceeds ``i % stages`` in what is added for it.
+    """Return the constant n of an index ``(i + n) % stages``, in bytes; 0 for other indices.
 
-    A remainder is the index less a multiple of a quotient, which looks at the index and n.
+    In PTX a remainder is the index minus a multiple of a quotient, which is computed from i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:
@@ -284,7 +284,7 @@ def _added(value: Value, number: int) -> Value:
 
 
 def _back_edges(follows: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Return the edges (from, to) that lead to a block on the path from the entry."""
+    """Return the back edges (from, to) of a depth-first search from the entry."""
     state = [0] * len(follows)  # 1: on the path, 2: done
     work: list[tuple[int, Iterator[int]]] = []
     if follows:

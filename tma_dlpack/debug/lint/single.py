@@ -1,9 +1,10 @@
-"""Rules that need no path: what single instructions show, alone and with the maps of a launch.
+"""Rules about single instructions, without and with the maps of a launch.
 
-Alone: the memory of a map, and the needs of a cluster or an architecture. Maps come from a trace,
-or in the order of the kernel's parameters of 128 bytes. A rank or a mode that differs is an error
-(measured: the copy ends in error 715); expected bytes that no sum of the copies gives, and a matrix
-descriptor with another swizzle than every map, are warnings.
+Without maps: the memory of a map, alignment, and instructions that need a cluster or an
+architecture. Maps come from a trace, or in the order of the kernel's parameters of 128 bytes. A
+rank or a mode that differs is an error (measured: the copy ends in error 715); expected bytes that
+no sum of the copies gives, and a matrix descriptor with another swizzle than every map, are
+warnings.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _mistake(name: str, code: Instruction, is_sure: bool = True, **shown: Any) -
     return Mistake(rule, severity, code, None, message.format(**shown), fix.format(**shown))
 
 
-#: What ptxas accepts for architectures with a letter alone.
+#: Instructions that ptxas accepts only for architectures with a letter.
 _NEEDS_LETTER = re.compile(r"wgmma\.|tcgen05\.|setmaxnreg|tensormap\.replace")
 _PLAIN_TARGET = re.compile(r"sm_(9\d|1[0-2]\d)$")
 _BULK = re.compile(r"cp\.(reduce\.)?async\.bulk\.(shared|global)")
@@ -100,7 +101,7 @@ _DECLARES_CLUSTER = re.compile(r"\.(explicitcluster|reqnctapercluster|maxcluster
 
 
 def alone(events: Events) -> Iterator[Mistake]:
-    """Return what single instructions of a function show."""
+    """Return the mistakes that single instructions of a function show."""
     yield from _spaces(events)
     yield from _clusters(events)
     yield from _operands(events)
@@ -133,7 +134,7 @@ _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
 def _shared_operands(code: Instruction) -> Iterator[tuple[str, str, int]]:
-    """Return what an instruction has in shared memory: words, the operand, its alignment."""
+    """Yield the operands of an instruction in shared memory: (text, operand, needed alignment)."""
     event = event_of(code.opcode)
     needed = _OF_TENSOR if ".tensor" in code.opcode else _OF_BULK
     if event in ("load", "send"):
@@ -176,7 +177,8 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
     """Return the shared array that an address is in and its alignment; "" if that is not clear.
 
-    Other terms count where they have a factor: those without one may be what aligns the address.
+    Terms with a factor are taken into account. A term without a factor may be an offset that aligns
+    the address, so such addresses are skipped.
     """
     named = [s for s, factor in terms if factor == 1]
     if len(named) != 1 or named[0].op != "name":
@@ -187,7 +189,7 @@ def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str,
 
 
 def _unacquired(events: Events) -> Iterator[Mistake]:
-    """Return a copy whose map is in global memory, in a kernel that acquires and changes none."""
+    """Yield a copy whose map is in global memory, if the kernel acquires and changes no map."""
     accesses = events.accesses
     there = {event.what for block in events.blocks for event in block}
     if there & {"acquire", "replace", "publish", "call"}:
@@ -211,13 +213,16 @@ def _spaces(events: Events) -> Iterator[Mistake]:
 
 
 def cluster_blocks(function: Function) -> int:
-    """Return how many blocks the clusters have that a kernel declares, 0 if it declares none."""
+    """Return the number of blocks in the clusters that a kernel declares.
+
+    0 without a declaration.
+    """
     declared = _CLUSTER_BLOCKS.search(function.header)
     return prod(int(number or 1) for number in declared.groups()) if declared else 0
 
 
 def _knows_clusters(function: Function) -> bool:
-    """Return whether something in a function says that it is launched as a cluster."""
+    """Return whether a function shows that it is launched as a cluster."""
     return (
         not function.is_entry
         or bool(_DECLARES_CLUSTER.search(function.header))
@@ -278,7 +283,7 @@ class LaunchedMaps:
                 places[use.parameter, use.offset].append(tensor_map)
 
     def of(self, function: Function) -> Places:
-        """Return the maps of a kernel by parameter and byte; {} where none is known."""
+        """Return the maps of a kernel by parameter and byte; {} if no map is known."""
         if self._in_order:
             names = _OF_128_BYTES.findall(function.header)
             numbers = [function.parameters.index(name) for name in names]
@@ -289,7 +294,7 @@ class LaunchedMaps:
 
 
 def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
-    """Return what the maps of a kernel say of its instructions."""
+    """Return the mistakes that the maps of a kernel show in its instructions."""
     values = events.flow.values
     places = launched.of(values.function)
     if not places:
@@ -399,7 +404,7 @@ def _sums_of(sizes: Iterable[int]) -> set[int]:
 
 
 def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
-    """Compare the swizzles of matrix descriptors' constants with those of the maps."""
+    """Compare the swizzles in constant matrix descriptors with the swizzles of the maps."""
     for code in values.function.code:
         name = code.opcode.partition(".")[0]
         if name not in INSTRUCTIONS or ".mma" not in code.opcode:
