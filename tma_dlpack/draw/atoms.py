@@ -1,4 +1,4 @@
-"""A matrix descriptor over shared memory: atoms, K steps, and where the offsets point."""
+"""A matrix descriptor over shared memory: its atoms, its K steps, and the atoms at its offsets."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_ACROSS, MAX_DOWN = 6, 8  # atoms that are drawn
+MAX_ACROSS, MAX_DOWN = 6, 8  # maximum number of atoms drawn per row and per column
 UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT, GAP = 30, 72, 44, 34  # px
-TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # of an atom, in rows
+#: Height of an atom in rows of the grid; the rest of a row is the gap below the atom.
+TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """Rows of one span, one after the other in shared memory.
+    """Rows of one span, stored one after the other in shared memory.
 
     Attributes
     ----------
     down, across : int
-        Which one, in rows and in spans.
+        Its position in the picture, counted in atoms.
     address : int
-        Where it starts, bytes.
+        Shared address of its first byte.
     steps : tuple of int
-        The K steps that read it: from left to right where K-major.
+        The K steps that read it; from left to right in a K-major operand.
     """
 
     down: int
@@ -51,17 +52,17 @@ class Atom:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MatrixAtoms(Figure):
-    """The atoms of an operand, as the tensor core finds them.
+    """The atoms of an operand, at the addresses where the tensor core reads them.
 
     Attributes
     ----------
     descriptor : MatrixDescriptor
     atoms : tuple of Atom
-        All of them, row by row.
+        All atoms, row by row.
     down, across : int
-        How many there are.
+        Number of atoms per column and per row of the picture.
     atom_rows, span_bytes : int
-        Of each.
+        Rows of an atom, and bytes of each of these rows.
     """
 
     title: str
@@ -74,20 +75,21 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Name and bytes of the offset that leads down, and of the one that leads across.
+        """Name and bytes of the offset to the atom below, and of the offset to the atom at the right.
 
-        A name is empty where no field of the descriptor leads there.
+        A name is empty if no field of the descriptor has this offset.
         """
         d = self.descriptor
         leading = ("leading byte offset", d.leading_byte_offset)
         stride = ("stride byte offset", d.stride_byte_offset)
         if d.swizzle is not TmaSwizzle.none:
             return stride, ("", 0) if d.major == "K" else leading
+        # Without a swizzle the two fields exchange their meaning for an MN-major operand.
         return (stride, leading) if d.major == "K" else (leading, stride)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How many atoms are not drawn, what the axes are, and what the offsets lead to."""
+        """The number of atoms not drawn, the meaning of the axes, and the offsets to other atoms."""
         d = self.descriptor
         left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
         notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
@@ -102,7 +104,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bytes one instruction reads, and where the next one starts."""
+        """The caption: the bytes that one instruction reads, and the start of the next instruction."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:
@@ -124,15 +126,16 @@ class MatrixAtoms(Figure):
         return "\n".join([*lines, *self.notes, steps])
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the atoms, and what the offsets lead to."""
+        """Lower to one panel: the atoms, and the offsets from atom to atom."""
         width = max(LEAST_WIDTH, self.span_bytes // UNITS * UNIT_WIDTH)
         return (self._scene(width, GAP),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: narrower atoms, without words that do not fit."""
+        """Lower to one panel of a phone's width: narrower atoms, words only if they fit."""
         across = min(self.across, MAX_ACROSS)
         names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
         names.append(self._below())
+        # `room`: px for all atoms of a row, right of the longest name of a row.
         room = NARROW - 2 * MARGIN - 6 - max(map(text_width, names))
         gap = min(GAP, room / across / 4)
         return (self._scene(room / across - gap, gap, is_narrow=True),)
@@ -157,8 +160,9 @@ class MatrixAtoms(Figure):
         return lay_out(self.title, [grid], heading, (), self.notes, is_narrow=is_narrow)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
-        """Draw an atom, its K steps side by side where K runs along its rows."""
+        """Draw an atom, with its K steps side by side if K runs along its rows."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
+        # Share of an atom's width that a K step takes; a whole atom unless K runs along its rows.
         share = K_STEP_BYTES / self.span_bytes
         if d.major == "MN" or d.swizzle is TmaSwizzle.none:
             share = 1
@@ -172,12 +176,13 @@ class MatrixAtoms(Figure):
             if step == 0:
                 framed = [replace(step_cell, style="focus", text="", title="", key="")]
         cells.append(Cell(atom.across, atom.down, "edge", "", about, wide, TALL))
+        # The frame is drawn after the neighbouring cells, so that they do not cover it.
         cells += framed
         name, below = f"{atom.address:#06x}", atom.down + TALL
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _below(self) -> str:
-        """Return the offset to the atom below, as the picture names it; "" if none is drawn."""
+        """Return the offset to the atom below, in the picture's words; "" if no atom is below."""
         name, offset_bytes = self.offsets[0]
         return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 
@@ -194,13 +199,13 @@ def matrix(
     major: str = "K",
     smem_address: int = 0,
 ) -> MatrixAtoms:
-    """Show the atoms of an operand over shared memory, and what the descriptor's offsets lead to.
+    """Show the atoms of an operand over shared memory, and the descriptor's offsets between them.
 
     Parameters
     ----------
     descriptor_or_map : MatrixDescriptor or TensorMap
-        A map is first passed to `matrix_descriptor`, with the other arguments; a descriptor has
-        them already.
+        A map is first passed to `matrix_descriptor`, with the other arguments; for a descriptor the
+        other arguments are ignored.
     instruction, major, smem_address
         As in `matrix_descriptor`.
 
@@ -211,7 +216,7 @@ def matrix(
     Raises
     ------
     TmaPreconditionError
-        For what is neither, and where `matrix_descriptor` refuses.
+        For a value of another type, and for maps that `matrix_descriptor` refuses.
 
     Examples
     --------
@@ -264,6 +269,7 @@ def matrix_html(descriptor: MatrixDescriptor) -> str:
 def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
+    # The last atom has the largest position in both directions.
     atoms = tuple(_k_major(d, span) if d.major == "K" else _mn_major(d, span, rows))
     across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
     title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"
@@ -271,7 +277,8 @@ def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
 
 
 def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
-    """Rows of M or N down, spans of K across: each step starts in one of them."""
+    """Return the atoms with rows of M or N down and spans of K across; a step starts in a span."""
+    # Start address of a span -> the K steps that read it.
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
         if d.swizzle is TmaSwizzle.none:  # a step is two columns of 16 bytes
@@ -286,7 +293,7 @@ def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
 
 
 def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
-    """Rows of K down, spans of M or N across."""
+    """Return the atoms with rows of K down and spans of M or N across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
         down, across = across, down
@@ -301,5 +308,5 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
 
 
 def _short(name: str) -> str:
-    """Return LBO or SBO, as everybody calls them."""
+    """Return LBO or SBO, the usual short name of the field."""
     return f"{name[0].upper()}BO"

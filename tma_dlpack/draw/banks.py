@@ -1,4 +1,4 @@
-"""Bank conflicts of one access of a warp: swizzle against swizzle, and phase by phase."""
+"""Bank conflicts of one access of a warp, compared between swizzles and shown phase by phase."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px of a bank and of a wavefront
-BAR, NARROW_BAR = (250, 22), (236, 16)  # px of the longest bar and of its row
+UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px: width of a bank, height of a wavefront
+BAR, NARROW_BAR = (250, 22), (236, 16)  # px: width of the longest bar, height of its row
 NARROW_TEXT = 40  # characters of a line above the banks on a phone
-SECONDS = 1.4  # how long each phase is shown
+SECONDS = 1.4  # seconds for which each phase is shown
+#: The notes below every picture of wavefronts.
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
     '"3+": 3 and others that read the same words, no conflict; a narrow cell has no "+".',
@@ -39,7 +40,7 @@ LEVELS = (
 
 
 def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Name the banks above their columns, four at a time, and the wavefronts."""
+    """Label the banks, four per label, and the wavefronts."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
         four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
@@ -49,7 +50,7 @@ def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
 
 
 def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list[Cell]:
-    """Place (text, style) above the names of the banks, the last one next to them."""
+    """Place lines (text, style) above the names of the banks, the last line just above them."""
     parts = [
         (part, style)
         for text, style in lines
@@ -59,14 +60,16 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw one cell per run of words that threads share, above those before it in its banks.
+    """Draw one cell per run of words that threads share, stacked on the other cells of its banks.
 
     `first` is the number of the phase's first thread.
     """
+    # Words -> the threads that read exactly these words: one broadcast serves all of them.
     readers: dict[tuple[int, ...], list[int]] = {}
     for thread, read in enumerate(phase, first):
         if read:  # an idle thread reads nothing
             readers.setdefault(read, []).append(thread)
+    # `level`: the number of wavefronts that each bank needs so far.
     level, cells = [0] * BANKS, []
     for read, threads in readers.items():
         banks = [w % BANKS for w in read]
@@ -85,7 +88,7 @@ def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cel
 def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     """Return groups of cells that are shown one after the other, and the keyframes.
 
-    Still viewers, and readers who do not want motion, see the first.
+    Viewers without animation, and readers who do not want motion, see the first group.
     """
     count = len(turns)
     if count == 1:
@@ -95,6 +98,7 @@ def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     )
     cells = []
     for n, group in enumerate(turns):
+        # All groups share one animation; the delay of group n selects its turn.
         times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
         css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
         cells += [replace(cell, css=css) for cell in group]
@@ -110,14 +114,14 @@ def _in_words(s: SwizzleConflicts) -> str:
 
 
 def _degrees(s: SwizzleConflicts) -> str:
-    """Count phases per degree, in words."""
+    """Return the number of phases of each degree, in words."""
     phases = sorted(Counter(s.degrees).items())
     return ", ".join(f"{counted(count, 'phase')} of degree {degree}" for degree, count in phases)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BankConflicts(Figure):
-    """Conflict degrees of one access, swizzle against swizzle.
+    """The conflict degrees of one access with each swizzle.
 
     Attributes
     ----------
@@ -125,7 +129,7 @@ class BankConflicts(Figure):
         The pattern in words.
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
-        The map's own first, then the others that the rules accept of the same map.
+        The map's own swizzle first, then the other swizzles that the rules accept for this map.
     threads : int
         Number of threads after which the thread numbers restart at 0.
     """
@@ -143,11 +147,11 @@ class BankConflicts(Figure):
 
     @property
     def best(self) -> SwizzleConflicts:
-        """The swizzle with the fewest wavefronts; the map's own if it is among the best."""
+        """The swizzle with the fewest wavefronts; the map's own swizzle if none has fewer."""
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
-        """Return the result of one swizzle; `KeyError` where the map cannot have it."""
+        """Return the result of one swizzle; `KeyError` if the map cannot have this swizzle."""
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
     @property
@@ -161,15 +165,15 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per swizzle: its wavefronts among the others', and its banks."""
+        """Lower to one panel per swizzle: the wavefronts of all swizzles, and the banks of this one."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of a phone's width: narrower banks, and bars below their names."""
+        """Lower to panels of a phone's width: narrower banks, and each bar below its name."""
         return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
 
     def panels(self) -> str:
-        """Return one panel that shows the swizzles in turn; with scripts, to step through."""
+        """Return one panel that shows the swizzles in turn; scripts add a slider."""
         if len(self.swizzles) == 1:
             return Figure.panels(self)
         ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
@@ -186,10 +190,11 @@ class BankConflicts(Figure):
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
-        """Draw the swizzles of `shown`, one after the other: the rest recedes."""
+        """Draw the swizzles of `shown` one after the other; bars of other swizzles have no colour."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
-        levels = max(s.worst for s in self.swizzles)  # one scale for all
+        levels = max(s.worst for s in self.swizzles)  # one scale for all swizzles
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
+        # Bars begin right of the longest name; the shift is in units of the longest bar.
         names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
         unit = NARROW_BAR if is_narrow else BAR
         shift = max(names, default=0) / unit[0]
@@ -204,7 +209,7 @@ class BankConflicts(Figure):
         return lay_out(about, grids, heading, (), LEVELS, css=bars_css, is_narrow=is_narrow)
 
     def _bars(self, shown: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Compare the wavefronts of all swizzles; only the one that is shown has a colour."""
+        """Draw the wavefronts of all swizzles as bars; only the bar of `shown` has a colour."""
         most, cells = max(1, *(s.wavefronts for s in self.swizzles)), []
         for n, s in enumerate(sorted(self.swizzles, key=lambda s: s.swizzle)):
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
@@ -221,8 +226,9 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Stack the reads of the worst phase on their banks: as high as its degree."""
+        """Stack the reads of the worst phase on their banks; the height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
+        # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads
         drawn = f"drawn: phase {s.phase + 1}; {_degrees(s)}"
         above = [(name, "strong" if s.worst < 2 else "alarm"), (drawn, "muted")]
@@ -246,37 +252,37 @@ def bank_conflicts(
     bytes_per_thread: int | None = None,
     smem_offset: int = 0,
 ) -> BankConflicts:
-    """Count the bank conflicts of reading a tile, with the map's swizzle and with the others.
+    """Count the bank conflicts of reading a tile, with the map's swizzle and with other swizzles.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tile brings its own offset in shared memory.
+        For a tile, its own offset in shared memory is used.
     access : {"column", "row"}, function, or integers
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
         read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that returns,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
-        or None for an idle thread. Or the shared addresses themselves, one per thread and a
-        multiple of 8 of them, such as the first 8 x num of `ldmatrix_addresses`.
+        or None for an idle thread. Or the shared addresses, one per thread; their number is a
+        multiple of 8, such as the first 8 x num of `ldmatrix_addresses`.
     threads : int
-        For how many threads a function is called, 1..65536.
+        Number of threads for which a function is called, 1..65536.
     bytes_per_thread : int, optional
-        What each thread reads with a function or addresses: 1, 2, 4, 8 or 16. None for one element
-        with a function, and for 16 bytes, as `ldmatrix` reads, with addresses.
+        Bytes that each thread reads, if `access` is a function or addresses: 1, 2, 4, 8 or 16. None
+        means one element for a function, and 16 bytes, as `ldmatrix` reads, for addresses.
     smem_offset : int
         Where the tile starts in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
     BankConflicts
-        `degree` is the worst with the map's own swizzle; `swizzles` has every phase.
+        `degree` is the worst degree with the map's own swizzle; `swizzles` has every phase.
 
     Raises
     ------
     TmaPreconditionError
-        If `tensor_map` is neither, for any other access, a function that raises or returns an index
-        outside the tile, an address outside of it, a size that no instruction reads, or an access
-        that does not fall on a multiple of its size.
+        If `tensor_map` is neither a map nor a tile, for any other access, a function that raises or
+        returns an index outside the tile, an address outside the tile, a size that no instruction
+        reads, or an access at an address that is no multiple of its size.
 
     Examples
     --------
@@ -292,6 +298,7 @@ def bank_conflicts(
     request = request_of(tensor_map, None, None, smem_offset)
     plan, offset = request.plan, request.smem_offset
     reads = reads_of(plan, access, threads, bytes_per_thread, offset)
+    # The same reads are counted in the layout of each swizzle that the rules accept.
     others = with_other_swizzles(plan.arguments, request.tensor_map)
     results = tuple(conflicts(of, reads, offset) for of in (plan, *map(geometry.plan, others)))
     best = min(results, key=lambda s: s.wavefronts)
@@ -314,7 +321,7 @@ class AccessSteps(Figure):
     phases : tuple of tuple of tuple of int
         The words of shared memory that each thread reads, per phase; at most 16 phases.
     degrees : tuple of int
-        Wavefronts of every phase, also of those that are not in `phases`.
+        Wavefronts of every phase, including the phases that are not in `phases`.
     threads : int
         Number of threads after which the thread numbers restart at 0.
     """
@@ -327,12 +334,12 @@ class AccessSteps(Figure):
 
     @property
     def wavefronts(self) -> int:
-        """How many wavefronts the whole access takes."""
+        """The number of wavefronts of the whole access."""
         return sum(self.degrees)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The access, and how many phases are not drawn."""
+        """The access, and the number of phases that are not drawn."""
         more = len(self.degrees) - len(self.phases)
         return (self.access, *[f"{more} further phases are not drawn"] * bool(more))
 
@@ -353,7 +360,7 @@ class AccessSteps(Figure):
         return self._scene((phase,))
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel that shows the phases in turn; still viewers show the first."""
+        """Lower to one panel that shows the phases in turn; without animation, the first phase."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -380,6 +387,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
+            # One pair thread:first bank per thread that reads.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"
@@ -390,7 +398,7 @@ class AccessSteps(Figure):
 @opaque
 @with_arguments_of(bank_conflicts)
 def access_steps(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> AccessSteps:
-    """Show the phases of one access one after the other, and count its wavefronts.
+    """Show the phases of an access one after the other, and count the wavefronts of the access.
 
     Parameters
     ----------

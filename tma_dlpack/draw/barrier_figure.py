@@ -21,12 +21,13 @@ from tma_dlpack.tables.coerce import counted, integer_of, text_of
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-TX_BYTES = 8192  # of a tile of 64 x 64 elements of 16 bits
+TX_BYTES = 8192  # bytes of a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, NARROW_WIDTH = 640, 164  # px of the axis, and of that on a phone
-TAIL, LONG_TAIL = 4, 16  # ticks after the last event
-NUMBERS, STAIRS, ABOVE = 16, 32, 6  # px: numbers of bytes, stairs below them; above a lane
-#: kind of a row -> its height, and the free space below it, px.
+WIDTH, NARROW_WIDTH = 640, 164  # px of the axis of time: wide, and on a phone
+TAIL, LONG_TAIL = 4, 16  # ticks after the last event; the long tail shows a wait without end
+#: Heights, px: the numbers of bytes, the stairs below them, the space above a lane.
+NUMBERS, STAIRS, ABOVE = 16, 32, 6
+#: Kind of a row -> its height, and the free space below it, px.
 HEIGHTS = {
     "heading": (18, 4),
     "lane": (30, 8),
@@ -36,9 +37,9 @@ HEIGHTS = {
     "slot": (20, 0),
     "strip": (14, 0),
 }
-#: kind of a row -> the number of a barrier's state that it shows.
+#: Kind of a row -> the attribute of a barrier's state that it shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
-PARITY = ("even", "odd")
+PARITY = ("even", "odd")  # styles of a phase, by its parity
 LEGEND = [
     (Cell(0, 0, "cell"), "works"),
     (Cell(0, 0, "padding"), "waits"),
@@ -53,24 +54,24 @@ AXIS = "time goes from left to right: the order of events counts, their distance
 
 
 Rows = Iterable[TimelineRow | tuple[Any, ...]]
-Span = tuple[int, int | None]  # ticks; None where it never ends
+Span = tuple[int, int | None]  # first and last tick; None for a span that never ends
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BarrierPlay(Figure):
-    """A kernel that waits for its copies at an mbarrier, played on a model of it.
+    """A kernel that waits for its copies at an mbarrier, played on a model of the mbarrier.
 
     Attributes
     ----------
     mistake : str or None
-        What the kernel does wrong.
+        Name of the kernel's mistake; None for the right kernel.
     outcome : str
         "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" where
         a thread arrives more often than a phase expects.
     code : tuple of str
         The kernel, with the mistake.
     frames : tuple of Frame
-        Every moment at which something happens, with the states of all barriers.
+        Every tick with an event, with the states of all barriers after the event.
     """
 
     title: str
@@ -82,7 +83,7 @@ class BarrierPlay(Figure):
 
     @property
     def mistake(self) -> str | None:
-        """The kernel's mistake."""
+        """The name of the kernel's mistake, or None."""
         return self.setup.mistake
 
     @property
@@ -98,11 +99,11 @@ class BarrierPlay(Figure):
         return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: words that do not fit are titles."""
+        """Lower to one panel of a phone's width: words that do not fit become tooltips."""
         return (_Timeline(self._played, NARROW_WIDTH).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
-        """Return the code, and a table of what happens and of the barriers' states."""
+        """Return the code, and a table of the events and of the barriers' states after them."""
         lines = [row for line in self.setup.lesson for row in wrap(line, TEXT_COLUMNS)]
         lines += ["", *self._marked(), "", "tick  what happens; the barriers after it"]
         for frame in self.frames:
@@ -111,7 +112,8 @@ class BarrierPlay(Figure):
         return "\n".join([self.title, *lines])
 
     def panels(self) -> str:
-        """Return the picture and its code; where scripts run, with switches and a scrubber."""
+        """Return the picture and its code; scripts add switches and a slider."""
+        # All variants are computed here, because the script only switches between them.
         mistakes = (None, *self.setup.possible)
         choices = [_figure(self.setup._replace(mistake=mistake)) for mistake in mistakes]
         now = mistakes.index(self.mistake)
@@ -119,7 +121,7 @@ class BarrierPlay(Figure):
         return played(self, "barrier", data, f'<pre class="tma-code">{self._code_html()}</pre>')
 
     def _marked(self) -> list[str]:
-        """Return the code; lines that differ from the right code begin with a cross."""
+        """Return the lines of code; a cross marks each line that differs from the right code."""
         right = _figure(self.setup._replace(mistake=None)).code
         return [f"{' ' if a == b else '✗'} {a}" for a, b in zip(self.code, right, strict=True)]
 
@@ -131,10 +133,11 @@ class BarrierPlay(Figure):
         return "\n".join(spans)
 
     def _as_data(self) -> dict[str, object]:
-        """Return what the script shows when this is chosen."""
+        """Return the data of this variant for `play.js`."""
         timeline = _Timeline(self._played)
         frames = [
             (
+                # Place on the axis as a share of its width, so that one number serves both layouts.
                 round(timeline.x(f.at) / WIDTH, 4),
                 "; ".join(f.events),
                 _stated(f, few=MAX_BLOCKS),
@@ -154,7 +157,7 @@ class BarrierPlay(Figure):
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
-    """Describe the barriers that changed, or all where they are few."""
+    """Describe the barriers that changed, or all barriers if there are at most `few`."""
     return [
         f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
         f"{counted(state.tx_bytes, 'byte')} pending"
@@ -167,7 +170,7 @@ def _stated(frame: Frame, few: int = 0) -> list[str]:
 
 
 class _Timeline:
-    """The rows of a scene, in pixels from where the axis of time begins."""
+    """The rows of a scene, in pixels from the start of the axis of time."""
 
     def __init__(self, played: Played, width: int = WIDTH) -> None:
         self.played, self.width = played, width
@@ -175,7 +178,8 @@ class _Timeline:
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
         self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
         self.rows: list[tuple[Row, float]] = []
-        self.places: dict[str, tuple[float, float, float]] = {}  # top, bottom of first row, bottom
+        # Lane, barrier or slot -> top, bottom of its first row, bottom of its last row.
+        self.places: dict[str, tuple[float, float, float]] = {}
         self.height = 0.0
         for row in played.rows:
             height, gap = HEIGHTS[row.kind]
@@ -186,11 +190,11 @@ class _Timeline:
             self.height += height + gap
 
     def x(self, at: int | None) -> float:
-        """Return the pixels of a tick; of None, the end of the axis."""
+        """Return the x of a tick, px; for None, the end of the axis."""
         return round(self.width * (self.end if at is None else at) / self.end, 1)
 
     def scene(self, title: str, lesson: Sequence[str]) -> Scene:
-        """Draw all rows, arrows first."""
+        """Draw all rows; the arrows are drawn first, so that they are behind the rows."""
         cells = self._arrows()
         for row, top in self.rows:
             if row.kind == "heading":
@@ -210,14 +214,17 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw who changes a barrier, and whom the end of its phase wakes."""
+        """Draw arrows from a lane to a barrier that it changes, and from a barrier to its waiters."""
+        # The picture of a ring has only the arrows to waiters.
         detailed = any(row.kind == "bytes" for row, _ in self.rows)
         ends = [(c.at, c.lane, c.barrier) for c in self.played.changes if detailed]
         for bar in self.played.bars:
             act, end = bar.act, bar.end or 0
             if isinstance(act, Wait) and act.barrier != SYNC and end > bar.begin:
+                # A wait that passes at once has no length, and no arrow.
                 ends.append((end, act.barrier, bar.lane))
         cells = []
+        # From the facing edge of one row group to that of the other.
         for at, start, goal in dict.fromkeys(ends):
             (top, middle, _), (to, _, bottom) = self.places[start], self.places[goal]
             y0, y1 = (middle, to - 1) if top < to else (top, bottom + 1)
@@ -232,6 +239,7 @@ class _Timeline:
                 act, wrong = bar.act, bar.wrong
                 style, texts = act.style, act.text.split("|")
                 if wrong:
+                    # Texts from the longest to the shortest; `_cell` takes the first that fits.
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
                 cell = self._cell(row, top, (bar.begin, bar.end), style, texts)
@@ -240,7 +248,7 @@ class _Timeline:
         return cells
 
     def _cell(self, row: Row, top: float, span: Span, style: str, texts: list[str]) -> Cell:
-        """Draw what lasts from a tick to another, with the longest text that fits."""
+        """Draw a cell from one tick to another, with the longest text that fits."""
         left, width = self.x(span[0]), self.x(span[1]) - self.x(span[0])
         fits = (t for t in texts if max(map(text_width, t.split("\n"))) <= width - 3)
         text = next(fits, "")
@@ -250,9 +258,11 @@ class _Timeline:
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state: one cell per run of equal values."""
         name = FIELDS[row.kind]
+        # The last change of a tick decides: the picture cannot show several at one place.
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
+        # Byte counts are drawn as stairs around a zero line, negative counts below the line.
         numbers = [state.tx_bytes for state in states.values()]
         scale = STAIRS / max(1, max(0, *numbers) - min(0, *numbers))
         zero = round(top + NUMBERS + scale * max(0, *numbers), 1)
@@ -271,6 +281,7 @@ class _Timeline:
                 texts = [rule, f"phase {n}: parity {parity}", f"phase {n}", f"{n}"]
                 style = PARITY[parity]
                 texts = texts[2:] if row.kind == "strip" else texts
+            # A number is marked as wrong if it is the reason for which a wait never ends.
             is_pending = row.kind == "strip" if name == "phase" else n != 0
             wrong = stuck and until is None and is_pending
             style = "conflict" if wrong else style
@@ -285,7 +296,7 @@ class _Timeline:
         return [*cells, *axis]
 
     def _slot(self, row: Row, top: float) -> list[Cell]:
-        """Draw what a stage of the ring contains: it fills, is full, and is read."""
+        """Draw the states of a stage of the ring: it is filled, is full, is read."""
         layers: list[Layer] = [(0, self.end, "padding", [""])]
         reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == row.of]
         for bar in self.played.bars:
@@ -307,12 +318,13 @@ def _height(row: Row) -> float:
     return NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
 
 
-Layer = tuple[int, int, str, list[str]]  # from, to, style, texts
+Layer = tuple[int, int, str, list[str]]  # first tick, last tick, style, texts
 
 
 def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
-    """Return the visible parts of layers, each painted over those before it."""
+    """Return the visible parts of layers; each layer hides the layers before it."""
     parts: list[tuple[int, int, Layer]] = []
+    # Between two neighbouring edges one layer is visible; equal neighbours become one part.
     for begin, end in pairwise(sorted({at for layer in layers for at in layer[:2]})):
         upper = [layer for layer in layers if layer[0] <= begin and end <= layer[1]][-1]
         if parts and parts[-1][2] is upper:
@@ -344,17 +356,17 @@ def barrier(
 ) -> BarrierPlay | Timeline:
     """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
 
-    The picture is played on a model of the mbarrier (phase, pending arrivals, pending bytes). In a
-    notebook, switches show each mistake and a slider goes from event to event. Of rows that are
-    known, such as those of a run, the picture shows these.
+    The picture plays the kernel on a model of the mbarrier (phase, pending arrivals, pending
+    bytes). In a notebook, switches show each mistake and a slider goes from event to event. If rows
+    are passed, such as those of a run, the picture shows the rows and no model.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        Whose `tx_bytes` are loaded; None for 8192 bytes, 64 x 64 elements of 16 bits. Or rows, as
-        `lanes` takes them; the model and its options are then not used.
+        A map or tile: the kernel loads its `tx_bytes`. None: 8192 bytes, 64 x 64 elements of 16
+        bits. Rows, as `lanes` takes them: the model and its options are not used.
     mistake : str, optional
-        What the kernel does wrong: "expects too little", "expects too much", "wrong parity",
+        Name of the kernel's mistake: "expects too little", "expects too much", "wrong parity",
         "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
         "empty parity", "never flipped", "not released".
     stages : int
@@ -370,8 +382,8 @@ def barrier(
     Raises
     ------
     TmaPreconditionError
-        For rows with options of the model, another mistake, one that this kernel cannot make, or
-        numbers out of range.
+        For rows together with options of the model, for a mistake that is unknown or that this
+        kernel cannot make, and for numbers out of range.
 
     Examples
     --------
@@ -389,10 +401,11 @@ def barrier(
 
     Notes
     -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04) except those
-    that the picture names as documented.
+    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
+    whose caption says "not measured".
     """
     if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
+        # Text and DLPack tensors are iterable, but are not rows.
         is_text = isinstance(tensor_map, str)
         if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
             require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)

@@ -17,13 +17,14 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-BITS, LINES = 10, 8  # bits of an address, and lines of 128 bytes, that are drawn
+BITS, LINES = 10, 8  # drawn address bits, and drawn lines of 128 bytes
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
-BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
-FOLD, LEVEL = 20, 11  # px from the bits to the first line of a fold, and to the next
-AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)  # column and line where the second order begins
-#: The highest bit, the number of bits, and what they select, in a wide and a narrow picture.
+#: Width and height of a bit and of a chunk, px, in a wide and a narrow picture.
+BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)
+FOLD, LEVEL = 20, 11  # px from the bits to the first fold's line, and from line to line
+AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)  # column and line of the first chunk "after"
+#: The highest bit, the number of bits, and their meaning in a wide and in a narrow picture.
 GROUPS = (
     (9, 3, "line of 128 bytes", "line"),
     (6, 3, "chunk: 4 banks", "chunk"),
@@ -45,7 +46,7 @@ class SwizzleBits(Figure):
     chunk : int
         0..63, counted from the start of the tile.
     smem_offset : int
-        Where the tile starts in shared memory, bytes.
+        Start of the tile in shared memory, bytes.
     """
 
     title: str
@@ -57,12 +58,13 @@ class SwizzleBits(Figure):
     def folds(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs (from, onto) of bits, the highest first."""
         terms = SWIZZLES[self.swizzle].terms
+        # A term (right, mask, left) XORs address bits right + k onto bits left + k.
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
         return tuple(sorted(pairs, reverse=True))
 
     @property
     def formula(self) -> str:
-        """Return the swizzle in C."""
+        """Return the swizzle as an expression in C."""
         terms = (f" ^ ((a >> {r} & {m}) << {n})" for r, m, n in SWIZZLES[self.swizzle].terms)
         return f"a{''.join(terms)}"
 
@@ -71,15 +73,15 @@ class SwizzleBits(Figure):
         return self.smem_offset + CHUNK_BYTES * chunk
 
     def swizzled(self, chunk: int) -> int:
-        """Return the address where its first byte is."""
+        """Return the address of a chunk's first byte after the swizzle."""
         return swizzle_offset(self.swizzle, self.address(chunk))
 
     def place(self, chunk: int) -> int:
-        """Return which chunk of the tile would be there without a swizzle."""
+        """Return the number of the chunk that has this place if nothing is swizzled."""
         return (self.swizzled(chunk) - self.smem_offset) // CHUNK_BYTES
 
     def column(self, chunk: int) -> tuple[int, ...]:
-        """Return the chunks that one matrix of `ldmatrix` reads with this one: 8 rows of the tile.
+        """Return the 8 chunks, one per row of the tile, that `ldmatrix` reads as one matrix.
 
         A row of the tile is as long as the span of the swizzle, 128 bytes without one.
         """
@@ -88,18 +90,18 @@ class SwizzleBits(Figure):
         return tuple(range(first, first + ROWS_READ * step, step))
 
     def ways(self, chunk: int, swizzled: bool = True) -> int:
-        """Return how many chunks of its column are in the same banks: 1 is free of conflicts."""
+        """Return the largest number of chunks of its column in the same banks; 1 is conflict-free."""
         places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
         return max(Counter(place % CHUNKS for place in places).values())
 
     @property
     def misplaced_chunks(self) -> int:
-        """How many of 64 chunks are not where a kernel looks that counts from the tile's start."""
+        """How many of the 64 chunks a kernel misses if it swizzles offsets instead of addresses."""
         starts = (self.swizzled(n) - self.smem_offset for n in range(COUNT))
         return sum(a != swizzle_offset(self.swizzle, CHUNK_BYTES * n) for n, a in enumerate(starts))
 
     def facts(self) -> tuple[str, str]:
-        """Return what the swizzle is good for, and what the start of the tile changes."""
+        """Return a sentence on bank conflicts, and a sentence on the start of the tile."""
         ways = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
         before, after = (f"{n}-way bank conflict" if n > 1 else "no bank conflict" for n in ways)
         conflicts = (
@@ -116,7 +118,7 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption for every swizzle: which chunks are read at once."""
+        """The caption, the same for every swizzle: the chunks that are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
@@ -127,7 +129,7 @@ class SwizzleBits(Figure):
         return (self._scene(with_facts=True),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: the chunks after below those before."""
+        """Lower to one panel of a phone's width: the chunks "after" are below the chunks "before"."""
         return (self._scene(with_facts=True, is_narrow=True),)
 
     def _scene(self, *, with_facts: bool, is_narrow: bool = False) -> Scene:
@@ -145,8 +147,10 @@ class SwizzleBits(Figure):
 
     def _bits(self, *, is_narrow: bool = False) -> list[Cell]:
         (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
+        # A fold's two bits have one tint, which depends on the higher bit.
         onto = {to for _, to in folds}
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
+        # `bottom`: y of the swizzled bits, below one line per fold and the arrow heads.
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
         ends = (
             ("in", 16, self.address(self.chunk)),
@@ -157,6 +161,7 @@ class SwizzleBits(Figure):
             x = w * (BITS - 1 - high)
             group = names[is_narrow]
             cells.append(Cell(x, bottom + h + 3, "muted", group, columns=w * count, rows=14))
+        # Each fold: down from its source bit, along its own level, then an arrow to its target bit.
         for n, (source, to) in enumerate(folds):
             left, right = (w * (BITS - 0.5 - bit) for bit in (source, to))
             y = 16 + h + FOLD + LEVEL * n
@@ -167,12 +172,13 @@ class SwizzleBits(Figure):
             x, title = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
             for name, y, address in ends:
+                # Keys such as in9 and out9: play.js rewrites the texts of these cells.
                 style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
                 value, key = f"{address >> bit & 1}", f"{name}{bit}"
                 cells.append(Cell(x, y, style, value, title, w, h, key=key))
             if bit in onto and not is_narrow:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
-        if is_narrow and folds:  # one word for all arrows, at their right
+        if is_narrow and folds:  # one word for all arrows, right of the last arrow
             cells.append(words(w * (BITS - min(onto)) + 5, bottom - 15, "XOR", "strong", 12))
         x = w * BITS + (2 if is_narrow else 14)
         for name, y, address in ends:
@@ -199,6 +205,7 @@ class SwizzleBits(Figure):
             cells.append(Cell(x - wide - 0.1, y + line, "plain", start, "", wide, key=key))
         for n, (row, column) in enumerate(places):
             cells.append(Cell(x + column, y + row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
+        # The chosen chunk is drawn last, so that its frame is on top.
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
             row, column = places[n]
@@ -207,7 +214,8 @@ class SwizzleBits(Figure):
         return cells
 
     def panels(self) -> str:
-        """Return the picture; where scripts run, with switches, and each chunk to be clicked."""
+        """Return the picture; scripts add switches, and a click on a chunk selects it."""
+        # One figure per swizzle and per start of the tile: the script only selects among results.
         offsets = range(self.smem_offset % SMEM_ALIGNMENT, PATTERN, SMEM_ALIGNMENT)
         choices = []
         for swizzle in SWIZZLES:
@@ -230,7 +238,7 @@ class SwizzleBits(Figure):
         return played(self, "bits", data)
 
     def text(self) -> str:
-        """Return the formula, the bits, the facts and both orders of the chunks."""
+        """Return the formula, the bits, the facts, and the chunks before and after the swizzle."""
         bits = [f"{f(self.chunk) % (1 << BITS):0{BITS}b}" for f in (self.address, self.swizzled)]
         folds = ", ".join(f"{source} onto {to}" for source, to in self.folds) or "none"
         lines = [self.title, f"{self.formula}; bits folded: {folds}"]
@@ -258,7 +266,7 @@ def swizzle_bits(
     *,
     smem_offset: int = 0,
 ) -> SwizzleBits:
-    """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
+    """Show the bits of a shared address that a swizzle XORs onto other bits, for a 16-byte chunk.
 
     Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
     selects the chunk or switches the swizzle, and a slider moves the start of the tile.
@@ -266,12 +274,12 @@ def swizzle_bits(
     Parameters
     ----------
     tensor_map : TensorMap, Tile, TmaSwizzle or str
-        What has the swizzle, or its name.
+        A map or a tile with the swizzle, the swizzle, or its name.
     chunk : int
         0..63, counted from the start of the tile, before the swizzle.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128. The hardware swizzles by
-        the bits of the address, not by the offset into the tile.
+        Start of the tile in shared memory, bytes; a multiple of 128. The hardware swizzles the
+        address, not the offset into the tile.
 
     Returns
     -------
@@ -280,7 +288,7 @@ def swizzle_bits(
     Raises
     ------
     TmaPreconditionError
-        For another swizzle, chunk or offset.
+        For an unknown swizzle, and for a chunk or an offset out of range.
 
     Examples
     --------
@@ -299,6 +307,7 @@ def swizzle_bits(
     if isinstance(tensor_map, (TensorMap, Tile)):
         tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
         tensor_map = tile_map.swizzle
+    # type(), not isinstance(): an int that equals a member is no swizzle.
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:
