@@ -75,7 +75,7 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Name and bytes of the offset to the atom below, and of the offset to the atom at the right.
+        """The offsets (name, bytes) to the atom below and to the atom on the right.
 
         A name is empty if no field of the descriptor has this offset.
         """
@@ -89,7 +89,7 @@ class MatrixAtoms(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The number of atoms not drawn, the meaning of the axes, and the offsets to other atoms."""
+        """The number of atoms not drawn, the meaning of the axes, and the offsets between atoms."""
         d = self.descriptor
         left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
         notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]
@@ -104,7 +104,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bytes that one instruction reads, and the start of the next instruction."""
+        """The caption: the bytes that one instruction reads, and where the next one starts."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:

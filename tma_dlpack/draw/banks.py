@@ -165,7 +165,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per swizzle: the wavefronts of all swizzles, and the banks of this one."""
+        """Lower to one panel per swizzle: bars of all swizzles, and the banks of this swizzle."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -190,7 +190,7 @@ class BankConflicts(Figure):
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
-        """Draw the swizzles of `shown` one after the other; bars of other swizzles have no colour."""
+        """Draw the swizzles of `shown` one after the other; the bars of others have no colour."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
         levels = max(s.worst for s in self.swizzles)  # one scale for all swizzles
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])

@@ -214,7 +214,7 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw arrows from a lane to a barrier that it changes, and from a barrier to its waiters."""
+        """Draw arrows from lanes to barriers that they change, and from barriers to waiters."""
         # The picture of a ring has only the arrows to waiters.
         detailed = any(row.kind == "bytes" for row, _ in self.rows)
         ends = [(c.at, c.lane, c.barrier) for c in self.played.changes if detailed]

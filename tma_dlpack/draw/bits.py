@@ -1,4 +1,4 @@
-"""The swizzle as bits of an address: which fold onto which, and what becomes of 64 chunks."""
+"""A swizzle as XOR of address bits, and the order of 64 chunks before and after the swizzle."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SwizzleBits(Figure):
         return tuple(range(first, first + ROWS_READ * step, step))
 
     def ways(self, chunk: int, swizzled: bool = True) -> int:
-        """Return the largest number of chunks of its column in the same banks; 1 is conflict-free."""
+        """Return how many chunks of a column share their banks, at most; 1 is no conflict."""
         places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
         return max(Counter(place % CHUNKS for place in places).values())
 
@@ -129,7 +129,7 @@ class SwizzleBits(Figure):
         return (self._scene(with_facts=True),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: the chunks "after" are below the chunks "before"."""
+        """Lower to one panel of a phone's width, with the chunks "after" below those "before"."""
         return (self._scene(with_facts=True, is_narrow=True),)
 
     def _scene(self, *, with_facts: bool, is_narrow: bool = False) -> Scene:

@@ -1,4 +1,4 @@
-"""The tensor with a tile's box on it: the grid of tiles, both orders, what is out of bounds."""
+"""The tensor with a tile's box on it: tiles, both orders of dimensions, out-of-bounds parts."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ from tma_dlpack.tables.enums import TmaOobFill
 from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_TILES = 12  # drawn along one axis
+MAX_TILES = 12  # maximum number of tiles drawn along one axis
 PLOT_WIDTH = 430  # px
-LEAST_BAND = 3  # px; a strided box with narrower positions is filled
-MAX_CELLS, STRIP_CELL = 64, (40, 15)  # of the strip of an outer dimension; px at most
-STRIP_STYLES = "padding", "tensor", "filled", "taken"  # outside, in bounds; the same in the box
-TEXT_WIDTH, TEXT_HEIGHT = 64, 12
-LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; beyond, a plot is no more to scale
-STACK = 5  # px from one slice to the one behind it
+LEAST_BAND = 3  # px; if positions are narrower, a strided box is drawn as one filled rectangle
+#: Strip of an outer dimension: maximum number of cells, maximum size of a cell in px.
+MAX_CELLS, STRIP_CELL = 64, (40, 15)
+#: Styles of a strip's cell: out of bounds and in bounds, not in the box; then the same in the box.
+STRIP_STYLES = "padding", "tensor", "filled", "taken"
+TEXT_WIDTH, TEXT_HEIGHT = 64, 12  # characters and lines of the sketch in text
+#: Limits of a plot's size, px. A plot at a limit is not to scale.
+LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130
+STACK = 5  # px from one slice to the slice behind it
 MINIMAP, MINIMAP_TEXT = (96, 44), "the whole tensor; framed: what is drawn"  # px
-MOST_LETTERS = 16  # of one line next to the plot
+MOST_LETTERS = 16  # characters of a label next to the plot
 LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
     (Cell(0, 0, "taken"), "copied"),
@@ -54,21 +57,22 @@ Span = tuple[int, int]  # positions [first, last)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of the tensor, and what the box takes of it.
+    """One dimension of the tensor, and the positions of it that the box takes.
 
     Attributes
     ----------
     dimension, driver_dimension : int
-        Row-major, and innermost first; -1 of the rows that a tensor of rank 1 lacks.
+        Its index in row-major order, and innermost first; -1 for the rows of a tensor of rank 1.
     extent : int
-        Of the tensor, elements (units of 16 or 32 bytes along an interleaved innermost axis).
+        Length of the dimension, elements (for the innermost one of an interleaved map: units of 16
+        or 32 bytes).
     start, span, step : int
         The box begins at `start`, spans `span` positions and takes every `step`-th.
     shown : tuple of (int, int)
-        Positions [first, last) that are drawn: all of the tensor and the box, or what is around
-        the box of a tensor of more than 12 tiles.
+        Positions [first, last) that are drawn: the whole tensor and the box, or, of more than 12
+        tiles, the part around the box.
     gathered : tuple of int
-        The positions of gather4's rows, in the tile's order; empty for a box.
+        The positions of the rows that gather4 takes, in the tile's order; empty for a box.
     """
 
     dimension: int
@@ -97,7 +101,7 @@ class Axis:
 
     @property
     def pieces(self) -> list[Span]:
-        """The box, or each row that gather4 takes."""
+        """The spans that are taken: the box, or each row that gather4 takes."""
         return [(p, p + 1) for p in sorted({*self.gathered})] or [self.box]
 
     @property
@@ -107,7 +111,7 @@ class Axis:
 
     @property
     def inside(self) -> int:
-        """How many of them are in bounds."""
+        """The number of taken positions that are in bounds."""
         return sum(0 <= p < self.extent for p in self.taken)
 
     @property
@@ -117,13 +121,13 @@ class Axis:
 
     @property
     def ends(self) -> str:
-        """First and last position of the box, as words; the rows of gather4."""
+        """First and last position of the box in words; for gather4, all rows."""
         if self.gathered:
             return ", ".join(map(str, self.gathered))
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
     def about(self) -> str:
-        """Describe it in a sentence."""
+        """Describe the dimension in a sentence."""
         outside, (first, last) = len(self.taken) - self.inside, self.shown
         what = "rows" if self.gathered else "box"
         parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): {what} {self.ends}"]
@@ -133,24 +137,24 @@ class Axis:
         return "".join(parts)
 
     def clip(self, span: Span) -> Span:
-        """Return the part of some positions that is drawn."""
+        """Return the part of a span that is drawn."""
         first, last = self.shown
         return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
-        """Return the positions that the box takes in bounds; all as one where too narrow."""
+        """Return the taken spans that are in bounds; one span if positions are too narrow."""
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
             return [(first, last)] * (first < last)
         return [(p, p + 1) for p in self.taken if 0 <= p < self.extent]
 
     def borders(self) -> range:
-        """Return the borders of the tiles that cover the tensor, within what is drawn."""
+        """Return the borders of the tiles that cover the tensor, within the drawn part."""
         first, last = self.shown
         return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
 
     def samples(self, most: int) -> list[int]:
-        """Return positions for a sketch in characters."""
+        """Return at most `most` positions, evenly spaced, for a sketch in characters."""
         if self.gathered:
             return [p for p, _ in self.pieces]
         first, last = self.shown
@@ -159,14 +163,15 @@ class Axis:
 
     @property
     def cell_size(self) -> int:
-        """How many positions are one cell of the strip."""
+        """The number of positions per cell of the strip."""
         return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
 
     def strip(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw an outer dimension as a strip of its positions, those that the box takes filled."""
+        """Draw an outer dimension as a strip of cells; cells that the box takes are filled."""
         (first, last), size = self.shown, self.cell_size
         starts = range(first, last, size)
         width = min(STRIP_CELL[0], most / len(starts))
+        # A cell has its number only if one cell is one position and the longest number fits.
         is_named = size == 1 and width > 7 * len(f"{last - 1}")
         cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
         for n, begin in enumerate(starts):
@@ -189,12 +194,13 @@ class TensorBox(Figure):
     rows, columns : Axis
         The dimensions that are drawn; `rows` of a rank-1 tensor has extent 1.
     outer : tuple of Axis
-        The other dimensions, outermost first; the picture shows the first position that the box
-        takes of them, and a strip per dimension.
+        The other dimensions, outermost first. The plot is at the first position that the box takes
+        along each of them, and each has a strip.
     remarks : tuple of str
-        What out-of-bounds elements become, and what an interleaved layout counts.
+        The value of out-of-bounds elements, and the units of an interleaved layout.
     hits : tuple of Cell
-        Where the chunks of the tile come from, those that `shared` draws; for pointers and links.
+        Invisible cells at the sources of the chunks that `shared` draws; they make the chunks
+        selectable in the plot.
     """
 
     title: str
@@ -212,11 +218,12 @@ class TensorBox(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: how much of the box is copied, and how the rest is filled."""
+        """The caption: the number of copied elements, and the value of the others."""
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        what = "units" if len(self.remarks) > 1 else "elements"  # of an interleaved layout
+        # Only an interleaved layout has more than one remark.
+        what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
             return f"All of the box's [{taken} {what}](is-data) are in bounds, and copied."
@@ -246,16 +253,18 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the plot, a strip per outer dimension, and a map of the whole."""
+        """Lower to one panel: the plot, a strip per outer dimension, and a minimap."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel of a phone's width."""
         names = [f"rows {self.rows.ends}"[: MOST_LETTERS + 1]]
         names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
+        # `room`: px for the labels left of the plot.
         room = max(text_width(name) for name in names) + 2 * MARGIN + 6
         most = max(NARROW / 3, NARROW - room)
-        scene = self._scene(most)  # slices behind and tiles of the grid may be beyond the plot
+        # Slices behind the plot make the panel wider than the plot: then draw it again, narrower.
+        scene = self._scene(most)
         return (scene if scene.width <= NARROW else self._scene(most - (scene.width - NARROW)),)
 
     def _scene(self, most: float) -> Scene:
@@ -277,11 +286,11 @@ class TensorBox(Figure):
         return lay_out(about, grids, "", above, notes, self.legend(), is_narrow=is_narrow)
 
     def legend(self) -> Legend:
-        """Return what the styles of the plot mean."""
+        """Return the legend of the plot."""
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot to scale: elements are square if both sides are visible."""
+        """Draw the plot to scale: elements are square unless a side would be too short or long."""
         rows, columns = self.rows, self.columns
         (left, right), (top, bottom) = columns.shown, rows.shown
         across, down = right - left, bottom - top
@@ -289,6 +298,7 @@ class TensorBox(Figure):
         wide = max(min(high * across / down, most), min(LEAST_WIDTH, most))
         width, height = wide / across, high / down
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
+        # From back to front: other slices, tensor, filled part, copied part, box, borders of tiles.
         whole = rectangle("tensor", *tensor)
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
         cells = []
@@ -297,11 +307,13 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
+        # A gathered row of a tall tensor is drawn at least LEAST_BAND px high.
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
         parts, bands = columns.bands(width), rows.bands(height)
+        # Out of bounds along an outer dimension, the whole box is filled.
         if self.outer_inside and parts and bands:
             clipped = (parts[0][0], parts[-1][1]), (bands[0][0], bands[-1][1])
             cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
@@ -316,31 +328,32 @@ class TensorBox(Figure):
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
-        """Name the box's first and last positions below it and, at mid-height, next to it."""
+        """Label the box's columns below the plot, and its rows left of the plot."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
         if rows.gathered:
-            named = [rows.pieces[0][0]]  # of rows side by side, the first
+            named = [rows.pieces[0][0]]  # of rows too close to each other, only the first
             for p, _ in rows.pieces:
                 named += [p] * ((p - named[-1]) * height >= LINE)
             cells += [label(left, p, f"row {p}", "label", 1) for p in named]
         elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
-            if len(name) > MOST_LETTERS:  # 2^31 rows; the note has both ends
+            if len(name) > MOST_LETTERS:  # near row 2^31; the note has both numbers
                 name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
 
 
 def _minimap(*axes: Axis, is_named: bool = True) -> Grid:
-    """Draw the whole as a small rectangle, and on it a frame around what is drawn."""
+    """Draw the whole plane as a small rectangle, with a frame around the part that is drawn."""
     whole = [(min(0, a.shown[0]), max(a.extent, a.shown[1])) for a in axes]
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
     corners = []
     for axis, (first, last) in zip(axes, whole, strict=True):
+        # At least 8 px for the plane and 3 px for the frame, so that both are visible.
         size = max(8.0, scale * (last - first))
         length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
@@ -365,29 +378,29 @@ def tensor(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        Of a tiled map; a tile brings its own coordinates.
+        A tiled map or a tile of one; for a tile, its own coordinates are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
     shown : dict, optional
-        Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
-        where the box is not within them; by default the whole dimension is drawn, or 12 tiles
-        (of a strip at least 64 positions).
+        Dimension (row-major index) -> its positions [first, last) to draw. An entry is ignored if
+        the box is not within these positions. By default the whole dimension is drawn, or 12 tiles
+        (in a strip at least 64 positions).
     plane : (int, int), optional
-        The two dimensions to draw, row-major indices: down and across; None for the two innermost
-        ones. (2, 3) are H and W of a tensor (N, D, H, W, C).
+        The two dimensions to draw, down and across, as row-major indices; None for the two
+        innermost dimensions. (2, 3) are H and W of a tensor (N, D, H, W, C).
 
     Returns
     -------
     TensorBox
-        The dimensions that are not drawn are strips, and described in the text.
+        The other dimensions are strips in the picture and sentences in the text.
 
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, for coordinates that `load_tile` would refuse, and where
-        `plane` is not two different dimensions of the tensor.
+        If `tensor_map` is neither a map nor a tile, if `load_tile` would refuse the coordinates,
+        and if `plane` is not two different dimensions of the tensor.
     TmaUnsupportedError
         For im2col maps, which `walk` shows.
 
@@ -411,9 +424,9 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    least = {down: 0, across: 0}  # positions that are drawn whatever the box is
+    least = {down: 0, across: 0}  # positions that are always drawn; MAX_CELLS in a strip
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
-    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # of a tensor of rank 1
+    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the row of a tensor of rank 1
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
     outer = tuple(axis for axis in axes if axis not in (rows, columns))
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()
@@ -426,21 +439,23 @@ def tensor(
 
 
 def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], least: int) -> Axis:
-    """Return a dimension; `least` positions of it are drawn whatever the box is."""
+    """Return a dimension of a copy; at least `least` positions are drawn, for any box."""
     plan = request.plan
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
+    # gather4 has one coordinate per row, so more coordinates than tiles.
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
-        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # of all rows, four
-    # An interleaved map takes one slice whatever its box is: see `counts`.
+        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # four of all rows
+    # An interleaved map takes one slice for any box size: see `TilePlan.counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
     most = MAX_TILES * span
     if drawn[1] - drawn[0] > max(most, least):
         drawn = window(start - most // 2, drawn, most)
+    # The default (start, start) never contains the box, so `drawn` stays as it is.
     begin, end = shown.get(row_major, (start, start))
     if begin <= start and start + span <= end:
         drawn = begin, end
@@ -448,7 +463,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
 
 
 def _plane(plane: object, rank: int) -> tuple[int, int]:
-    """Return the dimensions that are drawn down and across; -1 for none down."""
+    """Return the dimensions that are drawn down and across; -1 if no dimension is drawn down."""
     if plane is None:
         return rank - 2, rank - 1
     match integers_of(plane):
@@ -459,7 +474,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
-    """Return the chunks in the plane that is drawn; none of an interleaved map, or of four rows."""
+    """Return the chunks in the drawn plane; no chunk for an interleaved map or gather4."""
     if request.plan.unit_bytes or request.tiles != len(request.coords):
         return ()
     inner = request.plan.arguments.rank - 1
@@ -468,6 +483,7 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
         spans = {inner: chunk.last - chunk.first + 1}  # one position along the other dimensions
+        # Skip chunks of other slices: those that the plane does not show.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))

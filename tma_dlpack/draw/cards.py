@@ -1,6 +1,6 @@
-"""Notebook views of a map, a tile and a report: facts as HTML, pictures below them; pages.
+"""Notebook views of a map, a tile and a report, as HTML: facts above, pictures below; and pages.
 
-Every word of the user's, and every value, is escaped here.
+This module escapes all text and all values that come from the user.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tma_dlpack.tensor_map.text import map_rows, tile_line
 if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
-MOST_VALUES = 8  # of a tile, shown along one axis
-MOST_BYTES = 400_000  # of a card, before its figures are cut short
-_NARROW = re.compile(r' data-narrow="[^"]*"')  # the layouts for a phone
+MOST_VALUES = 8  # maximum number of a tile's values shown along one axis
+MOST_BYTES = 400_000  # size of a card, bytes, above which its figures are cut short
+#: The layout for a phone in an image, such as ` data-narrow="H4sIA..."`.
+_NARROW = re.compile(r' data-narrow="[^"]*"')
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:
-    """Return a whole HTML document, light or dark as the reader's system is.
+    """Return a whole HTML document, in the reader's colour scheme (light or dark).
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
     Raises
     ------
     TmaPreconditionError
-        For a title or parts of another kind.
+        For a title or parts of another type.
 
     Examples
     --------
@@ -75,7 +76,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
-    """Return a map as HTML: facts in both orders, the tensor and the tile, the bytes folded away.
+    """Return a map as HTML: facts in both orders, the tensor, the tile, and the bytes (folded).
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     title = repr(tensor_map)
     if is_of_host_tensor(tensor_map):
+        # A host address differs in each run; without it the HTML of a notebook does not change.
         title = title.replace(f", at {tensor_map.global_address:#x}", "")
     parts: list[Figure | str] = [bold(title), plain(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
@@ -107,7 +109,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
             part = draw(tensor_map)
         except TmaError as error:
             part = f"<p>not drawn: {html.escape(_sentence(error))}</p>"
-        if part not in parts:  # one reason may refuse two figures
+        if part not in parts:  # two figures may be refused for the same reason
             parts.append(part)
     return _card(parts)
 
@@ -118,7 +120,7 @@ def tile_html(tile: Tile) -> str:
     Parameters
     ----------
     tile : Tile
-        One tile, or those of `load_tiles`; only the first tile's values are shown.
+        One tile, or the tiles of `load_tiles`; only the first tile's values are shown.
 
     Returns
     -------
@@ -136,6 +138,7 @@ def tile_html(tile: Tile) -> str:
     """
     require("tile", tile, (Tile,), "load one: load_tile(tensor_map, coords)")
     parts: list[Figure | str] = [bold(repr(tile))]
+    # Only a single tile has a picture; `load_tiles` returns one row of smem per tile.
     if tile.smem.ndim == 1:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
         parts.append(shared(tile))
@@ -150,7 +153,7 @@ def _sentence(error: TmaError) -> str:
 
 
 def _card(parts: Sequence[Figure | str]) -> str:
-    """Join the parts of a card; if it is too large, figures are cut short, then one layout left."""
+    """Join the parts of a card; if it is too large, shorten figures, then drop narrow layouts."""
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
@@ -183,7 +186,7 @@ def report_html(report: Report) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Return the pieces of `report_html`, to join with others in a page."""
+    """Return the pieces of `report_html`, for a page with further pieces."""
     from tma_dlpack.checks.report import Report
 
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
@@ -204,7 +207,7 @@ def report_parts(report: Report) -> list[str]:
 
 
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
-    """Return one finding as a block; the word before it names its kind without colour."""
+    """Return one finding as a block, with its kind as a word, so that colour is not needed."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     argument = f"{finding.argument}: " if with_argument else ""
     words = html.escape(f"{argument}{finding.found}; {finding.limit}")
@@ -230,7 +233,7 @@ def bold(text: str) -> str:
 
 
 def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table; every word is escaped."""
+    """Return a table; the text of every cell is escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
     lines = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -238,7 +241,7 @@ def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _values(tile: Tile) -> str:
-    """Return the first values of the logical tile; out-of-bounds ones are marked with a star."""
+    """Return the first values of the logical tile; a star marks each filled value."""
     if not tile.array.size:
         return "<div>no tiles</div>"
     pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)

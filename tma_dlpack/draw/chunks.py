@@ -1,4 +1,4 @@
-"""The 16-byte chunks of a tile in shared memory: what each one contains, and which to draw."""
+"""The 16-byte chunks of a tile in shared memory: their contents, and the chunks to draw."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-CHUNKS = LINE_BYTES // CHUNK_BYTES
+CHUNKS = LINE_BYTES // CHUNK_BYTES  # chunks per line of 128 bytes
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
-MAX_LINES = 24  # of 128 bytes, drawn per layout
-LEAST_BLOCK_BYTES = 1024
+MAX_LINES = 24  # maximum number of lines of 128 bytes drawn per layout
+LEAST_BLOCK_BYTES = 1024  # smallest unit in which repeated lines are left out
 
 State = Literal["padding", "data", "filled", "clipped"]
 _STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
 
 
-# --- Which copy is shown --------------------------------------------------------------------------
+# --- The copy that is shown -----------------------------------------------------------------------
 
 
 def request_of(
@@ -41,8 +41,8 @@ def request_of(
 ) -> CopyRequest:
     """Return the checked load that a figure shows.
 
-    A tile brings its own coordinates. A map without coordinates shows its first tile. What would
-    kill a kernel is refused as `load_tile` refuses it.
+    A tile has its own coordinates. For a map without coordinates, the first tile is shown. A load
+    that would make a kernel fail is refused, as in `load_tile`.
     """
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if isinstance(tensor_map, TensorMap):
@@ -62,7 +62,7 @@ def first_coords(args: EncodeArguments) -> tuple[int, ...]:
 
 
 def lines_positions(request: CopyRequest) -> IntArray:
-    """Return the tensor position of the first element of each line, (lines, rank), driver order."""
+    """Return the tensor positions of the lines' first elements, (lines, rank), driver order."""
     if request.tiles != len(request.coords):  # gather4: one coordinate per row
         return request.coords
     plan = request.plan
@@ -83,27 +83,27 @@ class Chunk:
     Attributes
     ----------
     address : int
-        In shared memory, bytes.
+        Shared address, bytes.
     state : {"padding", "data", "filled", "clipped"}
         Not written by the copy, in bounds, out of bounds, or both.
     row : int
-        Line of the tile; -1 of padding.
+        Line of the tile; -1 for padding.
     first, last : int
-        Elements of that line, inclusive.
+        First and last element of the line in this chunk, inclusive.
     global_offset : int
-        Of the first element, bytes after the map's global_address; meaningful where in bounds.
+        Bytes from the map's global_address to the first element; meaningful if it is in bounds.
     linear, placed : int
-        Its address before and after the swizzle of the map.
+        Address of the chunk before and after the swizzle of the map.
     element : tuple of int
         Row-major position of the first element in the tensor; empty for padding.
     swapped : bool
         Whether the swizzle also exchanges its two halves of 8 bytes.
     swizzle : TmaSwizzle
-        Of the map.
+        Swizzle of the map.
     fields : tuple of str
-        The fields of the descriptor that decide what is here.
+        The fields of the descriptor that decide the chunk's content or place.
     data_bytes : int
-        How many of the 16 bytes are values; packed types leave a gap after them.
+        Number of bytes that are values; the rest of the 16 bytes is the gap of a packed type.
     """
 
     address: int
@@ -122,17 +122,17 @@ class Chunk:
 
     @property
     def key(self) -> str:
-        """The name of its contents in every picture of the same copy; empty of padding."""
+        """The name of the content, the same in every picture of a copy; empty for padding."""
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
     def number(self) -> int:
-        """Which chunk of its row it is, from 0."""
+        """The index of the chunk in its row, from 0."""
         return self.first // (self.last - self.first + 1)
 
     @property
     def moved(self) -> str:
-        """How the swizzle found its place, bit by bit; empty without one."""
+        """The computation of its place by the swizzle, bit by bit; empty without a swizzle."""
         steps = []
         for right, mask, left in geometry.SWIZZLES[self.swizzle].terms:
             places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
@@ -143,13 +143,13 @@ class Chunk:
 
     @property
     def label(self) -> str:
-        """Row and columns, in two lines; nothing where the copy writes nothing."""
+        """Row and columns in two lines; empty for padding."""
         columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
         return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
     @property
     def about(self) -> str:
-        """Everything, as shown on hovering."""
+        """All facts about the chunk, for its tooltip."""
         bank, gap = self.address % LINE_BYTES // BANK_BYTES, CHUNK_BYTES - self.data_bytes
         where = f"shared {self.address:#06x}, banks {bank}..{bank + 3}"
         if self.state == "padding":
@@ -168,16 +168,17 @@ class Chunk:
 
     @property
     def token(self) -> str:
-        """The same in at most 10 characters, for terminals."""
+        """Row, first column and state in at most 10 characters, for terminals."""
         mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
         return f"r{self.row}c{self.first}{mark}" if self.row >= 0 else "."
 
     def cell(self, column: float, row: float, text: str) -> Cell:
-        """Draw it, linked to its row (of an im2col column), its banks and the fields behind it."""
+        """Draw the chunk, with links to its row (a pixel in im2col), its banks and its fields."""
         bank = f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
         style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
+        # Padding has no key and no links.
         links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
         return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
 
@@ -195,10 +196,10 @@ def _bits(mask: int, low: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """128 bytes of shared memory, or what is left of them at the end.
+    """A line of 128 bytes of shared memory; the last line of a tile may be shorter.
 
-    `slices` are the outer positions (within the box) of the rows in it, of a box of three and more
-    dimensions.
+    `slices`: for a box of three or more dimensions, the outer positions (within the box) of the
+    rows in the line.
     """
 
     address: int
@@ -208,9 +209,9 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that are drawn, and a sentence on those after them that are not.
+    """Lines that are drawn, and a sentence on the following lines that are not drawn.
 
-    `is_cut`: what follows is left out, and not merely like what is drawn.
+    `is_cut`: some of the following lines do not repeat the drawn ones.
     """
 
     lines: tuple[MemoryLine, ...]
@@ -222,10 +223,12 @@ class Block:
 
 
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Return the lines of 128 bytes to draw, of a tile in shared memory with some swizzle.
+    """Return the lines of 128 bytes to draw for a tile in shared memory with a given swizzle.
 
-    Lines that repeat those drawn before, further rows apart, are left out and named in a sentence.
+    Lines that repeat earlier lines, with other rows of the tile, are left out and named in a
+    sentence.
     """
+    # After `block` bytes both the pattern of the swizzle and the start of a row repeat.
     block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
         block *= 2
@@ -234,9 +237,9 @@ def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...
 
 
 def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
-    """Return the chunks that `shared` draws of a copy, as its map swizzles them; no padding.
+    """Return the chunks of a copy that `shared` draws, swizzled by the map; without padding.
 
-    Empty where it cannot be drawn as chunks.
+    The result is empty if the lines of the tile are not whole chunks.
     """
     if request.plan.pitch_bytes % CHUNK_BYTES:
         return ()
@@ -259,12 +262,14 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
+        # The swizzle is its own inverse: from an address to the unswizzled address of its bytes.
+        # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may point into a chunk.
         linear = geometry.swizzle_offset(swizzle, self.address)
         self.swapped = linear % CHUNK_BYTES != 0
         linear = linear & -CHUNK_BYTES
         placed = geometry.swizzle_offset(plan.arguments.swizzle, linear) & -CHUNK_BYTES
         self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
-        # From bytes of shared memory to bytes of the tensor, which are fewer for packed types.
+        # From bytes of shared memory to bytes of the tensor: fewer bytes for packed types.
         lines = request.lines()
         written = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
         row = np.minimum(self.row, plan.lines - 1)
@@ -274,6 +279,7 @@ class _Contents:
         inside = lines.inside[0][row]
         whole = inside & (first >= lines.first[0]) & (last <= lines.last[0])
         some = inside & (first < lines.last[0]) & (last > lines.first[0])
+        # Indices of _STATES: 0 padding, 1 data, 2 filled, 3 clipped.
         self.state = np.where(written, np.where(whole, 1, np.where(some, 3, 2)), 0)
         bits = plan.arguments.type_row.element_bits
         first_element, last_element = first * 8 // bits, last * 8 // bits - 1
@@ -284,9 +290,9 @@ class _Contents:
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
-        """Return blocks of `step` lines that differ from the last one, up to MAX_LINES."""
+        """Return blocks of `step` lines, each unlike the one before, up to MAX_LINES lines."""
         count, room = len(self.address), MAX_LINES
-        drawn: list[tuple[int, int, int]] = []  # first line, end, end of those like it
+        drawn: list[tuple[int, int, int]] = []  # first line, end, end of the lines that repeat them
         for begin in range(0, count, step):
             end = min(begin + step, count)
             if drawn and self._alike(drawn[-1][0], begin, end - begin):
@@ -295,6 +301,7 @@ class _Contents:
                 cut = min(end, begin + room)
                 drawn.append((begin, cut, cut))
                 room -= cut - begin
+            # No room for these lines, or only for some of them: nothing after them is drawn.
             if drawn[-1][2] < end:
                 break
         blocks, left = [], drawn[-1][2]
@@ -302,7 +309,7 @@ class _Contents:
             then = []
             if like > end:
                 then.append(f"{self._rows(end, like)} like {self._rows(begin, end)}")
-            is_cut = like == left and left < count  # the last of an unfinished picture
+            is_cut = like == left and left < count  # the last block, and lines are left
             if is_cut:
                 then.append(f"{self._rows(left, count)} not drawn")
             lines = tuple(map(self._line, range(begin, end)))
@@ -310,14 +317,14 @@ class _Contents:
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
-        """Whether lines from `begin` on repeat those from `shown` on, some rows further."""
+        """Whether `count` lines at `begin` repeat those at `shown`, but for one shift of all rows."""
         a, b = slice(shown, shown + count), slice(begin, begin + count)
         further = self.row[b] - self.row[a]
         same = all((x[a] == x[b]).all() for x in (self.state, self.byte, self.swapped))
         return same and bool((further == further.flat[0]).all())
 
     def _rows(self, begin: int, end: int) -> str:
-        """Name the tile's rows in some memory lines."""
+        """Name the rows of the tile in the memory lines [begin, end)."""
         rows = self.row[begin:end][self.state[begin:end] > 0]
         if not rows.size:
             return f"bytes {self.address[begin, 0]:#x}..{self.address[end - 1, -1] + 15:#x}"
@@ -326,6 +333,7 @@ class _Contents:
     def _line(self, n: int) -> MemoryLine:
         shape = self.request.plan.line_shape
         slices: list[tuple[int, ...]] = []
+        # gather4 has four unrelated rows, so no slices.
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
             places = np.stack(np.unravel_index(rows, shape[:-1]), axis=1)
@@ -341,6 +349,7 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
+            # Along an interleaved dimension 0 a line is one unit, so its position stays.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)
@@ -348,7 +357,7 @@ class _Contents:
         return Chunk(address, state, *where, *how, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
-        """Name what decides a chunk: the bounds that fill it, or the swizzle or pitch behind it."""
+        """Name the fields that decide a chunk: bounds that fill it, or its swizzle or pitch."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
             ends = position.copy()

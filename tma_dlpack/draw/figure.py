@@ -1,12 +1,12 @@
-"""Base of all figures: draw as SVG, show in a notebook, print in a terminal.
+"""The base of all figures: drawn as SVG, shown in a notebook, printed in a terminal.
 
-Plain SVG attributes carry the light colours of a file, so that a viewer that drops style sheets
-still shows the picture. The style sheet inside each picture adds the dark ones:
-`prefers-color-scheme` of an image follows the colour scheme of the page around it, and `live.js`
-replaces the query by what it sees of the page's background.
+In a file, plain SVG attributes have the light colours, so that a viewer that drops style sheets
+still shows the picture. The style sheet inside each picture adds the dark colours:
+`prefers-color-scheme` of an image follows the colour scheme of the page around the image, and
+`live.js` replaces this query by the result of a test of the page's background.
 
-The HTML survives sanitisers: each panel is an image that every viewer shows, and a script replaces
-it by its own SVG, with links between the pictures, where scripts may run.
+The HTML survives sanitisers: each panel is an image that every viewer shows. Where scripts may run,
+a script replaces the image by its SVG and links the pictures with each other.
 """
 
 from __future__ import annotations
@@ -42,45 +42,50 @@ from tma_dlpack.draw.grid import (
 from tma_dlpack.tables.errors import argument_error
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
-ROW_WIDTH = 1240  # panels are placed side by side up to here, px
-PHONE_WIDTH = 400  # px of a row that takes the narrow layout
-PHONE_SCALE = 1.2  # there, so that letters are 12 px high
-GAP, MARGIN = 12, 8
-TITLE_SIZE, TITLE_HEIGHT = 12, 28
-BASELINE = 0.93  # of a label, from the top of its line, in font sizes
-HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px
+ROW_WIDTH = 1240  # maximum width of panels side by side, px
+PHONE_WIDTH = 400  # maximum width of a row with the narrow layout, px
+PHONE_SCALE = 1.2  # factor of the narrow layout in a file, so that letters are 12 px high
+GAP, MARGIN = 12, 8  # px between panels, and around the file
+TITLE_SIZE, TITLE_HEIGHT = 12, 28  # px of the font, and of the line
+BASELINE = 0.93  # distance from the top of a line to its baseline, in font sizes
+#: Distance of slanted lines, length and depth of a zigzag's tooth, size of an arrow's head, px.
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
 #: The query that `live.js` looks for.
 DARK = "@media (prefers-color-scheme:dark)"
-TEXT_COLUMNS = 100
+TEXT_COLUMNS = 100  # maximum number of characters per line of `text`
 ALIKE = 2.5  # largest ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
-LETTERS = 1.2  # times their size: labels of 10 units are letters of 12 px
-ENLARGED = 1.15  # times that, at most, where the page is wide
+LETTERS = 1.2  # factor of an image in a page: labels of 10 units become letters of 12 px
+ENLARGED = 1.15  # maximum further factor on a wide page
+#: A word of a sentence and its key, such as "[Two](is-data)".
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
 
 @cache
 def script_source(*names: str | Path) -> str:
-    """Return JavaScript or CSS files, of this folder or a path, as one without comments."""
+    """Return JavaScript or CSS files (names in this folder, or paths), joined, without comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
+    # Block comments that are whole lines, then comments behind code such as `f(x);  // px`.
+    # A trailing comment with quotation marks stays: it may be part of a string.
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
+    # Indentation and lines that are only a comment.
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
 
-#: Tables and findings take the colours of the page around them; the two reds and greys of it are
-#: legible on white and on black.
+#: The style sheet of a fragment. Tables and findings have the colours of the page around them; the
+#: sheet's own reds and greys are legible on white and on black.
 CSS = f".tma pre{{font-family:{MONO}}}{script_source('figure.css')}"
 
 
 class Figure(ABC):
-    """A frozen model of a picture: facts first, drawing after.
+    """A frozen model of a picture: the facts, and their drawing.
 
     `str(figure)` is the text for a terminal, at most 100 columns; a notebook shows `html()`.
     """
@@ -91,7 +96,7 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """The caption, or ""; "[words](key)" are highlighted with the cells of the key."""
+        """The caption, or ""; its "[words](key)" are highlighted with the cells of the key."""
         return ""
 
     @abstractmethod
@@ -99,12 +104,12 @@ class Figure(ABC):
         """Lower to panels of cells."""
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels for a phone, at most `NARROW` wide; those of `scenes` where none are."""
+        """Lower to panels for a phone, at most `NARROW` wide; by default the panels of `scenes`."""
         return self.scenes()
 
     @abstractmethod
     def text(self) -> str:
-        """Return the same in characters, at most 100 columns wide."""
+        """Return the figure as text, at most 100 columns wide."""
 
     def svg(self, row_width: int = ROW_WIDTH) -> str:
         """Return one SVG document, to write to a file.
@@ -112,8 +117,8 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Width in pixels up to which panels are placed side by side. Of at most 400, the panels
-            are those for a phone, below each other.
+            Maximum width of panels side by side, px. Up to 400, the narrow panels for a phone are
+            used, one below the other.
 
         Returns
         -------
@@ -123,11 +128,11 @@ class Figure(ABC):
         return svg_file(self.title, scenes, row_width, _WORD.sub(r"\1", self.sentence))
 
     def html(self) -> str:
-        """Return an HTML fragment for a notebook: images, and the script that links them."""
+        """Return an HTML fragment for a notebook: images, and the script that links the images."""
         return fragment([self])
 
     def panels(self) -> str:
-        """Return the HTML without the style sheet, to join with others in a `fragment`."""
+        """Return the HTML without the style sheet, as a part of a `fragment`."""
         title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
         return f"{title}{panel_row(self)}{prose(self.sentence)}"
 
@@ -140,7 +145,7 @@ class Figure(ABC):
     _repr_html_ = html
 
     def _repr_mimebundle_(self, **options: object) -> dict[str, str]:
-        """Return what notebooks show: pictures in HTML, one for viewers without HTML, the text."""
+        """Return HTML, SVG for viewers without HTML, and text; a notebook selects one of them."""
         return {"text/html": self.html(), "image/svg+xml": self.svg(), "text/plain": self.text()}
 
 
@@ -153,6 +158,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
       fix: pass a word
       rule: ARGUMENT
     """
+    # isinstance would call __class__ of a hostile value.
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type(value).__name__}"
@@ -160,7 +166,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
 
 
 def prose(sentence: str) -> str:
-    """Return a sentence as HTML, with the words that light up with what they speak of.
+    """Return a sentence as HTML; its words with a key are highlighted with the cells of the key.
 
     >>> prose("[Two](is-data)")
     '<p class="tma-prose"><span class="tma-word" tabindex="0" data-k="is-data">Two</span></p>'
@@ -171,15 +177,16 @@ def prose(sentence: str) -> str:
 
 
 def panel_row(figure: Figure) -> str:
-    """Return rows of panels, which wrap where the page is narrow."""
+    """Return rows of panels; a row wraps on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
+    # Keyed by id(), because `side_by_side` regroups the same objects.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
 
 
 def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
-    """Return rows of panels of similar height; mixed heights would leave empty space.
+    """Return rows of panels of similar height, because mixed heights would leave empty space.
 
     >>> heights = [Scene(9, height, "", ()) for height in (80, 300, 240)]
     >>> [[panel.height for panel in row] for row in side_by_side(heights)]
@@ -198,13 +205,14 @@ def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
 def _still(scene: Scene, narrow: Scene | None = None) -> str:
     """Return one panel as an `<img>` whose source is the SVG itself; scripts draw the narrow one.
 
-    Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave the image unchanged. Panels of one row grow by the same factor, up to `ENLARGED`
-    times their width; they wrap before they shrink, so that letters keep their size.
+    Sanitisers (of an untrusted notebook, of a code host) remove SVG elements, scripts and style
+    sheets, but keep the image. Panels of one row grow by the same factor, up to `ENLARGED` times
+    their width; they wrap before they shrink, so that letters keep their size.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     other = ""
     if narrow is not None and narrow != scene:
+        # mtime=0: equal pictures have equal bytes.
         packed = gzip.compress(svg_panel(narrow).encode(), mtime=0)
         other = f' data-narrow="{base64.b64encode(packed).decode()}"'
     width, height = LETTERS * scene.width, LETTERS * scene.height
@@ -218,9 +226,9 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
 def played(
     figure: Figure, kind: str, data: object, beside: str = "", still: Scene | None = None
 ) -> str:
-    """Return a figure of one panel with the data of `play.js`: pictures and frames to choose from.
+    """Return a figure of one panel with the data of `play.js`: pictures and frames to select.
 
-    Without scripts it shows `still` (by default the figure's first panel) and then `beside`, HTML.
+    Without scripts it shows `still` (by default the figure's first panel), then the HTML `beside`.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])
@@ -236,9 +244,9 @@ def played(
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and pieces of finished HTML; parts with the same key light up together.
+    """Join figures and pieces of finished HTML; parts with the same key are highlighted together.
 
-    Strings are HTML: the caller has escaped the text in them.
+    A string is HTML in which the caller has escaped all text.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = ""
@@ -269,12 +277,12 @@ def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
 
 Look = dict[str, str]  # style -> attributes of a cell
 
-#: The class, and the attributes other than colours.
+#: The class and the attributes other than colours, for panels with a style sheet.
 CLASSED: Look = {
     name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
     for name, style in STYLES.items()
 }
-#: The same with the light colours, for viewers without style sheets.
+#: The same and the light colours, for viewers without style sheets.
 COLOURED: Look = {
     name: f'{CLASSED[name]} fill="{fill}"' + f' stroke="{stroke}"' * (stroke != "none")
     for name, ((fill, _), (stroke, _), _) in STYLES.items()
@@ -282,14 +290,14 @@ COLOURED: Look = {
 
 
 def svg_panel(scene: Scene) -> str:
-    """Return one scene as an SVG document whose style sheet carries all colours."""
+    """Return one scene as an SVG document with all colours in its style sheet."""
     return _document(scene, [scene], _drawn(scene, CLASSED))
 
 
 def svg_file(
     title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH, sentence: str = ""
 ) -> str:
-    """Return scenes as one SVG document: side by side up to `row_width` px, a sentence above."""
+    """Return scenes as one SVG document, side by side up to `row_width` px, below a sentence."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
@@ -299,6 +307,7 @@ def svg_file(
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
         for n, scene in enumerate(row):
+            # Each row of similar panels begins a new line, and so does a panel that does not fit.
             if row_height and (n == 0 or x + scene.width > row_width):
                 x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
             placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, COLOURED)}</g>')
@@ -320,8 +329,8 @@ def _document(
 ) -> str:
     """Return an SVG document with the styles that `scenes` use, in the order of the table.
 
-    A panel without a `title`, which would be shown wherever the pointer rests, is named by the
-    page around it: `alt` of its image, then `linked.js`.
+    A panel has no `title`, because browsers show it as a tooltip of the whole picture. The page
+    names the panel instead: by `alt` of its image, later by `linked.js`.
     """
     label = f' aria-label="{html.escape(whole.about)}"' * bool(title)
     name = f"<title>{html.escape(title)}</title>" * bool(title)
@@ -341,7 +350,8 @@ def _document(
 
 
 def _drawn(scene: Scene, look: Look) -> str:
-    """Draw the paper and the cells; neighbours of one `css` move as one group."""
+    """Draw the paper and the cells; neighbouring cells with the same `css` are one group."""
+    # Half a pixel inwards: a stroke of 1 px then covers whole pixels.
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
     for css, cells in groupby(scene.items, attrgetter("css")):
@@ -352,6 +362,7 @@ def _drawn(scene: Scene, look: Look) -> str:
 
 def _cell(c: Cell, look: Look) -> str:
     if c.style in WORDS:
+        # 3.5 px below the middle is the baseline of a 10 px font.
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
         begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
         return f"{begin}{look[c.style]}>{html.escape(c.text)}</text>"
@@ -383,13 +394,14 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a zigzag adds teeth, a vertical arrow adds a head."""
+    """Return the points of a line: with teeth for a zigzag, with a head for a vertical arrow."""
     if c.style == "arrow":
         x, end, back = c.column, c.row + c.rows, -HEAD if c.rows > 0 else HEAD
         tip = (x - HEAD / 2, end + back), (x, end), (x + HEAD / 2, end + back), (x, end)
         return [(x, c.row), (x, end), *tip]
     if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
+    # An even number of half teeth, so that both ends are on the line.
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
     depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH  # to the right, or down
     points = []
@@ -401,12 +413,13 @@ def _line(c: Cell) -> list[tuple[float, float]]:
 
 
 def hatching(x: float, y: float, width: float, height: float) -> str:
-    """Return the path of slanted lines within a rectangle (no `id` that pictures could share).
+    """Return the path of slanted lines in a rectangle; an SVG pattern would need a unique `id`.
 
     >>> hatching(0, 0, 7, 7)
     'M0 7L7 0'
     """
     path, reach = [], HATCH_GAP
+    # Line number n joins the points whose x + y is n * HATCH_GAP on the rectangle's edge.
     while reach < width + height:
         low = (reach - min(reach, height), min(reach, height))
         high = (min(reach, width), reach - min(reach, width))

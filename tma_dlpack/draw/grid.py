@@ -1,9 +1,9 @@
-"""The primitive under every figure: cells on a grid, measured in columns and rows.
+"""The primitive of every figure: cells on a grid, measured in columns and rows.
 
-A cell is a tinted rectangle with words in it; in a style of `WORDS` it is words alone, and without
+A cell is a tinted rectangle with words in it. In a style of `WORDS` a cell is words alone; without
 width or height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
 and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `figure.py`
-writes as SVG. `STYLES` has how they look. Nothing here knows a tensor map.
+writes as SVG. `STYLES` has the colours. This module does not depend on tensor maps.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-LABEL_SIZE = 10  # px, height of every label's font: what does not fit is cut or left out
-LINE_HEIGHT = 1.2
-GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common one has 0.602
-NOTE_COLUMNS = 88  # characters, before a note is wrapped
-NARROW = 298  # px, the width of a panel on a phone of 390 px, where letters are drawn 1.2 times
-NARROW_COLUMNS = 44  # characters of a note there
+LABEL_SIZE = 10  # font size of every label, px; text that does not fit is cut or omitted
+LINE_HEIGHT = 1.2  # distance of two lines of a label, in font sizes
+GLYPH_WIDTH = 0.61  # width of a letter in font sizes; the widest common monospace font has 0.602
+NOTE_COLUMNS = 88  # characters of a note per line
+NARROW = 298  # width of a panel on a phone of 390 px, px; the phone draws letters 1.2 times
+NARROW_COLUMNS = 44  # characters of a note per line of such a panel
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
-HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line above, of a note, of a legend
-SAMPLE = 22, 14  # px; width and height of a legend's cell
+HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px per line of a heading, a note, a legend
+SAMPLE = 22, 14  # width and height of a legend's cell, px
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
-Pair = tuple[str, str]  # light, dark
+Pair = tuple[str, str]  # colour in light and in dark mode
 
 
 class Style(NamedTuple):
@@ -37,6 +37,7 @@ class Style(NamedTuple):
     attributes: str = ""
 
 
+# Colours by purpose, (light, dark).
 _INK = ("#1f2328", "#e6edf3")
 _GRID = ("#8c959f", "#6e7781")
 _ALARM = ("#b42318", "#ff9a8f")
@@ -45,12 +46,13 @@ _BLUE, _EDGE = ("#1f5fa8", "#8ec2ff"), ("#4a7ab5", "#6ea8ec")
 _TAKEN, _GROUND = ("#9cc7f0", "#2f5f93"), ("#eef4fb", "#1b2a3d")
 _VIOLET = ("#8250df", "#c297ff")
 _BOLD, _THICK = 'font-weight="bold"', 'stroke-width="2.5"'
-#: One tint per 16-byte chunk of a row, so that a swizzle shows as a pattern of colours too.
+#: Eight tints, one per 16-byte chunk of a row, so that a swizzle is visible as a colour pattern.
 _TINTS = tuple(
     (f"hsl({hue},70%,{88 - 4 * (n % 2)}%)", f"hsl({hue},38%,{24 + 5 * (n % 2)}%)")
     for n, hue in enumerate(range(200, 560, 45))
 )
 
+# The order is that of the rules in a style sheet.
 STYLES: dict[str, Style] = {
     "paper": Style(_PAPER, ("#d0d7de", "#3d444d")),
     "label": Style(_INK),
@@ -87,28 +89,29 @@ STYLES: dict[str, Style] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The content of rows [row, row + rows) and columns [column, column + columns) of a grid.
+    """A rectangle, words or a line in rows [row, row + rows), columns [column, column + columns).
 
     Attributes
     ----------
     column, row, columns, rows : float
     style : str
-        A row of `STYLES`.
+        A key of `STYLES`.
     text : str
-        In a rectangle: the lines that fit, cut with an ellipsis. In a style of `WORDS`: one line.
+        In a rectangle, only lines that fit are drawn, cut with an ellipsis. In a style of `WORDS`,
+        one line.
     title : str
         Shown when the pointer rests on the cell.
     hatched : bool
-        Crossed by slanted lines: the sign of "out of bounds" that needs no colour.
+        Whether slanted lines cross the cell; they mark "out of bounds" without colour.
     key : str
-        What the cell shows, such as the name of a chunk: cells of one key light up together.
+        The content, such as the name of a chunk. Cells with one key are highlighted together.
     to : tuple of str
-        Keys of what else has to do with it; they light up too, and light it up.
+        Keys of related cells; the cell is highlighted with them, and they with the cell.
     anchor : {"start", "middle", "end"}
-        The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
-        ("start") or left and up ("end").
+        The alignment of words in the cell. For a zigzag: its teeth point right or down ("start"),
+        or left or up ("end").
     css : str
-        The cell's own style, such as its animation.
+        CSS of this cell alone, such as its animation.
     """
 
     column: float
@@ -129,8 +132,8 @@ class Cell:
 class Grid:
     """Cells, the pixels of one column and one row, and the position of the upper left corner.
 
-    `windows` are what can be dragged, for scripts: "x" or "y", the tensor's dimension, and the
-    positions [first, last) of it that are drawn.
+    `windows` tell scripts the scale of the axes, so that a box can be dragged: "x" or "y", the
+    tensor's dimension, and its positions [first, last) that are drawn.
     """
 
     cells: tuple[Cell, ...]
@@ -139,13 +142,14 @@ class Grid:
     windows: tuple[tuple[str, int, int, int], ...] = ()
 
     def in_pixels(self, left: float, top: float) -> list[Cell]:
-        """Return the cells in pixels, the corner of the grid being at (left, top)."""
+        """Return the cells in pixels; the corner of the grid is at (left, top)."""
         (w, h), (x, y) = self.unit, self.origin
         cells = []
         for c in self.cells:
             column, row = round(left + (c.column - x) * w, 2), round(top + (c.row - y) * h, 2)
             width, height = c.columns * w, c.rows * h
-            cells.append(  # in full: replace() takes four times as long
+            # Not dataclasses.replace(), which takes four times as long.
+            cells.append(
                 Cell(
                     column, row, c.style, c.text, c.title, width, height, c.hatched, c.key, c.to,
                     c.anchor, c.css,
@@ -154,7 +158,7 @@ class Grid:
         return cells
 
     def bounds(self) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of all cells in pixels, seen from the corner."""
+        """Return left, top, right and bottom of all cells, px from the grid's corner."""
         x, y = self.unit[0] * self.origin[0], self.unit[1] * self.origin[1]
         edges = list(zip(*(bounds(cell, self.unit) for cell in self.cells), strict=True))
         return min(edges[0]) - x, min(edges[1]) - y, max(edges[2]) - x, max(edges[3]) - y
@@ -166,10 +170,10 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One panel: its size in pixels, what it shows in a sentence, and its cells in pixels.
+    """One panel: its size in pixels, a sentence that describes it, and its cells in pixels.
 
-    `data` becomes ``data-*`` attributes, for scripts. `css` is added to the style sheet: the
-    keyframes of what moves.
+    `data` becomes ``data-*`` attributes, for scripts. `css` is added to the style sheet, such as
+    keyframes of animations.
     """
 
     width: float
@@ -181,7 +185,7 @@ class Scene:
 
 
 def label(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
-    """Return words that end left of a position: the name of a row."""
+    """Return words that end left of a position, such as the name of a row."""
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="end")
 
 
@@ -197,9 +201,10 @@ def rectangle(style: str, columns: Span, rows: Span, hatched: bool = False) -> C
 
 
 def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
-    """Return the left, top, right and bottom side of a rectangle, a zigzag where it continues."""
+    """Return the left, top, right and bottom side of a rectangle; a cut side is a zigzag."""
     whole = rectangle("edge", columns, rows)
-    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")  # where teeth point
+    # The teeth point into the rectangle.
+    begin, end = replace(whole, anchor="start"), replace(whole, anchor="end")
     left, top, right, bottom = ("zigzag" if goes_on else "edge" for goes_on in cut)
     return [
         replace(begin, style=left, columns=0),
@@ -210,7 +215,7 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
 
 
 def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return `most` positions from `first` on; start earlier near the end.
+    """Return a span of at most `most` positions from `first` on, or earlier near the end.
 
     >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
     ((86, 100), (0, 10))
@@ -220,12 +225,13 @@ def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a cell in pixels, or of its words."""
+    """Return left, top, right and bottom, px, of a cell; for a style of `WORDS`, of the text."""
     (w, h), left, top = unit, cell.column * unit[0], cell.row * unit[1]
     if cell.style not in WORDS:
         return left, top, left + cell.columns * w, top + cell.rows * h
     width, middle = text_width(cell.text), top + cell.rows * h / 2
     free = cell.columns * w - width
+    # Words that end at a position keep 6 px of space to it.
     left += {"start": 0, "middle": free / 2, "end": free - 6}[cell.anchor]
     return left, middle - 7, left + width, middle + 7
 
@@ -241,7 +247,7 @@ def lay_out(
     *,
     is_narrow: bool = False,
 ) -> Scene:
-    """Stack grids below a heading, and notes and a legend below them; all begin at one column."""
+    """Stack a heading, grids, notes and a legend; column 0 of all grids has the same x."""
     items: list[Cell] = []
     y, columns = float(MARGIN), NARROW_COLUMNS if is_narrow else NOTE_COLUMNS
     for text, style in ((heading, "strong"), *((line, "muted") for line in above)):
@@ -249,6 +255,7 @@ def lay_out(
             items.append(words(MARGIN, y, line, style, LINE))
             y += HEADING_LINE
     edges = [(grid, *grid.bounds()) for grid in grids]
+    # Room for the labels that are furthest left of column 0.
     left = MARGIN - min(edge[1] for edge in edges)
     right = left + max(edge[3] for edge in edges)
     data: list[tuple[str, str]] = []
@@ -257,6 +264,7 @@ def lay_out(
         items += grid.in_pixels(left, top)
         y = top + below_corner + GAP
         for name, dimension, first, last in grid.windows:
+            # `data-x` of the SVG: dimension, left edge and length in px, first, last.
             n = "xy".index(name)
             place = f"{(left, top)[n]:g} {(last - first) * grid.unit[n]:g}"
             data.append((name, f"{dimension} {place} {first} {last}"))
@@ -268,13 +276,14 @@ def lay_out(
             y += LINE
     entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
+    # items[:2] are the heading and the first line above, if the scene has them.
     right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
-    size = math.ceil(right + MARGIN), math.ceil(y + 4)  # whole pixels: no browser cuts an edge
+    size = math.ceil(right + MARGIN), math.ceil(y + 4)  # whole px, or browsers cut an edge
     return Scene(*size, about, tuple(items), tuple(data), css)
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
-    """Place sample cells with their meaning side by side; return them, and where they end."""
+    """Place sample cells with their meaning side by side; return them, and the y below them."""
     items: list[Cell] = []
     x, (width, height) = float(MARGIN), SAMPLE
     for cell, meaning in legend:
@@ -287,7 +296,7 @@ def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
 
 
 def text_width(text: str, size: float = LABEL_SIZE) -> float:
-    """Return the pixels that a text takes at most, in a monospace font.
+    """Return the largest width of a text in a monospace font, px.
 
     >>> text_width("r0")
     12.2
@@ -296,7 +305,7 @@ def text_width(text: str, size: float = LABEL_SIZE) -> float:
 
 
 def fitted(text: str, width: float, height: float) -> list[str]:
-    r"""Return the lines of a text that fit a rectangle, in pixels; long ones are cut.
+    r"""Return the lines of a text that fit a rectangle (px); long lines are cut.
 
     >>> fitted("columns 0..7", 45, 13), fitted("a", 7, 13), fitted("too\nhigh", 45, 13)
     (['column…'], ['a'], ['too'])
@@ -305,4 +314,5 @@ def fitted(text: str, width: float, height: float) -> list[str]:
     """
     room, lines = int(width / text_width("0")), int((height + 1) / (LABEL_SIZE * LINE_HEIGHT))
     cut = (s if len(s) <= room else s[: room - 1] + "…" for s in text.split("\n")[:lines])
+    # A line that is cut to one letter and an ellipsis says nothing.
     return [line for line in cut if 0 < len(line) <= room and line[1:] != "…"]

@@ -27,13 +27,15 @@ from tma_dlpack.tables.fields import fields_of as fields_in
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
-LINE_BITS = 64
-UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px of a bit and of a band of fields
-MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # of the lines below a band, in rows
-ROW = 15  # px of the table of values
+LINE_BITS = 64  # bits per line of the picture
+UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px: width of a bit, height of a band of fields
+#: Heights of the lines below a band, in bands: marks of changed bits, hexadecimal bytes, space.
+MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3
+ROW = 15  # height of a row of the table of values, px
+#: Table, px: width of a key, x of its columns, smallest width of a column of values.
 KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
 NARROW_FIELD_X = 26
-#: Group -> its style, and the letters of its fields; others have small letters and no colour.
+#: Group -> its style, and the letters of its fields. Fields without a group have small letters.
 GROUPS = {
     "address": ("tint0", {"global_address": "A"}),
     "extents": ("tint1", {"global_dim": "D"}),
@@ -54,7 +56,7 @@ GROUP_OF = {field: group for group, (_, letters) in GROUPS.items() for field in 
 LETTERS = {field: letter for _, letters in GROUPS.values() for field, letter in letters.items()}
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-#: Fields that every copy reads -> what they are for, in words.
+#: Fields that every copy reads -> their meaning, in words of the caption.
 READ = {
     "global_address": "where the tensor begins",
     "global_dim[0]": "how long its rows are",
@@ -62,7 +64,7 @@ READ = {
     "box_dim[0]": "what a tile takes of them",
     "swizzle": "how it is swizzled",
 }
-HIDDEN = "host address"  # of a tensor in host memory: another one in each run
+HIDDEN = "host address"  # shown for a tensor in host memory, whose address changes in each run
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Segment:
     field: str
 
     def cell(self, row: float, unit: float) -> Cell:
-        """Draw it with as much of its name as fits, `unit` px for a bit."""
+        """Draw the segment with its key, and with its name if both fit; a bit is `unit` px wide."""
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
         name = named if text_width(named) <= self.width * unit - 6 else self.key
@@ -85,12 +87,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class FieldValue:
-    """One field of the layout, and its value in each map that is shown.
+    """One field of the layout, and its value in each of the shown maps.
 
     Attributes
     ----------
     key : str
-        The letters that represent it in the picture, such as ``D1``.
+        The letters that represent the field in the picture, such as ``D1``.
     field : str
         Such as ``global_dim[1]``.
     bits : str
@@ -98,8 +100,8 @@ class FieldValue:
     values : tuple of str
         Decoded, one per map; ``-`` if the map has no such field.
     shown : tuple of str
-        The same as drawn: with the number that the bits hold if it is another one, such as
-        ``64 (0x3f)``, and without the address of a tensor in host memory.
+        The values as drawn. If the bits hold another number, it follows: ``64 (0x3f)``. The address
+        of a tensor in host memory is omitted.
     """
 
     key: str
@@ -110,7 +112,7 @@ class FieldValue:
 
     @property
     def group(self) -> str:
-        """The group of the field: address, extents, strides, box, or other."""
+        """The group of the field: a key of `GROUPS`, or `REST`."""
         return _group(self.field)
 
     @property
@@ -133,12 +135,13 @@ def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: 
 
 
 def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
-    """Draw the table for a phone: of one map without its bits, of two maps what differs."""
+    """Draw the table for a phone: all fields of one map, or the fields that differ between two."""
     if values and len(values[0].shown) == 1:
         x = NARROW_FIELD_X + max(text_width(v.field) for v in values) + 8
         return lay_out(about, [Grid(tuple(_groups(values, (x,), is_narrow=True)))], is_narrow=True)
     differ = tuple(v for v in values if v.differs)
     cells = []
+    # Two rows per field: its name, then the change, because two columns of values do not fit.
     for n, v in enumerate(differ):
         cells += _line(v, 2 * ROW * n, (), is_narrow=True)
         change = " → ".join(v.shown)
@@ -150,7 +153,7 @@ def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
 def _groups(
     values: tuple[FieldValue, ...], columns: Sequence[float], *, is_narrow: bool = False
 ) -> list[Cell]:
-    """Draw the fields below their groups: address, extents, strides, box, the rest."""
+    """Draw each group as a heading with its fields below."""
     cells, row = [], 1
     for group in (*GROUPS, REST):
         own = [v for v in values if v.group == group]
@@ -166,11 +169,12 @@ def _groups(
 def _line(
     v: FieldValue, y: float, columns: Sequence[float], *, is_narrow: bool = False
 ) -> list[Cell]:
-    """Draw a field of the table: its letters, name, bits, and its value in each column."""
+    """Draw a row of the table: the letters of the field, its name, its bits, and its values."""
     style, x = "alarm" if v.differs else "label", NARROW_FIELD_X if is_narrow else FIELD_X
     cells = [Cell(0, y + 1, _style(v.field), v.key, v.field, KEY_WIDTH, 13, key=v.field)]
     cells.append(words(x, y, v.field, style, ROW))
     for place, text in zip(columns, v.shown, strict=False):
+        # On a phone a long value moves left, so that it ends at the edge of the panel.
         room = NARROW - 2 * MARGIN - text_width(text) if is_narrow else place
         cells.append(words(min(place, room), y, text, style, ROW))
     if not is_narrow:
@@ -190,7 +194,7 @@ def _style(field: str) -> str:
 
 
 def _keys(fields: Iterable[str]) -> dict[str, str]:
-    """Return the letters of each field: of those in groups with their index."""
+    """Return the letters of each field, such as D1 for global_dim[1]; small letters for others."""
     keys, small = {}, iter(string.ascii_lowercase)
     for field in dict.fromkeys(fields):
         name, _, index = field.partition("[")
@@ -203,19 +207,19 @@ def _keys(fields: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MapBytes(Figure):
-    """The bytes of one map, or of two to compare.
+    """The bytes of one map, or of two maps to compare.
 
     Attributes
     ----------
     data : tuple of bytes
         128 bytes per map.
     segments : tuple of Segment
-        In the order of the bits. For two maps of different kinds: those of the first.
+        In the order of the bits. For two maps of different kinds, the segments of the first map.
     values : tuple of FieldValue
     changed : tuple of int
-        Bits that differ between the two.
+        Numbers of the bits that differ between the two maps.
     provenance : str
-        How the layout is known.
+        The source of the layout: measured or derived.
     """
 
     title: str
@@ -227,7 +231,7 @@ class MapBytes(Figure):
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The lines of 8 bytes that are drawn: those the engine uses, and others that are not 0."""
+        """The lines of 8 bytes to draw: those that the engine uses, and others that are not 0."""
         used = {segment.bit // LINE_BITS for segment in self.segments}
         used |= {bit // LINE_BITS for bit in self.changed}
         used |= {place // 8 for data in self.data for place, byte in enumerate(data) if byte}
@@ -235,7 +239,7 @@ class MapBytes(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The fields not drawn, and how certain the layout is."""
+        """The bytes that are not drawn, the meaning of the marks, and the source of the layout."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
         shown = {value for v in self.values for value in v.shown}
         notes = [f"the other {left} bytes are 0"] * (left > 0)
@@ -247,7 +251,7 @@ class MapBytes(Figure):
         return tuple(notes)
 
     def hexadecimal(self, n: int) -> list[list[str]]:
-        """Return the bytes of line n of each map; those of a host address as dots."""
+        """Return the bytes of line n of each map; dots for the bytes of a host address."""
         address = next(v for v in self.values if v.field == "global_address")
         lines = []
         for data, shown in zip(self.data, address.shown, strict=True):
@@ -257,7 +261,7 @@ class MapBytes(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bits that differ, or the fields of one map that a copy needs."""
+        """The caption: the bits that differ; for one map, the fields that a copy needs."""
         if len(self.data) > 1:
             bits = counted(len(self.changed), "bit")
             return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
@@ -276,6 +280,7 @@ class MapBytes(Figure):
         return self._bits(NARROW_UNIT, is_narrow=True), narrow_values_scene(self.values, about)
 
     def _bits(self, unit: tuple[float, int], *, is_narrow: bool = False) -> Scene:
+        # Per line of 8 bytes: a band of fields, marks of changed bits, then the bytes of each map.
         cells, row = [label(0, -1, "byte")], 0.0
         cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
         for n in self.lines:
@@ -321,14 +326,14 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        Its `values` has a row per field: bits, decoded value, and what the bits hold.
+        Its `values` has a row per field: its bits, its decoded value, and the stored number.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        If the map has no bytes here (see `TensorMap.encoder`).
+        If the map has no bytes on this machine (see `TensorMap.encoder`).
 
     Examples
     --------
@@ -359,9 +364,9 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     Raises
     ------
     TmaPreconditionError
-        If one of them is not a TensorMap.
+        If `a` or `b` is not a TensorMap.
     TmaUnsupportedError
-        If one of them has no bytes here.
+        If `a` or `b` has no bytes on this machine.
 
     Examples
     --------
@@ -387,6 +392,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     fields = DERIVED_FIELDS if derived else FIELDS
     fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
     keys = _keys(f.label for f in fields)
+    # Bit n of a map is bit n of its bytes as a little-endian number.
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
     changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
     values = tuple(_field_value(f, keys[f.label], maps) for f in fields)
@@ -395,7 +401,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
-    """Cut the fields of a map where a line of 8 bytes ends."""
+    """Return the fields of a map, cut at the ends of lines of 8 bytes."""
     derived = not tensor_map.target.has_model
     fields = fields_in(tensor_map.kind, tensor_map.rank, derived=derived)
     pieces = sorted((bit, width, f.label) for f in fields for bit, width in f.pieces)
@@ -414,12 +420,12 @@ def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldVa
 
 
 def is_of_host_tensor(tensor_map: TensorMap) -> bool:
-    """Whether the address is new in each run: stored pictures omit it."""
+    """Whether the address changes in each run, so that stored pictures omit it."""
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field in words, and its drawn form; ``-`` for a map without it."""
+    """Return a decoded field in words, and its drawn form; ``-`` for a map without the field."""
     if not field.exists(tensor_map.kind, tensor_map.rank):
         return "-", "-"
     value = field.read(bytes(tensor_map))
@@ -428,5 +434,6 @@ def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, s
     name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
     name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
     name += " bytes" * (field.name == "global_strides")
+    # The bits hold value / unit - bias: extents are stored minus 1, strides in units of 16 bytes.
     raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
     return name, name + raw

@@ -1,4 +1,4 @@
-"""Shared memory as lines of 128 bytes (32 banks): what each chunk of a tile contains."""
+"""Shared memory as lines of 128 bytes (32 banks), with the content of each chunk of a tile."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px of a chunk
-SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # of the lines of words between, in rows
+UNIT, NARROW_UNIT = (50, 29), (28, 29)  # width and height of a chunk, px
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of lines of words between chunks, in rows
 COLOURS = "chunks at the same place in their rows have the same colour"
-#: state of a chunk -> a sample of it, and its meaning.
+#: State of a chunk -> its entry in the legend: a sample, and the meaning.
 LEGEND = {
     "data": (Cell(0, 0, "tint0"), "in bounds"),
     "filled": (Cell(0, 0, "filled", hatched=True), "out of bounds, filled"),
@@ -39,12 +39,13 @@ class DrawnLayout:
     blocks: tuple[Block, ...]
 
     def scene(self, notes: Sequence[str], *, is_narrow: bool = False) -> Scene:
-        """Draw one row per 128 bytes, one cell per 16, and a legend of what occurs."""
+        """Draw one row per 128 bytes, one cell per 16 bytes, and a legend of the states in use."""
         cells = [label(0, -0.6, "bank", rows=0.5)]
         for k in range(CHUNKS):
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
+        # Frames are drawn after all chunks, so that no neighbour covers them.
         firsts, framed = self.first_chunks(), list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
@@ -74,18 +75,18 @@ class DrawnLayout:
         return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
 
     def first_chunks(self) -> tuple[Chunk, ...]:
-        """Return the first chunk of each of the first 8 rows, which ldmatrix reads at once."""
+        """Return the first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
         chunks = (c for block in self.blocks for line in block.lines for c in line.chunks)
         firsts = [c for c in chunks if 0 <= c.row < ROWS_READ and c.number == 0]
         return tuple(firsts) if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
-        """Return how many of those chunks are in each group of 4 banks, by its first byte."""
+        """Return the number of `first_chunks` per group of 4 banks, by the group's first byte."""
         return Counter(chunk.address % LINE_BYTES for chunk in self.first_chunks())
 
 
 def _first_of_spans(text: str) -> str:
-    r"""Return words with the first number of each span, for a chunk that is drawn narrow.
+    r"""Return the text of a chunk with only the first number of each span, for narrow chunks.
 
     >>> _first_of_spans("r0\nc16..23")
     'r0\nc16'
@@ -94,7 +95,7 @@ def _first_of_spans(text: str) -> str:
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
-    """Name the place in the box of the following rows, of a box of three and more dimensions."""
+    """Draw a rule, and the outer positions (in the box) of the rows that follow."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
     rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
@@ -105,6 +106,7 @@ def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
     cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
     if not gap:
         return [cell]
+    # ALIGN16B packed types: the cell is as wide as its values, and a gap fills the chunk.
     title = f"gap of {gap} bytes: written, no value"
     rest = Cell(column + cell.columns, row, "padding", "gap", title, columns=1 - cell.columns)
     return [cell, rest]
@@ -112,21 +114,21 @@ def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SharedMemory(Figure):
-    """A tile in shared memory, unswizzled and as its map swizzles it."""
+    """A tile in shared memory, before and after the swizzle of its map."""
 
     title: str
     layouts: tuple[DrawnLayout, ...]
     notes: tuple[str, ...]
 
     def brief(self) -> SharedMemory:
-        """Return the last layout alone, with a note that there is another."""
+        """Return the last layout alone, with a note on the other layout."""
         notes = (*self.notes, "before the swizzle: see draw.shared")
         short = replace(self, layouts=self.layouts[-1:], notes=notes)
         return short if len(self.layouts) > 1 else self
 
     @property
     def sentence(self) -> str:
-        """The caption: the number of banks that the framed chunks occupy."""
+        """The caption: the bank groups of the framed chunks, and the wavefronts of their read."""
         before, after = (layout.in_banks() for layout in (self.layouts[0], self.layouts[-1]))
         if not before or not after:
             return ""
@@ -143,7 +145,7 @@ class SharedMemory(Figure):
         return tuple(layout.scene(self.notes) for layout in self.layouts)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width per layout; a chunk has its first element."""
+        """Lower to one panel of a phone's width per layout; chunks name only their first element."""
         return tuple(layout.scene(self.notes, is_narrow=True) for layout in self.layouts)
 
     def text(self) -> str:
@@ -174,24 +176,24 @@ def shared(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tile brings its own coordinates and offset.
+        For a tile, its own coordinates and offset are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
     im2col_offsets : sequence of int, optional
-        Row-major, of an im2col map.
+        Row-major; only for im2col maps.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
     SharedMemory
-        With two layouts, before and after the swizzle; one where there is no swizzle.
+        With two layouts, before and after the swizzle; without a swizzle, one layout.
 
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
-        refuse.
+        If `tensor_map` is neither a map nor a tile, and if `load_tile` would refuse the coordinates
+        or offsets.
 
     Examples
     --------
@@ -223,14 +225,14 @@ def shared(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Figure):
-    """Map A against map B.
+    """The comparison of map A with map B.
 
     Attributes
     ----------
     difference : MapBytes
-        All fields of both.
+        All fields of both maps.
     memories : tuple of SharedMemory
-        The first tile of each.
+        The first tile of each map.
     """
 
     title: str
@@ -250,7 +252,7 @@ class Comparison(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the fields that differ, each linked to the cells it affects."""
+        """The caption: the fields that differ, each linked to the cells that it affects."""
         changed = [f"[{v.field}]({v.field})" for v in self.changed]
         return f"A and B differ in {', '.join(changed)}." if changed else ""
 
@@ -268,7 +270,7 @@ class Comparison(Figure):
 
 @opaque
 def compare(a: TensorMap, b: TensorMap) -> Comparison:
-    """Show map A against map B: which fields changed, and what that does to the first tile.
+    """Compare map A with map B: the fields that differ, and their effect on the first tile.
 
     Parameters
     ----------
@@ -277,14 +279,14 @@ def compare(a: TensorMap, b: TensorMap) -> Comparison:
     Returns
     -------
     Comparison
-        `changed` has the fields that differ, `memories` the first tile of each in shared memory.
+        `changed` has the fields that differ; `memories` has each map's first tile in shared memory.
 
     Raises
     ------
     TmaPreconditionError
-        If one of them is not a TensorMap, or `load_tile` would refuse its first tile.
+        If `a` or `b` is not a TensorMap, or `load_tile` would refuse its first tile.
     TmaUnsupportedError
-        If one of them has no bytes here.
+        If `a` or `b` has no bytes on this machine.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One load, moving: tensor, engine, shared memory, and what the mbarrier counts."""
+"""One load as an animation: tensor, engine, shared memory, and the mbarrier's byte count."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_CHUNKS = 64
-SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
-HEADING = 2.4  # rows of the words above a place
-ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, and with the space below it
+MAX_CHUNKS = 64  # maximum number of chunks that are animated
+#: Seconds between starts of chunks, seconds of rest at the end, length of a flight in chunks.
+SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0
+HEADING = 2.4  # height of the words above a place, in rows
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # height of the engine without and with space below, in rows
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 
 
 class Places(NamedTuple):
-    """Columns and rows at which the engine, what the mbarrier counts, and shared memory begin.
+    """The upper left corners (column, row) of the engine, the byte count, and shared memory.
 
-    The tensor begins at (0, 0). `unit` is a chunk, px.
+    The tensor begins at (0, 0). `unit` is the size of a chunk, px.
     """
 
     unit: tuple[float, float]
@@ -39,7 +40,7 @@ WIDE = Places((24, 20), (9.4, 0.5), (9.4, 3.2), (14.2, 0))
 
 
 def stacked(rows: int) -> Places:
-    """Return the places one below the other, as a phone shows them, under `rows` of the tensor."""
+    """Return the places for a phone: one below the other, below the `rows` of the tensor."""
     engine = rows + HEADING
     memory = engine + ENGINE_ALL + HEADING
     return Places((33, 20), (0, engine), (4.5, engine - 0.5), (0, memory))
@@ -47,18 +48,18 @@ def stacked(rows: int) -> Places:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CopyMotion(Figure):
-    """A load, chunk by chunk.
+    """An animated load, chunk by chunk.
 
     Attributes
     ----------
     chunks : tuple of Chunk
         In the order of the tile's rows, at most 64.
     start : int
-        Where the tile begins in shared memory, bytes.
+        Start of the tile in shared memory, bytes.
     tx_bytes : int
-        What the barrier waits for.
+        Bytes that the barrier waits for.
     all_chunks : int
-        How many chunks the tile has.
+        Number of chunks of the tile.
     """
 
     title: str
@@ -69,30 +70,32 @@ class CopyMotion(Figure):
 
     @property
     def left_after(self) -> tuple[int, ...]:
-        """Bytes that the barrier still waits for before the first chunk, and after each.
+        """Bytes that the barrier still waits for: before the first chunk, and after each chunk.
 
-        Of a tile of more chunks than are drawn, the others count with the last.
+        If the tile has more chunks than are drawn, the others count with the last drawn chunk.
         """
         per_chunk = self.tx_bytes // self.all_chunks
         counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
         return (*counts, 0)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel; still viewers show every chunk in its place."""
+        """Lower to one animated panel; without animation, every chunk is in its final place."""
         return (self._scene(WIDE),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel, the three places one below the other."""
+        """Lower to one animated panel with the three places one below the other."""
         rows = max(row for _, row in self._sources()) + 1
         return (self._scene(stacked(rows)),)
 
     def _scene(self, places: Places) -> Scene:
         (counter, below), (left, top) = places.counted, places.memory
         total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
+        # Moving cells come last, so that they fly over the fixed ones.
         cells, flying, keyframes = self._places(places), [], []
         for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
             line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
             cell = chunk.cell(left + column, top + line, f"{chunk.row}.{chunk.number}")
+            # The cell is at its final place; its keyframes move it there from the tensor.
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
             style = "filled" if is_filled else "cell"
@@ -101,7 +104,8 @@ class CopyMotion(Figure):
             cells.append(Cell(cell.column, cell.row, "padding"))
             flying.append(cell)
             keyframes.append(_flight(n, None if is_filled else source, cell, total, places))
-        for n, pending in enumerate(self.left_after):  # still viewers show the last alone
+        # Without animation, only the last count is visible.
+        for n, pending in enumerate(self.left_after):
             is_last = n == len(self.chunks)
             css = f"opacity:{int(is_last)};animation:n{n} {total:g}s step-end infinite"
             text = f"{pending}" if pending else "0: done"
@@ -142,15 +146,16 @@ class CopyMotion(Figure):
         ]
 
     def _sources(self) -> list[tuple[int, int]]:
-        """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
+        """Return column and row of each chunk in the tensor; a row of the box wraps at 8 chunks."""
         rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
         first = self.chunks[0].number
+        # `tall`: lines of 8 chunks per row of the box.
         tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
         places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
         return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
-        """Return the order of the chunks, and what the barrier counts."""
+        """Return the order of the chunks, and the byte count after each."""
         pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
         path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
         rows = [path.format(chunk, left) for chunk, left in pairs]
@@ -164,8 +169,8 @@ class CopyMotion(Figure):
 def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMotion:
     """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
-    In which order the engine copies is not documented; the picture goes row by row. Chunks that are
-    out of bounds start at the engine, which fills them.
+    The picture goes row by row; NVIDIA does not document the order in which the engine copies.
+    Out-of-bounds chunks start at the engine, which fills them.
 
     Parameters
     ----------
@@ -208,7 +213,7 @@ def _flight(
 ) -> str:
     """Return the keyframes of a chunk: it waits, goes through the engine, stays in its place.
 
-    Without a source, out of bounds, it appears in the engine.
+    A chunk without a source is out of bounds and appears in the engine.
     """
 
     def at(column: float, row: float) -> str:
@@ -217,6 +222,7 @@ def _flight(
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
     start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
+    # 0.01 % later it is visible: keyframes need two times for a jump.
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
@@ -226,7 +232,7 @@ def _flight(
 
 
 def _count(n: int, chunks: int, total: float) -> str:
-    """Return the keyframes of a byte count: shown from one landing to the next."""
+    """Return the keyframes of byte count n: visible from the landing of a chunk to the next one."""
     begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
     before = "0%{opacity:0}" * bool(n)
     after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
@@ -234,4 +240,5 @@ def _count(n: int, chunks: int, total: float) -> str:
 
 
 def _percent(chunks: float, total: float) -> float:
+    """Return the time between starts of `chunks` chunks, in percent of `total` seconds."""
     return 100 * SECONDS_PER_CHUNK * chunks / total

@@ -1,4 +1,4 @@
-"""Many maps at a glance: a small picture of each, its box to scale in the plane of its tensor."""
+"""Small pictures of many maps: each shows a box to scale in the plane of its tensor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tensor_map.map import TensorMap
 
-PITCH, LINE = 138, 14  # px from one picture to the next, and of a line of words
-ROOM = 112, 56  # px for the plane of a tensor
-LEAST = 3  # px of a side, however thin
-MOST_MAPS = 100
+PITCH, LINE = 138, 14  # px from one picture to the next, and px per line of words
+ROOM = 112, 56  # maximum width and height of the plane of a tensor, px
+LEAST = 3  # minimum length of a side, px
+MOST_MAPS = 100  # maximum number of maps drawn
 LEGEND = [
     (Cell(0, 0, "tensor"), "the two innermost dimensions"),
     (Cell(0, 0, "taken"), "the box, to scale"),
@@ -29,7 +29,7 @@ class Multiples(Figure):
     Attributes
     ----------
     maps : tuple of (number, TensorMap, bool)
-        The number of each, and whether something is wrong with it.
+        The number of each map, the map, and whether the map has a finding.
     """
 
     title: str
@@ -65,7 +65,7 @@ class Multiples(Figure):
 
 
 def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool) -> list[Cell]:
-    """Draw the plane of a tensor with the box in its corner, and what they are below."""
+    """Draw the plane of a tensor with the box in its corner, and a description below."""
     (width, height), (across, down) = _planes(tensor_map)
     scale = min(ROOM[0] / width, ROOM[1] / height)
     sides = [max(LEAST, round(n * scale, 2)) for n in (width, height, across, down)]
@@ -77,6 +77,7 @@ def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool)
     cells = [words(x, y, _cut(lines[0], most), "strong", LINE)]
     top = y + LINE + 2
     cells.append(Cell(x, top, "tensor", "", title, columns=sides[0], rows=sides[1]))
+    # A box may be larger than its tensor; the picture cuts it at the tensor's edge.
     box = min(sides[2], sides[0]), min(sides[3], sides[1])
     cells.append(Cell(x, top, style, "", title, columns=box[0], rows=box[1], hatched=is_wrong))
     for n, line in enumerate(lines[1:]):
@@ -90,8 +91,9 @@ def _cut(line: str, most: int) -> str:
 
 
 def _planes(tensor_map: TensorMap) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the two innermost extents, and the box there; of im2col its channels and pixels."""
+    """Return the two innermost extents of the tensor and of the box; im2col: channels, pixels."""
     a = tensor_map.arguments
+    # Innermost first; a tensor of rank 1 has one row.
     dims, box = (*a.global_dim, 1), (*a.box_dim, 1)
     if not a.box_dim:
         box = a.channels_per_pixel, a.pixels_per_column
@@ -109,7 +111,7 @@ def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
 
 @opaque
 def multiples(maps: Iterable[tuple[int, TensorMap, bool]], title: str) -> Multiples:
-    """Show maps as small multiples, each as (number, map, whether something is wrong with it).
+    """Show maps as small multiples; each entry is (number, map, whether the map has a finding).
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Results as HTML: batches of maps, what `verify` and `bandwidth` found, and refusals.
+"""Results as HTML: batches of maps, lists of rules, reports of `verify` and `bandwidth`, refusals.
 
-`verify`, `bandwidth` and `rules` are of rooms that import this one, so that their results are known
-by their names.
+The rooms of `verify`, `bandwidth` and `rules` import this one. To avoid a circular import, this
+module recognises their results by the names of their types.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, argument_error
 
-MOST_ROWS = 12  # of a batch
-BAR_WIDTH, BAR = 260, 20  # px
-PACKAGE = str(Path(__file__).parents[1])
-AROUND = 2  # lines before and after the user's
-_SHOWN = "_tma_card_shown"
+MOST_ROWS = 12  # maximum number of maps of a batch that are listed
+BAR_WIDTH, BAR = 260, 20  # px: width of the longest bar, height of a row
+PACKAGE = str(Path(__file__).parents[1])  # frames below this folder are hidden
+AROUND = 2  # lines of source shown before and after the line that called us
+_SHOWN = "_tma_card_shown"  # attribute of an error whose card has been displayed
 
 
 def batch_html(batch: TensorMapBatch) -> str:
-    """Return a batch as HTML: how many maps, how many layouts, and the first 12 maps.
+    """Return a batch as HTML: the number of maps, the number of layouts, and the first 12 maps.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     True
     """
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
+    # Maps with equal arguments differ only in their address: one layout.
     layouts = len({tm.arguments for tm in batch})
     where = "launchable" if batch.launchable else "not launchable: host memory is among them"
     head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
@@ -90,7 +91,7 @@ def rules_html(rules: Any) -> str:
 
 
 def verify_html(report: Any) -> str:
-    """Return what `verify` found as HTML: one row per check, disagreements in full.
+    """Return a report of `verify` as HTML: one row per check, disagreements in full.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def verify_html(report: Any) -> str:
 
 
 def bandwidth_html(report: Any) -> str:
-    """Return what `bandwidth` measured as HTML: bars against a memcpy, and the table.
+    """Return a report of `bandwidth` as HTML: bars relative to a memcpy, and a table.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def bandwidth_html(report: Any) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BandwidthBars(Figure):
-    """Bandwidths as bars, against a reference of ratio 1; a bar is (name, ratio, words)."""
+    """Bandwidths as bars relative to a reference of ratio 1; a bar is (name, ratio, words)."""
 
     title: str
     bars: tuple[tuple[str, float, str], ...]
@@ -174,8 +175,10 @@ class BandwidthBars(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
         most = max([1.0, *(ratio for _, ratio, _ in self.bars)])
+        # The vertical line at ratio 1.
         cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
         for n, (name, ratio, about) in enumerate(self.bars):
+            # 21 and 26 letters are the room right of a full bar and left of the bars.
             length, text = ratio / most, f"{ratio:.2f}: {about}"[:21]
             cells.append(Cell(0, n, "taken", "", about, length, 0.7))
             cells.append(words(length + 0.02, n, text, "label", 0.7))
@@ -225,10 +228,10 @@ def _known(argument: str, value: object, name: str, fix: str) -> None:
 
 
 def render_traceback(error: TmaError) -> list[str]:
-    """Return a traceback without our own frames, as IPython calls it (``_render_traceback_``).
+    """Return a traceback without frames of this package, for IPython (``_render_traceback_``).
 
-    In a notebook the violations are also displayed as HTML above it, and the traceback ends with
-    the ids of the rules. In a terminal it ends with the whole message.
+    In a notebook, the violations are also displayed as HTML above the traceback, and the traceback
+    ends with the ids of the rules. In a terminal, the traceback ends with the whole message.
 
     Parameters
     ----------
@@ -237,7 +240,7 @@ def render_traceback(error: TmaError) -> list[str]:
     Returns
     -------
     list of str
-        Lines.
+        The lines of the traceback.
 
     Examples
     --------
@@ -260,14 +263,14 @@ def render_traceback(error: TmaError) -> list[str]:
 
 
 def _is_hidden(frame: FrameType) -> bool:
-    """Whether a frame is ours or the notebook's own."""
+    """Whether a frame belongs to this package or to IPython."""
     filename = frame.f_code.co_filename
     hidden = {"IPython", "ipykernel"}
     return filename.startswith(PACKAGE) or not hidden.isdisjoint(Path(filename).parts)
 
 
 def _user_lines(frame: FrameType, line: int) -> list[str]:
-    """Return the line that called us, with an arrow, and those around it."""
+    """Return the line of user code in a frame, marked by an arrow, and the lines around it."""
     filename = frame.f_code.co_filename
     source = linecache.getlines(filename, frame.f_globals)
     first = max(1, line - AROUND)
@@ -279,7 +282,7 @@ def _user_lines(frame: FrameType, line: int) -> list[str]:
 
 
 def _place(filename: str) -> str:
-    """Name a cell as IPython does, ``Cell In[3]``; a file by its name."""
+    """Return the name of a source: for a cell IPython's ``Cell In[3]``, for a file its name."""
     compiler = getattr(_shell(), "compile", None)
     can_name = hasattr(compiler, "format_code_name")
     name = compiler.format_code_name(filename) if can_name else None  # type: ignore[union-attr]
@@ -287,9 +290,9 @@ def _place(filename: str) -> str:
 
 
 def _show_card(error: TmaPreconditionError) -> bool:
-    """Show the card of a refusal in a front end that takes HTML; return whether it was shown."""
+    """Show the card of a refusal if the front end has HTML; return whether it has HTML."""
     has_html = hasattr(_shell(), "kernel")
-    if has_html and _SHOWN not in error.__dict__:  # IPython calls twice
+    if has_html and _SHOWN not in error.__dict__:  # IPython renders a traceback twice
         error.__dict__[_SHOWN] = True
         data = {"text/html": error_html(error), "text/plain": str(error)}
         sys.modules["IPython"].display.display(data, raw=True)
@@ -297,6 +300,6 @@ def _show_card(error: TmaPreconditionError) -> bool:
 
 
 def _shell() -> object:
-    """Return the running IPython, which is never imported here."""
+    """Return the running IPython, or None; this package never imports IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None

@@ -1,6 +1,7 @@
-"""Actors on an axis of time: who runs, who waits, what is copied, and where it goes wrong.
+"""Actors on an axis of time: they run, wait and copy, and the fault is marked.
 
-The rows are plain: `run_kernel`'s timeline, lint's missing fence and a hang use the same picture.
+The rows do not depend on their source, so `run_kernel`'s timeline, lint's missing fence and a hang
+use the same picture.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from tma_dlpack.draw.grid import (
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import bad_value
 
-WIDE, NARROW_WIDTH = 560, NARROW - 24  # px of the axis
-LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, a name above it where narrow
-TAIL = 0.12  # of the axis, behind the last event, where a bar never ends
-MOST_NAME = 24  # letters of an actor, left of its lane
-MOST_ROWS = 400  # bars that are drawn
-LEAST_LETTERS = 8  # of a label that is cut
-PROXIES = "threads", "async proxy"  # who accesses shared memory
+WIDE, NARROW_WIDTH = 560, NARROW - 24  # length of the axis, px
+#: Heights, px: a lane, the space below a lane, the name above a lane in a narrow picture.
+LANE, GAP, NAME = 26, 8, 16
+TAIL = 0.12  # share of the axis after the last event, if a bar never ends
+MOST_NAME = 24  # maximum number of letters of an actor's name
+MOST_ROWS = 400  # maximum number of bars that are drawn
+LEAST_LETTERS = 8  # minimum number of letters of a label that is cut
+PROXIES = "threads", "async proxy"  # the actors that access shared memory
 SKETCH = 48  # characters of the axis in text
 
 #: Kind of a bar -> its style, its letter in text, and its meaning.
@@ -43,25 +45,25 @@ KINDS = {
 
 
 class TimelineRow(NamedTuple):
-    """A bar: what one actor does for some time.
+    """A bar: an action of one actor, from its start to its end.
 
     Attributes
     ----------
     actor : str
-        A warp, a copy, a barrier, a proxy: the bars of one actor form one lane.
+        A warp, a copy, a barrier, a proxy; the bars of one actor form one lane.
     start : float
-        When it begins, in any unit: steps, ticks, nanoseconds.
+        Start of the action, in any unit: steps, ticks, nanoseconds.
     end : float or None
-        When it ends; None where it never does.
+        End of the action; None if it never ends.
     kind : {"run", "wait", "copy", "use", "fault"}
     label : str
-        Drawn in the bar where it fits.
+        Drawn in the bar if it fits.
     about : str
-        Shown when the pointer rests on the bar, and in the text; `label` where empty.
+        Shown as the tooltip of the bar, and in the text; if empty, `label` is shown.
     fault : bool
-        Whether this bar is the fault, whatever its kind.
+        Whether this bar is the fault; a bar of any kind can be.
     key : str
-        Bars of one key light up together: a wait, and the copy that ends it.
+        Bars with one key are highlighted together, such as a wait and the copy that ends it.
     """
 
     actor: str
@@ -80,7 +82,7 @@ class TimelineRow(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it is drawn as the fault."""
+        """Whether the bar is drawn as the fault."""
         return self.fault or self.kind == "fault"
 
 
@@ -119,12 +121,12 @@ class Timeline(Figure):
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """Lanes, in the order in which the rows name them."""
+        """The actors, one per lane, in the order of their first rows."""
         return tuple(dict.fromkeys(row.actor for row in self.rows))
 
     @property
     def span(self) -> tuple[float, float]:
-        """Where the axis begins and ends; longer than the events where a bar never ends."""
+        """First and last position of the axis; it goes on after the last event if a bar never ends."""
         ends = [row.start if row.end is None else row.end for row in self.rows]
         first, last = min(row.start for row in self.rows), max(ends)
         is_open = any(row.end is None for row in self.rows)
@@ -132,7 +134,7 @@ class Timeline(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bars with errors."""
+        """The caption: the bars that are faults."""
         wrong = [f"{row.actor}: {row.said}" for row in self.rows if row.is_wrong]
         return f"Wrong: {'; '.join(dict.fromkeys(wrong))}." if wrong else ""
 
@@ -145,20 +147,21 @@ class Timeline(Figure):
         return (self._scene(NARROW_WIDTH, is_narrow=True),)
 
     def text(self) -> str:
-        """Return a sketch of the lanes, and a line for each bar that says something."""
+        """Return a sketch of the lanes, and a line for each bar with words or a fault."""
         first, last = self.span
         wide = min(MOST_NAME, max(map(len, self.actors)))
         lines = [self.title]
         for actor in self.actors:
             marks = [" "] * SKETCH
             own = [row for row in self.rows if row.actor == actor]
-            for row in sorted(own, key=lambda row: row.is_wrong):  # the fault is never covered
+            for row in sorted(own, key=lambda row: row.is_wrong):  # a fault covers other bars
                 begin = int((row.start - first) / (last - first) * (SKETCH - 1))
                 until = last if row.end is None else row.end
                 stop = max(begin + 1, round((until - first) / (last - first) * SKETCH))
                 mark = KINDS["fault" if row.is_wrong else row.kind][1]
                 marks[begin:stop] = mark * (min(stop, SKETCH) - begin)
             lines.append(f"{actor[:wide]:<{wide}} |{''.join(marks)}|")
+        # The legend: only kinds that occur, in the order of the rows.
         used = dict.fromkeys("fault" if row.is_wrong else row.kind for row in self.rows)
         lines.append("; ".join(f"{KINDS[kind][1]} {KINDS[kind][2]}" for kind in used))
         for row in self.rows:
@@ -170,7 +173,7 @@ class Timeline(Figure):
         return "\n".join(line[:TEXT_COLUMNS] for line in (*lines, *self.notes))
 
     def _scene(self, width: float, *, is_narrow: bool) -> Scene:
-        """Draw the lanes, then the bars, the fault last."""
+        """Draw the lanes, then the arrows, then the bars; faults are last and cover other bars."""
         first, last = self.span
         above, pitch = NAME * is_narrow, LANE + GAP + NAME * is_narrow
         tops = {actor: n * pitch + above for n, actor in enumerate(self.actors)}
@@ -187,6 +190,7 @@ class Timeline(Figure):
                 cells.append(label(0, top, name, "label", LANE))
             cells.append(Cell(0, top + LANE / 2, "grid", columns=width, rows=0))
         cells += self._arrows(tops, x)
+        # Faults are first in the sort, so the limit never drops them; reversed, they are on top.
         drawn = sorted(self.rows, key=lambda row: not row.is_wrong)[:MOST_ROWS]
         for row in reversed(drawn):
             left, right = x(row.start), width if row.end is None else x(row.end)
@@ -218,7 +222,7 @@ class Timeline(Figure):
 
 
 def _shortened(label: str, room: float) -> str:
-    """Return a label that fits, its end cut where enough of it is left to be known; else ""."""
+    """Return a label that fits `room` px, cut if 8 letters or more are left; else ""."""
     if text_width(label) <= room:
         return label
     letters = int(room / text_width("0")) - 1
@@ -233,13 +237,13 @@ def lanes(
     arrows: Iterable[TimelineArrow | tuple[Any, ...]] = (),
     notes: Sequence[str] = (),
 ) -> Timeline:
-    """Show who runs, waits and copies when, one lane for each actor, with the fault marked.
+    """Show on an axis of time which actors run, wait and copy; each actor has a lane.
 
     Parameters
     ----------
     rows : iterable of TimelineRow
         Or of tuples (actor, start, end, kind, label, about, fault, key); the last five are
-        optional. `end` is None for what never ends.
+        optional. `end` is None for an action that never ends.
     title : str
     arrows : iterable of TimelineArrow
         Or of tuples (from actor, to actor, at, about).
@@ -253,8 +257,8 @@ def lanes(
     Raises
     ------
     TmaPreconditionError
-        Without rows, for a kind that is not known, a bar that ends before it begins, and an arrow
-        of an actor without a row.
+        Without rows, for an unknown kind, for a bar that ends before it begins, and for an arrow
+        from or to an actor without a row.
 
     Examples
     --------
@@ -292,19 +296,19 @@ def lanes(
 
 @opaque
 def missing_fence(first: str, second: str, *, title: str = "a missing fence") -> Timeline:
-    """Show two accesses of shared memory, of the threads and of the async proxy, without a fence.
+    """Show two accesses to shared memory through different proxies, without a fence between them.
 
     Parameters
     ----------
     first, second : str
-        The instructions in the order of the program. One that begins with ``cp.`` runs in the
-        async proxy.
+        The instructions in the order of the program. An instruction that begins with ``cp.`` runs
+        in the async proxy.
     title : str
 
     Returns
     -------
     Timeline
-        The two accesses overlap: nothing orders one proxy after the other.
+        Two bars that overlap, because nothing orders one proxy after the other.
 
     Examples
     --------
@@ -317,6 +321,7 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
     kind = "copy" if first.startswith("cp.") else "run"
     about = f"{second} may not see {first}: no fence.proxy.async"
     rows = (
+        # The times are invented: the bars overlap in the ticks 4 to 6.
         TimelineRow(lanes_of[0], 0, 6, kind, first, first),
         TimelineRow(lanes_of[1], 4, 10, "fault", second, about, True),
     )
@@ -328,16 +333,16 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
 
 
 class ChainLink(NamedTuple):
-    """Who waits for whom.
+    """A link of a chain: `who` waits for `what`.
 
     Attributes
     ----------
     who, what : str
-        What waits, and what it waits for.
+        Names of a waiter, and of the thing that it waits for.
     about : str
-        What is missing: arrivals, bytes, a phase.
+        The missing arrivals, bytes or phase.
     fault : bool
-        Whether `what` is where the chain goes wrong.
+        Whether `what` is the cause of the hang.
     """
 
     who: str
@@ -348,7 +353,7 @@ class ChainLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WaitChain(Figure):
-    """Who waits for whom, the last of them the guilty one.
+    """A hang as a chain of waits, from the first waiter to the cause.
 
     Attributes
     ----------
@@ -360,13 +365,14 @@ class WaitChain(Figure):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Everything that waits or is waited for, waiters first."""
+        """The names in the links, in order; a waiter is before the thing that it waits for."""
         return tuple(dict.fromkeys(name for link in self.links for name in (link.who, link.what)))
 
     @property
     def is_cycle(self) -> bool:
-        """Whether following the links leads back."""
+        """Whether the links form a cycle."""
         after = {link.who: link.what for link in self.links}
+        # From each waiter, follow the links until they end or meet a name again.
         for name in after:
             seen = {name}
             while (name := after.get(name, "")) and name not in seen:
@@ -376,7 +382,7 @@ class WaitChain(Figure):
         return False
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: a box for each, an arrow to what it waits for."""
+        """Lower to one panel: a box per name, and an arrow from each waiter to the next box."""
         return (self._scene(WIDE, is_narrow=False),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -408,6 +414,7 @@ class WaitChain(Figure):
             if (link := about.get(name)) is None:
                 continue
             said = f"waits for {link.about}" if link.about else "waits for"
+            # An arrow leads only to the next box; a longer wait is named in words.
             if tops[link.what] != top + height:
                 said = f"waits for {link.what}" + f": {link.about}" * bool(link.about)
             else:
@@ -423,7 +430,7 @@ class WaitChain(Figure):
 def chain(
     links: Iterable[ChainLink | tuple[Any, ...]], *, title: str = "who waits for whom"
 ) -> WaitChain:
-    """Show a hang as a chain: who waits for whom, what is missing, and where it goes wrong.
+    """Show a hang as a chain: who waits for whom, what is missing, and the cause.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The walk of an im2col copy over the images: which pixel becomes which row of the tile."""
+"""The walk of an im2col copy over the images: the pixel of each row of the tile."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT = 30, 30  # px of a pixel
-MAX_CELLS = 14  # drawn along one axis
-MAX_IMAGES = 3
-MAP = 110, 200  # px of the small map: height and width at most
-LEAST_JUMP = 4  # px from a row of pixels to the next, to draw the way
+UNIT = 30, 30  # width and height of a pixel of the image, px
+MAX_CELLS = 14  # maximum number of pixels drawn along one axis
+MAX_IMAGES = 3  # maximum number of images drawn
+MAP = 110, 200  # maximum height and width of the minimap, px
+LEAST_JUMP = 4  # minimum distance of two rows of pixels for a line between them, px
 WHOLE = "the whole walk; framed: what is drawn"
 LEGEND = (
     (Cell(0, 0, "taken", "n"), "row n of the tile"),
@@ -45,21 +45,21 @@ SHIFTED = Cell(0, 0, "shifted"), "bounding box shifted by the offsets: where the
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """A pixel that a column takes: one row of the tile.
+    """A pixel of a column; it becomes one row of the tile.
 
     Attributes
     ----------
     row : int
-        Its number in the tile.
+        Number of the row.
     position : tuple of int
-        Row-major in the tensor: (n, [d,] [h,] w, c) of its first channel; an interleaved map's
-        (n, slice, [d,] [h,] w).
+        Position of the first channel in the tensor, row-major: (n, [d,] [h,] w, c); for an
+        interleaved map (n, slice, [d,] [h,] w).
     h, w : int
-        Where it is drawn; h is 0 without height.
+        Position in the picture; h is 0 for an image without height.
     inside : bool
-        Whether it is in bounds.
+        Whether the pixel is in bounds.
     global_offset : int
-        Of its first channel, bytes after the map's global_address; meaningless out of bounds.
+        Bytes from the map's global_address to the first channel; meaningless out of bounds.
     """
 
     row: int
@@ -70,7 +70,7 @@ class Pixel:
     global_offset: int
 
     def cell(self) -> Cell:
-        """Draw it with the number of its row."""
+        """Draw the pixel with the number of its row."""
         origin = f"global_address {self.global_offset:+#x}"
         where = origin if self.inside else "out of bounds, filled"
         title = f"row {self.row}: element {self.position}\n{where}"
@@ -81,28 +81,28 @@ class Pixel:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The pixels taken of one image, or of one depth of a volume."""
+    """The pixels that a column takes from one image, or from one depth of a volume."""
 
     name: str
     pixels: tuple[Pixel, ...]
-    exists: bool = True  # False of an image or a depth that is out of bounds
+    exists: bool = True  # False if the image or the depth is out of bounds
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Im2colWalk(Figure):
-    """A column of pixels on the images that it is taken from.
+    """A column of pixels, drawn on the images that the copy reads.
 
     Attributes
     ----------
     extent : tuple of (int, int)
         Height and width of an image; height is 1 for a one-dimensional image.
     box : tuple of (int, int, int, int)
-        First and last h, first and last w of the bounding box, in which the walk stays (before
-        offsets are added).
+        First h, last h, first w and last w of the bounding box. The walk stays in this box; offsets
+        are added afterwards.
     offsets : tuple of (int, int)
-        Of h and w: the box that the pixels are taken from is the bounding box shifted by them.
+        Offsets along h and w. The pixels are in the bounding box shifted by these offsets.
     images : tuple of Image
-        At most 3.
+        The first images of the walk, at most 3.
     notes : tuple of str
     """
 
@@ -115,18 +115,18 @@ class Im2colWalk(Figure):
 
     @property
     def shifted(self) -> tuple[int, int, int, int]:
-        """The bounding box after the offsets: where the pixels are."""
+        """The bounding box shifted by the offsets; it contains the pixels."""
         (h, w), (top, bottom, left, right) = self.offsets, self.box
         return top + h, bottom + h, left + w, right + w
 
     def brief(self) -> Im2colWalk:
-        """Return the first image alone, with a note that there are more."""
+        """Return the first image alone, with a note on the further images."""
         notes = (*self.notes, "further images: see draw.walk")
         short = replace(self, images=self.images[:1], notes=notes)
         return short if len(self.images) > 1 else self
 
     def whole(self, image: Image) -> tuple[range, range]:
-        """Return the h and w of the image, of the boxes and of the pixels."""
+        """Return the ranges of h and w that contain the image, both boxes and all pixels."""
         height, width = self.extent
         top, bottom, left, right = zip(self.box, self.shifted, strict=True)
         rows = 0, height - 1, *top, *bottom, *(p.h for p in image.pixels)
@@ -134,12 +134,12 @@ class Im2colWalk(Figure):
         return range(min(rows), max(rows) + 1), range(min(columns), max(columns) + 1)
 
     def window(self, image: Image) -> tuple[range, range]:
-        """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
+        """Return the drawn ranges of h and w: at most 14 each, around the image's first pixel."""
         (rows, columns), first = self.whole(image), image.pixels[0]
         return _around(first.h, rows), _around(first.w, columns)
 
     def runs(self, image: Image) -> list[tuple[int, int, int]]:
-        """Return h, first and last w of each row of pixels, in the order of the walk."""
+        """Return (h, first w, last w) of each row of pixels, in the order of the walk."""
         rows = [list(row) for _, row in groupby(image.pixels, key=lambda p: p.h)]
         return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
@@ -149,7 +149,7 @@ class Im2colWalk(Figure):
         return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
 
     def missing(self, image: Image) -> list[str]:
-        """Describe what is not drawn."""
+        """Describe the drawn part if some of the image or of its pixels is not drawn."""
         rows, columns = self.window(image)
         left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
         if not left and not any(self.cut(image)):
@@ -158,16 +158,17 @@ class Im2colWalk(Figure):
         return [f"{drawn}; {left} pixels are elsewhere" if left else drawn]
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
-        """Return the pixels of an image that are drawn, by (h, w): copied ones and others."""
+        """Return the drawn pixels of an image by (h, w): pixels of the tile and other pixels."""
         (rows, columns), (height, width) = self.window(image), self.extent
         inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
         found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
+        # A pixel of the tile replaces the plain cell of the image at its place.
         found |= {(p.h, p.w): p.cell() for p in image.pixels if p.h in rows and p.w in columns}
         return dict(sorted(found.items()))
 
     @property
     def sentence(self) -> str:
-        """The caption: the pixels in order, and the filled ones."""
+        """The caption: the numbers of copied and of filled pixels."""
         pixels = [p.inside for image in self.images for p in image.pixels]
         copied = f"[{sum(pixels)} are copied](is-taken)" if any(pixels) else "none is copied"
         rest = ", [the hatched ones](is-filled) are outside of the image" * (not all(pixels))
@@ -189,6 +190,7 @@ class Im2colWalk(Figure):
             cells += _outline(self.shifted, rows, columns, "shifted")
             legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
+        # Only cut sides: the cells have edges of their own.
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
         grids = [Grid(tuple(cells), UNIT, (edge, above))]
@@ -197,7 +199,7 @@ class Im2colWalk(Figure):
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:
-        """Draw the whole image small, with each run, the way to the next, and what is drawn."""
+        """Draw the minimap: the whole image, each run, the lines between runs, and a frame."""
         (tall, wide), (rows, columns) = self.whole(image), self.window(image)
         runs = self.runs(image)
         unit = min(MAP[0] / len(tall), MAP[1] / len(wide))
@@ -205,6 +207,7 @@ class Im2colWalk(Figure):
         cells = [Cell(0, 0, "tensor", columns=width, rows=height)] * image.exists
         for h, w, end in runs:
             cells.append(Cell(w, h, "taken", "", f"h {h}, w {w}..{end}", columns=end + 1 - w))
+        # From the middle of a run's last pixel to the middle of the next run's first pixel.
         for (h, _, end), (to, w, _) in pairwise(runs):
             if (to - h) * unit >= LEAST_JUMP:
                 cells.append(Cell(end + 0.5, h + 0.5, "way", columns=w - end, rows=to - h))
@@ -231,7 +234,7 @@ def _around(place: int, whole: range) -> range:
 
 
 def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Cell]:
-    """Draw those parts of the sides of a box that are in the window."""
+    """Draw the parts of a box's sides that are in the window (rows, columns)."""
     top, bottom, left, right = box[0], box[1] + 1, box[2], box[3] + 1
     first, last = max(left, columns.start), min(right, columns.stop)
     begin, end = max(top, rows.start), min(bottom, rows.stop)
@@ -246,18 +249,18 @@ def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style:
 @opaque
 @with_arguments_of(shared)
 def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
-    """Show which pixel becomes which row of an im2col tile.
+    """Show the pixel of each row of an im2col tile.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        Of an im2col or im2col-wide map; a tile brings its own coordinates and offsets.
+        An im2col or im2col-wide map, or a tile of one, whose own coordinates and offsets are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
-        Row-major (D, H, W): tap x dilation of a convolution.
+        Row-major (D, H, W). For a convolution, an offset is tap x dilation.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
@@ -267,8 +270,8 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     Raises
     ------
     TmaPreconditionError
-        For what is neither map nor tile, and for coordinates and offsets that `load_tile` would
-        refuse.
+        If `tensor_map` is neither a map nor a tile, and if `load_tile` would refuse the coordinates
+        or offsets.
     TmaUnsupportedError
         For tiled maps, which `tensor` shows.
 
@@ -296,10 +299,11 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     if args.kind == "tiled":
         message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
         raise TmaUnsupportedError(message)
+    # Name -> driver dimension; offsets are in the same order, W first.
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), im2col_box(args)
-    # im2col-wide walks along w alone: along h it stays where it starts.
+    # im2col-wide walks along w alone, so its box has one h: that of the start.
     ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
     boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)
     moved = ", ".join(f"{n} {offsets[n]}" for n in "dhw" if n in dims)
@@ -315,11 +319,12 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
 
 
 def _images(request: CopyRequest, dims: dict[str, int]) -> tuple[tuple[Image, ...], int]:
-    """Group the pixels by image and depth: the first few groups, and how many pixels are left."""
+    """Return the first 3 groups of pixels, by image and depth, and the number of other pixels."""
     extents = request.plan.arguments.global_dim
     which = {name: d for name, d in (("n", len(extents) - 1), *dims.items()) if name in "nd"}
     lines, positions = request.lines(), lines_positions(request).tolist()
     offsets = (lines.origins[0] + lines.start[0]).tolist()
+    # In bounds: the pixel is, and at least one of its channels is.
     inside = (lines.inside[0] & (lines.first[0] < lines.last[0])).tolist()
     images: list[Image] = []
     for place, group in groupby(enumerate(positions), lambda p: [p[1][d] for d in which.values()]):
