@@ -2,16 +2,16 @@
 
 Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
 
-`grid.py` has the primitive under all of them, cells on a grid, their styles, and the layout of
-grids as panels; `figure.py` has the base class, and writes panels as SVG and HTML. Each
-figure is one module: a frozen dataclass (the facts), its lowering to grids and to text, and the
-function that makes it from a map. `cards.py` and `results.py` are the HTML of TensorMap, Tile,
-Report and other results; the package's `__init__` attaches them, so that other rooms need not know
-of drawing.
+`grid.py` has the primitive of all figures: cells on a grid, their styles, and the layout of grids
+as panels. `figure.py` has the base class, and writes panels as SVG and HTML. Each figure is one
+module: a frozen dataclass (the facts), its lowering to grids and to text, and the function that
+makes it from a map. `cards.py` and `results.py` have the HTML of TensorMap, Tile, Report and other
+results; the package's `__init__` attaches these functions to the classes, so that other rooms do
+not depend on this one.
 
 A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
 `scenes()`, `text()` (100 columns at most; the facts must not depend on colour alone) and
-`sentence` (what to see; its "[words](key)" light up with the cells of that key), and a public
+`sentence` (the caption; its "[words](key)" are highlighted with the cells of the key), and a public
 function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
 `about` is the sentence for screen readers and the style of a cell is a name in `grid.STYLES`.
 Export the function and the class here: their import for type checkers, their names in `__all__`
@@ -170,6 +170,7 @@ def __getattr__(name: str) -> Any:
     for module, names in _LATER.items():
         if name in names:
             value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+            # The next access finds the name without __getattr__.
             globals()[name] = value
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -190,7 +191,7 @@ def figure(
     tensor_map : TensorMap or Tile
     what : {"tensor", "shared", "bytes", "banks", "access", "copy", "barrier", "bits", "walk"}
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the first tile (or the tile's own).
+        Row-major, as in `load_tile`; None for the first tile of a map, or a tile's own coordinates.
 
     Returns
     -------

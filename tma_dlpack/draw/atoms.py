@@ -39,7 +39,7 @@ class Atom:
     down, across : int
         Index of the atom, counted in rows of atoms and in spans.
     address : int
-        Where it starts, bytes.
+        Shared address of its first byte.
     steps : tuple of int
         The K steps that read the atom; from left to right if K-major.
     """
@@ -85,6 +85,7 @@ class MatrixAtoms(Figure):
         stride = ("stride byte offset", d.stride_byte_offset)
         if d.swizzle is not TmaSwizzle.none:
             return stride, ("", 0) if d.major == "K" else leading
+        # Without a swizzle the two fields exchange their meaning for an MN-major operand.
         return (stride, leading) if d.major == "K" else (leading, stride)
 
     @property
@@ -104,7 +105,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bytes one instruction reads, and where the next one starts."""
+        """The caption: the bytes that one instruction reads, and where the next one starts."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:
@@ -131,7 +132,7 @@ class MatrixAtoms(Figure):
         return (self._scene(width, GAP),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: narrower atoms, without words that do not fit."""
+        """Lower to one panel of a phone's width: narrower atoms, words only if they fit."""
         across = min(self.across, MAX_ACROSS)
         names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
         names.append(self._below())
@@ -160,7 +161,7 @@ class MatrixAtoms(Figure):
         return lay_out(self.title, [grid], heading, (), self.notes, is_narrow=is_narrow)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
-        """Draw an atom, its K steps side by side where K runs along its rows."""
+        """Draw an atom, with its K steps side by side if K runs along its rows."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
         # The part of a row that one K step reads; 1 if each step reads whole atoms.
         share = K_STEP_BYTES / self.span_bytes
@@ -176,12 +177,13 @@ class MatrixAtoms(Figure):
             if step == 0:
                 framed = [replace(step_cell, style="focus", text="", title="", key="")]
         cells.append(Cell(atom.across, atom.down, "edge", "", about, wide, TALL))
+        # The frame is drawn after the neighbouring cells, so that they do not cover it.
         cells += framed
         name, below = f"{atom.address:#06x}", atom.down + TALL
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _below(self) -> str:
-        """Return the offset to the atom below, as the picture names it; "" if none is drawn."""
+        """Return the offset to the atom below, in the picture's words; "" if no atom is below."""
         name, offset_bytes = self.offsets[0]
         return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 
@@ -203,8 +205,8 @@ def matrix(
     Parameters
     ----------
     descriptor_or_map : MatrixDescriptor or TensorMap
-        A map is first passed to `matrix_descriptor`, with the other arguments; a descriptor has
-        them already.
+        A map is first passed to `matrix_descriptor`, with the other arguments; for a descriptor the
+        other arguments are ignored.
     instruction, major, smem_address
         As in `matrix_descriptor`.
 
@@ -268,6 +270,7 @@ def matrix_html(descriptor: MatrixDescriptor) -> str:
 def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
+    # The last atom has the largest position in both directions.
     atoms = tuple(_k_major(d, span) if d.major == "K" else _mn_major(d, span, rows))
     across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
     title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"

@@ -113,7 +113,7 @@ def _in_words(s: SwizzleConflicts) -> str:
 
 
 def _degrees(s: SwizzleConflicts) -> str:
-    """Count phases per degree, in words."""
+    """Return the number of phases of each degree, in words."""
     phases = sorted(Counter(s.degrees).items())
     return ", ".join(f"{counted(count, 'phase')} of degree {degree}" for degree, count in phases)
 
@@ -146,7 +146,7 @@ class BankConflicts(Figure):
 
     @property
     def best(self) -> SwizzleConflicts:
-        """The swizzle with the fewest wavefronts; the map's own if it is among the best."""
+        """The swizzle with the fewest wavefronts; the map's own swizzle if none has fewer."""
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
@@ -168,7 +168,7 @@ class BankConflicts(Figure):
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of a phone's width: narrower banks, and bars below their names."""
+        """Lower to panels of a phone's width: narrower banks, and each bar below its name."""
         return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
 
     def panels(self) -> str:
@@ -194,6 +194,7 @@ class BankConflicts(Figure):
         # All panels have the same scale, so that their heights can be compared.
         levels = max(s.worst for s in self.swizzles)
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
+        # Bars begin right of the longest name; the shift is in units of the longest bar.
         names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
         unit = NARROW_BAR if is_narrow else BAR
         shift = max(names, default=0) / unit[0]
@@ -228,6 +229,7 @@ class BankConflicts(Figure):
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
         """Stack the reads of the worst phase on their banks; the height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
+        # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads
         drawn = f"drawn: phase {s.phase + 1}; {_degrees(s)}"
         above = [(name, "strong" if s.worst < 2 else "alarm"), (drawn, "muted")]
@@ -251,37 +253,37 @@ def bank_conflicts(
     bytes_per_thread: int | None = None,
     smem_offset: int = 0,
 ) -> BankConflicts:
-    """Count the bank conflicts of reading a tile, with the map's swizzle and with the others.
+    """Count the bank conflicts of reading a tile, with the map's swizzle and with other swizzles.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tile brings its own offset in shared memory.
+        For a tile, its own offset in shared memory is used.
     access : {"column", "row"}, function, or integers
         ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
         read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that returns,
         for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
-        or None for an idle thread. Or the shared addresses themselves, one per thread and a
-        multiple of 8 of them, such as the first 8 x num of `ldmatrix_addresses`.
+        or None for an idle thread. Or the shared addresses, one per thread; their number is a
+        multiple of 8, such as the first 8 x num of `ldmatrix_addresses`.
     threads : int
-        For how many threads a function is called, 1..65536.
+        Number of threads for which a function is called, 1..65536.
     bytes_per_thread : int, optional
-        What each thread reads with a function or addresses: 1, 2, 4, 8 or 16. None for one element
-        with a function, and for 16 bytes, as `ldmatrix` reads, with addresses.
+        Bytes that each thread reads, if `access` is a function or addresses: 1, 2, 4, 8 or 16. None
+        means one element for a function, and 16 bytes, as `ldmatrix` reads, for addresses.
     smem_offset : int
         Where the tile starts in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
     BankConflicts
-        `degree` is the worst with the map's own swizzle; `swizzles` has every phase.
+        `degree` is the worst degree with the map's own swizzle; `swizzles` has every phase.
 
     Raises
     ------
     TmaPreconditionError
-        If `tensor_map` is neither, for any other access, a function that raises or returns an index
-        outside the tile, an address outside of it, a size that no instruction reads, or an access
-        that does not fall on a multiple of its size.
+        If `tensor_map` is neither a map nor a tile, for any other access, a function that raises or
+        returns an index outside the tile, an address outside the tile, a size that no instruction
+        reads, or an access at an address that is no multiple of its size.
 
     Examples
     --------
@@ -297,6 +299,7 @@ def bank_conflicts(
     request = request_of(tensor_map, None, None, smem_offset)
     plan, offset = request.plan, request.smem_offset
     reads = reads_of(plan, access, threads, bytes_per_thread, offset)
+    # The same reads are counted in the layout of each swizzle that the rules accept.
     others = with_other_swizzles(plan.arguments, request.tensor_map)
     results = tuple(conflicts(of, reads, offset) for of in (plan, *map(geometry.plan, others)))
     best = min(results, key=lambda s: s.wavefronts)
@@ -319,7 +322,7 @@ class AccessSteps(Figure):
     phases : tuple of tuple of tuple of int
         The words of shared memory that each thread reads, per phase; at most 16 phases.
     degrees : tuple of int
-        Wavefronts of every phase, also of those that are not in `phases`.
+        Wavefronts of every phase, including the phases that are not in `phases`.
     threads : int
         Number of threads after which the thread numbers restart at 0.
     """
@@ -385,6 +388,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
+            # One pair thread:first bank per thread that reads.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"
@@ -395,7 +399,7 @@ class AccessSteps(Figure):
 @opaque
 @with_arguments_of(bank_conflicts)
 def access_steps(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> AccessSteps:
-    """Show the phases of one access one after the other, and count its wavefronts.
+    """Show the phases of an access one after the other, and count the wavefronts of the access.
 
     Parameters
     ----------

@@ -37,9 +37,9 @@ HEIGHTS = {
     "slot": (20, 0),
     "strip": (14, 0),
 }
-#: kind of a row -> the number of a barrier's state that it shows.
+#: Kind of a row -> the attribute of a barrier's state that it shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
-PARITY = ("even", "odd")
+PARITY = ("even", "odd")  # styles of a phase, by its parity
 LEGEND = [
     (Cell(0, 0, "cell"), "works"),
     (Cell(0, 0, "padding"), "waits"),
@@ -71,7 +71,7 @@ class BarrierPlay(Figure):
     code : tuple of str
         The kernel, with the mistake.
     frames : tuple of Frame
-        Every moment at which something happens, with the states of all barriers.
+        Every tick with an event, with the states of all barriers after the event.
     """
 
     title: str
@@ -83,7 +83,7 @@ class BarrierPlay(Figure):
 
     @property
     def mistake(self) -> str | None:
-        """The kernel's mistake."""
+        """The name of the kernel's mistake, or None."""
         return self.setup.mistake
 
     @property
@@ -99,7 +99,7 @@ class BarrierPlay(Figure):
         return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: words that do not fit are titles."""
+        """Lower to one panel of a phone's width: words that do not fit become tooltips."""
         return (_Timeline(self._played, NARROW_WIDTH).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
@@ -112,7 +112,8 @@ class BarrierPlay(Figure):
         return "\n".join([self.title, *lines])
 
     def panels(self) -> str:
-        """Return the picture and its code; where scripts run, with switches and a scrubber."""
+        """Return the picture and its code; scripts add switches and a slider."""
+        # All variants are computed here, because the script only switches between them.
         mistakes = (None, *self.setup.possible)
         choices = [_figure(self.setup._replace(mistake=mistake)) for mistake in mistakes]
         now = mistakes.index(self.mistake)
@@ -120,7 +121,7 @@ class BarrierPlay(Figure):
         return played(self, "barrier", data, f'<pre class="tma-code">{self._code_html()}</pre>')
 
     def _marked(self) -> list[str]:
-        """Return the code; lines that differ from the right code begin with a cross."""
+        """Return the lines of code; a cross marks each line that differs from the right code."""
         right = _figure(self.setup._replace(mistake=None)).code
         return [f"{' ' if a == b else '✗'} {a}" for a, b in zip(self.code, right, strict=True)]
 
@@ -136,6 +137,7 @@ class BarrierPlay(Figure):
         timeline = _Timeline(self._played)
         frames = [
             (
+                # Place on the axis as a share of its width, so that one number serves both layouts.
                 round(timeline.x(f.at) / WIDTH, 4),
                 "; ".join(f.events),
                 _stated(f, few=MAX_BLOCKS),
@@ -192,7 +194,7 @@ class _Timeline:
         return round(self.width * (self.end if at is None else at) / self.end, 1)
 
     def scene(self, title: str, lesson: Sequence[str]) -> Scene:
-        """Draw all rows, arrows first."""
+        """Draw all rows; the arrows are drawn first, so that they are behind the rows."""
         cells = self._arrows()
         for row, top in self.rows:
             if row.kind == "heading":
@@ -218,8 +220,10 @@ class _Timeline:
         for bar in self.played.bars:
             act, end = bar.act, bar.end or 0
             if isinstance(act, Wait) and act.barrier != SYNC and end > bar.begin:
+                # A wait that passes at once has no length, and no arrow.
                 ends.append((end, act.barrier, bar.lane))
         cells = []
+        # From the facing edge of one row group to that of the other.
         for at, start, goal in dict.fromkeys(ends):
             (top, middle, _), (to, _, bottom) = self.places[start], self.places[goal]
             y0, y1 = (middle, to - 1) if top < to else (top, bottom + 1)
@@ -234,6 +238,7 @@ class _Timeline:
                 act, wrong = bar.act, bar.wrong
                 style, texts = act.style, act.text.split("|")
                 if wrong:
+                    # Texts from the longest to the shortest; `_cell` takes the first that fits.
                     style, broken = "conflict", wrong.replace("bytes ", "bytes\n")
                     texts = [f"{texts[0]}\n{wrong}", broken, *texts]
                 cell = self._cell(row, top, (bar.begin, bar.end), style, texts)
@@ -252,9 +257,11 @@ class _Timeline:
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state: one cell per run of equal values."""
         name = FIELDS[row.kind]
+        # The last change of a tick decides: the picture cannot show several at one place.
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
+        # Byte counts are drawn as stairs around a zero line, negative counts below the line.
         numbers = [state.tx_bytes for state in states.values()]
         scale = STAIRS / max(1, max(0, *numbers) - min(0, *numbers))
         zero = round(top + NUMBERS + scale * max(0, *numbers), 1)
@@ -273,6 +280,7 @@ class _Timeline:
                 texts = [rule, f"phase {n}: parity {parity}", f"phase {n}", f"{n}"]
                 style = PARITY[parity]
                 texts = texts[2:] if row.kind == "strip" else texts
+            # A number is marked as wrong if it is the reason for which a wait never ends.
             is_pending = row.kind == "strip" if name == "phase" else n != 0
             wrong = stuck and until is None and is_pending
             style = "conflict" if wrong else style
@@ -287,7 +295,7 @@ class _Timeline:
         return [*cells, *axis]
 
     def _slot(self, row: Row, top: float) -> list[Cell]:
-        """Draw what a stage of the ring contains: it fills, is full, and is read."""
+        """Draw the states of a stage of the ring: it is filled, is full, is read."""
         layers: list[Layer] = [(0, self.end, "padding", [""])]
         reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == row.of]
         for bar in self.played.bars:
@@ -309,12 +317,13 @@ def _height(row: Row) -> float:
     return NUMBERS if row.kind == "bytes" else HEIGHTS[row.kind][0]
 
 
-Layer = tuple[int, int, str, list[str]]  # from, to, style, texts
+Layer = tuple[int, int, str, list[str]]  # first tick, last tick, style, texts
 
 
 def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
-    """Return the visible parts of layers, each painted over those before it."""
+    """Return the visible parts of layers; each layer hides the layers before it."""
     parts: list[tuple[int, int, Layer]] = []
+    # Between two neighbouring edges one layer is visible; equal neighbours become one part.
     for begin, end in pairwise(sorted({at for layer in layers for at in layer[:2]})):
         upper = [layer for layer in layers if layer[0] <= begin and end <= layer[1]][-1]
         if parts and parts[-1][2] is upper:
@@ -346,17 +355,17 @@ def barrier(
 ) -> BarrierPlay | Timeline:
     """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
 
-    The picture is played on a model of the mbarrier (phase, pending arrivals, pending bytes). In a
-    notebook, switches show each mistake and a slider goes from event to event. Of rows that are
-    known, such as those of a run, the picture shows these.
+    The picture plays the kernel on a model of the mbarrier (phase, pending arrivals, pending
+    bytes). In a notebook, switches show each mistake and a slider goes from event to event. If rows
+    are passed, such as those of a run, the picture shows the rows and no model.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        Whose `tx_bytes` are loaded; None for 8192 bytes, 64 x 64 elements of 16 bits. Or rows, as
-        `lanes` takes them; the model and its options are then not used.
+        A map or tile: the kernel loads its `tx_bytes`. None: 8192 bytes, 64 x 64 elements of 16
+        bits. Rows, as `lanes` takes them: the model and its options are not used.
     mistake : str, optional
-        What the kernel does wrong: "expects too little", "expects too much", "wrong parity",
+        Name of the kernel's mistake: "expects too little", "expects too much", "wrong parity",
         "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
         "empty parity", "never flipped", "not released".
     stages : int
@@ -372,8 +381,8 @@ def barrier(
     Raises
     ------
     TmaPreconditionError
-        For rows with options of the model, another mistake, one that this kernel cannot make, or
-        numbers out of range.
+        For rows together with options of the model, for a mistake that is unknown or that this
+        kernel cannot make, and for numbers out of range.
 
     Examples
     --------
@@ -391,10 +400,11 @@ def barrier(
 
     Notes
     -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04) except those
-    that the picture names as documented.
+    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
+    whose caption says "not measured".
     """
     if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
+        # Text and DLPack tensors are iterable, but are not rows.
         is_text = isinstance(tensor_map, str)
         if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
             require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)

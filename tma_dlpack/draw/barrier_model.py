@@ -26,15 +26,16 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-MOST = (1 << 20) - 1  # arrivals, and bytes in either direction
+MOST = (1 << 20) - 1  # largest arrival count, and largest number of pending bytes, + or -
 LATENCY = 6  # ticks from a load or store to its first byte
-SYNC = "sync"  # __syncthreads() or cluster_sync(): played as a barrier, not drawn as one
+#: __syncthreads() or cluster_sync(): the model plays it as a barrier, the picture does not show it.
+SYNC = "sync"
 
 FOREVER, UNDEFINED = "waits forever", "undefined from here on"
 
 
 class BarrierError(RuntimeError):
-    """An error: CUDA_ERROR_LAUNCH_FAILED [measured], or undefined behavior in PTX."""
+    """A misuse: CUDA_ERROR_LAUNCH_FAILED [measured], or undefined behavior in PTX."""
 
 
 class Barrier(NamedTuple):
@@ -43,14 +44,14 @@ class Barrier(NamedTuple):
     Attributes
     ----------
     arrivals : int
-        How many of them end a phase.
+        Number of arrivals that end a phase.
     pending : int
-        How many are still missing in this phase.
+        Number of arrivals that are still missing in this phase.
     tx_bytes : int
-        Announced bytes that are still missing; negative where bytes came before they were
+        Announced bytes that are still missing; negative if bytes were written before they were
         announced.
     phase : int
-        How many phases have ended. Its parity is what `wait` names.
+        Number of phases that have ended. `wait` names the parity of this number.
     """
 
     arrivals: int
@@ -85,6 +86,7 @@ class Barrier(NamedTuple):
     def _next(self, pending: int, tx_bytes: int) -> Barrier:
         if abs(tx_bytes) > MOST:
             raise BarrierError(f"{tx_bytes} pending bytes are beyond {MOST}")
+        # The phase ends only when both counts are 0; bytes can be pending in both directions.
         if pending or tx_bytes:
             return Barrier(self.arrivals, pending, tx_bytes, self.phase)
         return Barrier(self.arrivals, self.arrivals, 0, self.phase + 1)
@@ -94,19 +96,19 @@ class Barrier(NamedTuple):
 
 
 class Do(NamedTuple):
-    """Be busy for some ticks; `text` has shorter forms after "|". Without text nothing is drawn."""
+    """An action that takes some ticks; `text` has shorter forms after "|", and "" is not drawn."""
 
     ticks: int
     text: str = ""
     style: str = "cell"
-    line: int = -1  # of the code
-    tile: int = -1
+    line: int = -1  # line of the code that runs; -1 for none
+    tile: int = -1  # tile that is read or copied; -1 for none
     slot: str = ""  # the part of shared memory that is read
-    lost: str = "not there"  # label of a stage without its bytes
+    lost: str = "not there"  # words for bytes that are missing in the slot
 
 
 class Wait(NamedTuple):
-    """Wait until a barrier passes a parity."""
+    """A wait until a barrier passes a parity."""
 
     barrier: str
     parity: int
@@ -127,7 +129,7 @@ Program = Generator["Do | Wait", None, None]
 class Bar:
     """A lane's action in the ticks [begin, end); `end` is None if it waits forever.
 
-    `wrong` is what went wrong: bytes that were not there, or overwritten, or a wait without end.
+    `wrong` names the error: bytes not there, bytes overwritten, or a wait that never ends.
     """
 
     lane: str
@@ -138,7 +140,7 @@ class Bar:
 
 
 class Change(NamedTuple):
-    """An operation on a barrier: when, by which lane, and the state after it."""
+    """An operation on a barrier: its tick, the lane that runs it, and the state after it."""
 
     at: int
     barrier: str
@@ -147,7 +149,7 @@ class Change(NamedTuple):
 
 
 class Play:
-    """Runs programs, and records bars, changes and events: (tick, lane, words)."""
+    """A player that runs programs and records bars, changes and events (tick, lane, words)."""
 
     now: int
     lane: str
@@ -160,13 +162,14 @@ class Play:
         self.events: list[tuple[int, str, str]] = []
         self.barriers: dict[str, Barrier] = {}
         self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
-        self._free: dict[str, int] = {}  # engine -> when it is
+        self._free: dict[str, int] = {}  # engine -> tick from which on it is free
+        # A heap of (tick, count, program, bar); the count keeps the order of equal ticks.
         self._ready: list[tuple[int, int, Program, Bar]] = []
         self._waiting: list[tuple[Program, Bar]] = []
         self._count = 0
 
     def start(self, lane: str, program: Program, at: int | None = None) -> None:
-        """Let a program begin, now or later."""
+        """Start a program now, or at a later tick."""
         begin = self.now if at is None else at
         self._resume(program, Bar(lane, begin, begin, Do(0)))
 
@@ -180,6 +183,7 @@ class Play:
             self._say(f"✗ {error}")
             self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
+        # No program is ready any more, so these waits never end.
         for _, bar in self._waiting:
             bar.end, bar.wrong = None, wrong
             if wrong:
@@ -188,6 +192,7 @@ class Play:
     def _step(self) -> None:
         self.now, _, program, bar = heapq.heappop(self._ready)
         self.lane = bar.lane
+        # A read can find all its bytes when it begins and lose some before it ends.
         if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
             lost = self.missing(bar.act)
             bar.wrong = f"{lost} bytes overwritten" if lost else ""
@@ -208,13 +213,14 @@ class Play:
         bar.end = self.now + act.ticks
         lost = self.missing(act) if act.slot else 0
         bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
+        # A copy's pieces report themselves; an act right after an event of its lane is that event.
         is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
         if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
             name = act.text.partition("|")[0].replace("\n", " ")
             self._say(f"{name}, ✗ {bar.wrong}" if lost else name)
         self._resume(program, bar)
 
-    # --- What takes no time ---
+    # --- Operations that take no time ---
 
     def init(self, barrier: str, arrivals: int) -> None:
         """Initialise a barrier."""
@@ -246,6 +252,7 @@ class Play:
         """
         begin = max(self.now + LATENCY, self._free.get(engine, 0))
         self._free[engine] = end = begin + act.ticks * len(sizes)
+        # The slots are busy from the call on, not only from the first byte on.
         self.bars += [Bar(slot, self.now, end, act) for slot, _ in to]
 
         def program() -> Program:
@@ -271,6 +278,7 @@ class Play:
         self._wake(barrier)
 
     def _wake(self, barrier: str) -> None:
+        # Programs that still wait are put back in the same order.
         waiting, self._waiting = self._waiting, []
         for program, bar in waiting:
             wait, state = bar.act, self._state(barrier)
@@ -281,7 +289,7 @@ class Play:
                 self._waiting.append((program, bar))
 
     def _resume(self, program: Program, bar: Bar) -> None:
-        """Let a program go on where its bar ends."""
+        """Schedule a program at the tick at which its bar ends."""
         self._count += 1
         heapq.heappush(self._ready, (bar.end or 0, self._count, program, bar))
 

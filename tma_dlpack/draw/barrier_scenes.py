@@ -1,7 +1,8 @@
 """Kernels that wait for copies, as programs for the model of the mbarrier: right and mistaken.
 
-One tile, for one block (load, wait, change, store) or for two (multicast), and a ring of stages
-with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of `MISTAKES`.
+The kernels: one tile of one block (load, wait, change, store), one tile of two blocks (multicast),
+and a ring of stages with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of
+`MISTAKES`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from tma_dlpack.draw.barrier_model import (
 )
 from tma_dlpack.tables import coerce
 
-PIECE, QUICK_PIECE = 7, 4  # ticks
-PIECES = 4  # of a tile, at most
-TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # of stages
+PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: of one tile, and in a ring
+PIECES = 4  # maximum number of pieces of a tile
+TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # tint of each stage of a ring
+#: Kind of a row -> its label, for the barrier of one tile.
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 
 #: Name of a mistake -> the kernel's action, and its effect.
@@ -51,11 +53,14 @@ not released | the consumer does not arrive at empty:
     | the producer waits forever until the first stage is free again
 """)
 }
+#: The mistakes that every kernel can make.
 ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
+# Sources of the outcomes, as the caption names them.
 MEASURED = "measured on an H200"
 PARTLY = "the early read: measured on an H200"
 NOT_MEASURED = "PTX ISA; not measured"
 
+# The captions of the right kernels, two lines each.
 ONE_TILE = (
     "phase 0 ends when no arrival (expect_tx is one) and no byte is pending;",
     "wait(full, 0) lasts until then; a warp that comes later passes at once",
@@ -71,7 +76,7 @@ RING = (
 
 
 class Row(NamedTuple):
-    """A row of the picture: its kind, and the lane, barrier or slot that it shows."""
+    """A row of the picture; `of` is the lane, barrier or slot that it shows."""
 
     kind: str  # "heading", "lane", "phase", "arrivals", "bytes", "slot", "strip"
     of: str
@@ -79,17 +84,17 @@ class Row(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One moment at which something happens."""
+    """A tick with at least one event."""
 
     at: int
     events: tuple[str, ...]
-    states: tuple[tuple[str, Barrier], ...]  # of every barrier, after them
-    changed: frozenset[str]  # the barriers that changed
-    lines: tuple[int, ...]  # of the code that run now
+    states: tuple[tuple[str, Barrier], ...]  # the state of every barrier after the events
+    changed: frozenset[str]  # names of the barriers that changed
+    lines: tuple[int, ...]  # lines of the code that run now
 
 
 class Played(NamedTuple):
-    """A kernel that was played."""
+    """The record of a kernel that was played."""
 
     code: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -99,7 +104,8 @@ class Played(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The outcome; see `draw.BarrierPlay`."""
+        """The outcome, one of those that `draw.BarrierPlay` lists."""
+        # Only reads have "bytes" in `wrong`; the engine reads only for a store.
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"
@@ -108,7 +114,7 @@ class Played(NamedTuple):
         return ", then ".join(["early read"] * bool(misread) + then) or "right"
 
     def frames(self) -> tuple[Frame, ...]:
-        """Return every moment at which something happens."""
+        """Return a frame for every tick with an event."""
         frames: list[Frame] = []
         states: dict[str, Barrier] = {}
         for at, events in groupby(self.events, key=lambda event: event[0]):
@@ -122,12 +128,12 @@ class Played(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The numbers that a kernel uses, right or wrong."""
+    """The parameters of a kernel, and the numbers that follow from them."""
 
     mistake: str | None
     stages: int
     blocks: int
-    tx_bytes: int  # of one load
+    tx_bytes: int  # bytes of one load
 
     @property
     def possible(self) -> tuple[str, ...]:
@@ -149,19 +155,20 @@ class Setup(NamedTuple):
 
     @property
     def all_bytes(self) -> int:
-        """The loads that fill a stage, one per block."""
+        """Bytes of the loads that fill a stage, one load per block."""
         return self.blocks * self.tx_bytes
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The pieces in which a load is drawn, all of one size."""
+        """Bytes of each piece in which a load is drawn; all pieces have one size."""
         most = PIECES if self.stages == 1 else 2
+        # Pieces of a multiple of 16 bytes, as many as possible; one piece if no number fits.
         count = next(n for n in range(most, 0, -1) if self.tx_bytes % (16 * n) == 0 or n == 1)
         return (self.tx_bytes // count,) * count
 
     @property
     def expected(self) -> int:
-        """The byte count of expect_tx; too few is one block's load of two, or half a load."""
+        """The bytes that expect_tx announces; "too little" is one of two loads, or half a load."""
         if self.mistake == "expects too little":
             half = sum(self.sizes[: len(self.sizes) // 2])
             return self.tx_bytes if self.blocks > 1 else half
@@ -186,6 +193,7 @@ class Setup(NamedTuple):
         play = Play(self.all_bytes)
         code, rows = (_ring if self.stages > 1 else _tile)(self, play)
         play.run()
+        # The picture shows the effect of SYNC, not its barrier.
         changes = tuple(change for change in play.changes if change.barrier != SYNC)
         events = tuple(event for event in play.events if SYNC not in event[2])
         return Played(tuple(code), tuple(rows), tuple(play.bars), changes, events)
@@ -197,7 +205,7 @@ def _sync(play: Play, parity: int, line: int) -> Program:
 
 
 def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
-    """Play one tile: of one block, which also stores it, or of several that load a part each."""
+    """Play one tile: one block loads and stores it, or each of several blocks loads a part."""
     fenced, alone, blocks = setup.mistake != "no fence", setup.blocks == 1, range(setup.blocks)
     warps = ("thread 0", "warp 1", "warp 2")[: 3 if alone else 2]
     sync = "__syncthreads();" if alone else "cluster_sync();"
@@ -228,6 +236,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             play.init(full, setup.arrivals)
             yield Do(9, f"init\n{setup.arrivals}", line=0)
         yield from _sync(play, 0, 1)
+        # Delays: a copy of block 0 reaches block 1 before block 1 announces it; warp 2 waits last.
         if (b and is_first) or warp == "warp 2":
             yield Do(60 if alone else 36, "other work")
         if is_first:
@@ -239,7 +248,8 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        if fenced and alone:  # from here on the engine sees what this warp wrote, a third of it
+        # From the fence on the engine sees the third of the tile that this warp wrote.
+        if fenced and alone:
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
             play.write("written", warp, 1, share)
@@ -285,6 +295,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         f"  {arrive}" if releases else "  // no arrive(&empty[s])",
         "}",
     ]
+    # One producer and one consumer per block.
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
     def producer(b: int) -> Program:
@@ -295,6 +306,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         yield from _sync(play, 0, -1)
         for k in range(count):
             turns, s = divmod(k, stages)
+            # The first wait for a stage names parity 1, which a fresh barrier lets pass.
             yield Wait(f"empty[{s}]{setup.of(b)}", empty_parity ^ turns % 2, 4)
             play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
             to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]
@@ -309,6 +321,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Wait(f"full[{s}]{setup.of(b)}", setup.parity ^ turns % 2 * flips, 9)
             slot, style = f"stage {s}{setup.of(b)}", f"tint{TINTS[s]}"
             yield Do(12 + 2 * b, f"tile {k}|{k}", style, 10, k, slot)
+            # A multicast load writes the stage of every block, so each block needs this release.
             for n in blocks:
                 if releases:
                     play.arrive(f"empty[{s}]{setup.of(n)}")

@@ -46,7 +46,7 @@ class SwizzleBits(Figure):
     chunk : int
         0..63, counted from the start of the tile.
     smem_offset : int
-        Where the tile starts in shared memory, bytes.
+        Start of the tile in shared memory, bytes.
     """
 
     title: str
@@ -59,12 +59,13 @@ class SwizzleBits(Figure):
         """Return the pairs (from, onto) of bits, the highest first."""
         # A term (r, m, left) means: address ^= (address >> r & m) << left.
         terms = SWIZZLES[self.swizzle].terms
+        # A term (right, mask, left) XORs address bits right + k onto bits left + k.
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
         return tuple(sorted(pairs, reverse=True))
 
     @property
     def formula(self) -> str:
-        """Return the swizzle in C."""
+        """Return the swizzle as an expression in C."""
         terms = (f" ^ ((a >> {r} & {m}) << {n})" for r, m, n in SWIZZLES[self.swizzle].terms)
         return f"a{''.join(terms)}"
 
@@ -122,7 +123,7 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption for every swizzle: which chunks are read at once."""
+        """The caption, the same for every swizzle: the chunks that are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
@@ -151,9 +152,11 @@ class SwizzleBits(Figure):
 
     def _bits(self, *, is_narrow: bool = False) -> list[Cell]:
         (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
+        # A fold's two bits have one tint, which depends on the higher bit.
         onto = {to for _, to in folds}
         # Both bits of a fold have one colour.
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
+        # `bottom`: y of the swizzled bits, below one line per fold and the arrow heads.
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
         ends = (
             ("in", 16, self.address(self.chunk)),
@@ -164,6 +167,7 @@ class SwizzleBits(Figure):
             x = w * (BITS - 1 - high)
             group = names[is_narrow]
             cells.append(Cell(x, bottom + h + 3, "muted", group, columns=w * count, rows=14))
+        # Each fold: down from its source bit, along its own level, then an arrow to its target bit.
         for n, (source, to) in enumerate(folds):
             left, right = (w * (BITS - 0.5 - bit) for bit in (source, to))
             y = 16 + h + FOLD + LEVEL * n
@@ -174,6 +178,7 @@ class SwizzleBits(Figure):
             x, title = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
             for name, y, address in ends:
+                # Keys such as in9 and out9: play.js rewrites the texts of these cells.
                 style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
                 value, key = f"{address >> bit & 1}", f"{name}{bit}"
                 cells.append(Cell(x, y, style, value, title, w, h, key=key))
@@ -207,6 +212,7 @@ class SwizzleBits(Figure):
             cells.append(Cell(x - wide - 0.1, y + line, "plain", start, "", wide, key=key))
         for n, (row, column) in enumerate(places):
             cells.append(Cell(x + column, y + row, f"tint{n % CHUNKS}", f"{n}", key=f"c{n}"))
+        # The chosen chunk is drawn last, so that its frame is on top.
         others = [n for n in self.column(self.chunk) if n != self.chunk]
         for n in (*others, self.chunk):
             row, column = places[n]
@@ -239,7 +245,7 @@ class SwizzleBits(Figure):
         return played(self, "bits", data)
 
     def text(self) -> str:
-        """Return the formula, the bits, the facts and both orders of the chunks."""
+        """Return the formula, the bits, the facts, and the chunks before and after the swizzle."""
         bits = [f"{f(self.chunk) % (1 << BITS):0{BITS}b}" for f in (self.address, self.swizzled)]
         folds = ", ".join(f"{source} onto {to}" for source, to in self.folds) or "none"
         lines = [self.title, f"{self.formula}; bits folded: {folds}"]
@@ -267,7 +273,7 @@ def swizzle_bits(
     *,
     smem_offset: int = 0,
 ) -> SwizzleBits:
-    """Show which bits of a shared address a swizzle folds onto which, for one 16-byte chunk.
+    """Show the bits of a shared address that a swizzle XORs onto other bits, for a 16-byte chunk.
 
     Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
     selects the chunk or switches the swizzle, and a slider moves the start of the tile.
@@ -279,8 +285,8 @@ def swizzle_bits(
     chunk : int
         0..63, counted from the start of the tile, before the swizzle.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128. The hardware swizzles by
-        the bits of the address, not by the offset into the tile.
+        Start of the tile in shared memory, bytes; a multiple of 128. The hardware swizzles the
+        address, not the offset into the tile.
 
     Returns
     -------
@@ -289,7 +295,7 @@ def swizzle_bits(
     Raises
     ------
     TmaPreconditionError
-        For another swizzle, chunk or offset.
+        For an unknown swizzle, and for a chunk or an offset out of range.
 
     Examples
     --------
@@ -308,6 +314,7 @@ def swizzle_bits(
     if isinstance(tensor_map, (TensorMap, Tile)):
         tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
         tensor_map = tile_map.swizzle
+    # type(), not isinstance(): an int that equals a member is no swizzle.
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:

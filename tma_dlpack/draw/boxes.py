@@ -70,7 +70,7 @@ class Axis:
         Positions [first, last) that are drawn: the whole tensor and the box, or the neighbourhood
         of the box if the tensor has more than 12 tiles.
     gathered : tuple of int
-        The positions of gather4's rows, in the tile's order; empty for a box.
+        The positions of the rows that gather4 takes, in the tile's order; empty for a box.
     """
 
     dimension: int
@@ -99,7 +99,7 @@ class Axis:
 
     @property
     def pieces(self) -> list[Span]:
-        """The box, or each row that gather4 takes."""
+        """The spans that are taken: the box, or each row that gather4 takes."""
         return [(p, p + 1) for p in sorted({*self.gathered})] or [self.box]
 
     @property
@@ -135,7 +135,7 @@ class Axis:
         return "".join(parts)
 
     def clip(self, span: Span) -> Span:
-        """Return the part of some positions that is drawn."""
+        """Return the part of a span that is drawn."""
         first, last = self.shown
         return min(max(span[0], first), last), min(max(span[1], first), last)
 
@@ -147,7 +147,7 @@ class Axis:
         return [(p, p + 1) for p in self.taken if 0 <= p < self.extent]
 
     def borders(self) -> range:
-        """Return the borders of the tiles that cover the tensor, within what is drawn."""
+        """Return the borders of the tiles that cover the tensor, within the drawn part."""
         first, last = self.shown
         return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
 
@@ -215,7 +215,7 @@ class TensorBox(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: how much of the box is copied, and how the rest is filled."""
+        """The caption: the number of copied elements, and the value of the others."""
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
@@ -257,6 +257,7 @@ class TensorBox(Figure):
         """Lower to one panel of a phone's width."""
         names = [f"rows {self.rows.ends}"[: MOST_LETTERS + 1]]
         names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
+        # `room`: px for the labels left of the plot.
         room = max(text_width(name) for name in names) + 2 * MARGIN + 6
         most = max(NARROW / 3, NARROW - room)
         # Slices behind the plot may make it wider than `most`: then draw it once more, narrower.
@@ -286,7 +287,7 @@ class TensorBox(Figure):
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot to scale: elements are square if both sides are visible."""
+        """Draw the plot to scale: elements are square unless a side would be too short or long."""
         rows, columns = self.rows, self.columns
         # Coordinates of cells are positions in the tensor; `width` and `height` are px of one.
         (left, right), (top, bottom) = columns.shown, rows.shown
@@ -295,6 +296,7 @@ class TensorBox(Figure):
         wide = max(min(high * across / down, most), min(LEAST_WIDTH, most))
         width, height = wide / across, high / down
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
+        # From back to front: other slices, tensor, filled part, copied part, box, borders of tiles.
         whole = rectangle("tensor", *tensor)
         # Slices behind show that there are outer dimensions; the hindmost is drawn first.
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
@@ -311,6 +313,7 @@ class TensorBox(Figure):
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
         # The whole box is drawn as out of bounds first, and its in-bounds part over it.
         parts, bands = columns.bands(width), rows.bands(height)
+        # Out of bounds along an outer dimension, the whole box is filled.
         if self.outer_inside and parts and bands:
             clipped = (parts[0][0], parts[-1][1]), (bands[0][0], bands[-1][1])
             cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
@@ -351,6 +354,7 @@ def _minimap(*axes: Axis, is_named: bool = True) -> Grid:
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
     corners = []
     for axis, (first, last) in zip(axes, whole, strict=True):
+        # At least 8 px for the plane and 3 px for the frame, so that both are visible.
         size = max(8.0, scale * (last - first))
         length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
@@ -375,23 +379,23 @@ def tensor(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        Of a tiled map; a tile brings its own coordinates.
+        A tiled map or a tile of one; for a tile, its own coordinates are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
     shown : dict, optional
-        Dimension (row-major index) -> the positions [first, last) of it to draw. It is ignored
-        where the box is not within them; by default the whole dimension is drawn, or 12 tiles
-        (of a strip at least 64 positions).
+        Dimension (row-major index) -> its positions [first, last) to draw. An entry is ignored if
+        the box is not within these positions. By default the whole dimension is drawn, or 12 tiles
+        (in a strip at least 64 positions).
     plane : (int, int), optional
-        The two dimensions to draw, row-major indices: down and across; None for the two innermost
-        ones. (2, 3) are H and W of a tensor (N, D, H, W, C).
+        The two dimensions to draw, down and across, as row-major indices; None for the two
+        innermost dimensions. (2, 3) are H and W of a tensor (N, D, H, W, C).
 
     Returns
     -------
     TensorBox
-        The dimensions that are not drawn are strips, and described in the text.
+        The other dimensions are strips in the picture and sentences in the text.
 
     Raises
     ------
@@ -423,7 +427,7 @@ def tensor(
     down, across = _plane(plane, args.rank)
     least = {down: 0, across: 0}  # positions that are drawn for every box
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
-    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # of a tensor of rank 1
+    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the row of a tensor of rank 1
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
     outer = tuple(axis for axis in axes if axis not in (rows, columns))
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()
@@ -441,16 +445,18 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
+    # gather4 has one coordinate per row, so more coordinates than tiles.
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
-        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # of all rows, four
-    # An interleaved map takes one slice whatever its box is: see `counts`.
+        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # four of all rows
+    # An interleaved map takes one slice for any box size: see `TilePlan.counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
     most = MAX_TILES * span
     if drawn[1] - drawn[0] > max(most, least):
         drawn = window(start - most // 2, drawn, most)
+    # The default (start, start) never contains the box, so `drawn` stays as it is.
     begin, end = shown.get(row_major, (start, start))
     if begin <= start and start + span <= end:
         drawn = begin, end
@@ -469,7 +475,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
-    """Return the chunks in the plane that is drawn; none of an interleaved map, or of four rows."""
+    """Return the chunks in the drawn plane; no chunk for an interleaved map or gather4."""
     if request.plan.unit_bytes or request.tiles != len(request.coords):
         return ()
     inner = request.plan.arguments.rank - 1
@@ -478,6 +484,7 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
         spans = {inner: chunk.last - chunk.first + 1}  # one position along the other dimensions
+        # Skip chunks of other slices: those that the plane does not show.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))

@@ -49,7 +49,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
     Raises
     ------
     TmaPreconditionError
-        For a title or parts of another kind.
+        For a title or parts of another type.
 
     Examples
     --------
@@ -99,6 +99,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     title = repr(tensor_map)
     # The address of a host tensor differs in every run and means nothing to a reader.
     if is_of_host_tensor(tensor_map):
+        # A host address differs in each run; without it the HTML of a notebook does not change.
         title = title.replace(f", at {tensor_map.global_address:#x}", "")
     parts: list[Figure | str] = [bold(title), plain(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
@@ -119,7 +120,7 @@ def tile_html(tile: Tile) -> str:
     Parameters
     ----------
     tile : Tile
-        One tile, or those of `load_tiles`; only the first tile's values are shown.
+        One tile, or the tiles of `load_tiles`; only the first tile's values are shown.
 
     Returns
     -------
@@ -137,6 +138,7 @@ def tile_html(tile: Tile) -> str:
     """
     require("tile", tile, (Tile,), "load one: load_tile(tensor_map, coords)")
     parts: list[Figure | str] = [bold(repr(tile))]
+    # Only a single tile has a picture; `load_tiles` returns one row of smem per tile.
     if tile.smem.ndim == 1:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
         parts.append(shared(tile))
@@ -231,7 +233,7 @@ def bold(text: str) -> str:
 
 
 def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table; every word is escaped."""
+    """Return a table; the text of every cell is escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
     lines = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)

@@ -21,7 +21,7 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-CHUNKS = LINE_BYTES // CHUNK_BYTES
+CHUNKS = LINE_BYTES // CHUNK_BYTES  # chunks per line of 128 bytes
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # maximum number of drawn lines of 128 bytes, per layout
 LEAST_BLOCK_BYTES = 1024  # of repeated lines that are drawn once
@@ -87,9 +87,9 @@ class Chunk:
     state : {"padding", "data", "filled", "clipped"}
         Not written by the copy, in bounds, out of bounds, or both.
     row : int
-        Line of the tile; -1 of padding.
+        Line of the tile; -1 for padding.
     first, last : int
-        Elements of that line, inclusive.
+        First and last element of the line in this chunk, inclusive.
     global_offset : int
         Bytes from the map's global_address to the first element; valid only in bounds.
     linear, placed : int
@@ -99,7 +99,7 @@ class Chunk:
     swapped : bool
         Whether the swizzle also exchanges its two halves of 8 bytes.
     swizzle : TmaSwizzle
-        Of the map.
+        Swizzle of the map.
     fields : tuple of str
         The fields of the map that decide the contents.
     data_bytes : int
@@ -178,6 +178,7 @@ class Chunk:
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
         style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
+        # Padding has no key and no links.
         links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
         return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
 
@@ -260,6 +261,8 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
+        # The swizzle is its own inverse: from an address to the unswizzled address of its bytes.
+        # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may point into a chunk.
         linear = geometry.swizzle_offset(swizzle, self.address)
         # A swizzle that exchanges halves of 8 bytes changes bit 3 of the address.
         self.swapped = linear % CHUNK_BYTES != 0
@@ -287,7 +290,7 @@ class _Contents:
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
-        """Return blocks of `step` lines that differ from the last one, up to MAX_LINES."""
+        """Return blocks of `step` lines, each unlike the one before, up to MAX_LINES lines."""
         count, room = len(self.address), MAX_LINES
         # (first line, end of the drawn lines, end of the lines that repeat them).
         drawn: list[tuple[int, int, int]] = []
@@ -299,6 +302,7 @@ class _Contents:
                 cut = min(end, begin + room)
                 drawn.append((begin, cut, cut))
                 room -= cut - begin
+            # No room for these lines, or only for some of them: nothing after them is drawn.
             if drawn[-1][2] < end:
                 break
         blocks, left = [], drawn[-1][2]
@@ -322,7 +326,7 @@ class _Contents:
         return same and bool((further == further.flat[0]).all())
 
     def _rows(self, begin: int, end: int) -> str:
-        """Name the tile's rows in some memory lines."""
+        """Name the rows of the tile in the memory lines [begin, end)."""
         rows = self.row[begin:end][self.state[begin:end] > 0]
         if not rows.size:
             return f"bytes {self.address[begin, 0]:#x}..{self.address[end - 1, -1] + 15:#x}"
@@ -331,6 +335,7 @@ class _Contents:
     def _line(self, n: int) -> MemoryLine:
         shape = self.request.plan.line_shape
         slices: list[tuple[int, ...]] = []
+        # gather4 has four unrelated rows, so no slices.
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
             places = np.stack(np.unravel_index(rows, shape[:-1]), axis=1)
@@ -346,6 +351,7 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
+            # Along an interleaved dimension 0 a line is one unit, so its position stays.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)

@@ -54,7 +54,7 @@ HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: hatching, zigzags, heads
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
 #: The query that `live.js` looks for.
 DARK = "@media (prefers-color-scheme:dark)"
-TEXT_COLUMNS = 100
+TEXT_COLUMNS = 100  # maximum number of characters per line of `text`
 ALIKE = 2.5  # largest ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
@@ -69,8 +69,11 @@ _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0
 def script_source(*names: str | Path) -> str:
     """Return JavaScript or CSS files (names in this folder, or paths) joined, without comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
+    # Block comments that are whole lines, then comments behind code such as `f(x);  // px`.
+    # A trailing comment with quotation marks stays: it may be part of a string.
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
+    # Indentation and lines that are only a comment.
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
@@ -92,7 +95,7 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """The caption, or ""; "[words](key)" are highlighted with the cells of the key."""
+        """The caption, or ""; its "[words](key)" are highlighted with the cells of the key."""
         return ""
 
     @abstractmethod
@@ -124,11 +127,11 @@ class Figure(ABC):
         return svg_file(self.title, scenes, row_width, _WORD.sub(r"\1", self.sentence))
 
     def html(self) -> str:
-        """Return an HTML fragment for a notebook: images, and the script that links them."""
+        """Return an HTML fragment for a notebook: images, and the script that links the images."""
         return fragment([self])
 
     def panels(self) -> str:
-        """Return the HTML without the style sheet, to join with others in a `fragment`."""
+        """Return the HTML without the style sheet, as a part of a `fragment`."""
         title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
         return f"{title}{panel_row(self)}{prose(self.sentence)}"
 
@@ -154,6 +157,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
       fix: pass a word
       rule: ARGUMENT
     """
+    # isinstance would call __class__ of a hostile value.
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type(value).__name__}"
@@ -174,13 +178,14 @@ def prose(sentence: str) -> str:
 def panel_row(figure: Figure) -> str:
     """Return rows of panels, which wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
+    # Keyed by id(), because `side_by_side` regroups the same objects.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
 
 
 def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
-    """Return rows of panels of similar height; mixed heights would leave empty space.
+    """Return rows of panels of similar height, because mixed heights would leave empty space.
 
     >>> heights = [Scene(9, height, "", ()) for height in (80, 300, 240)]
     >>> [[panel.height for panel in row] for row in side_by_side(heights)]
@@ -199,13 +204,14 @@ def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
 def _still(scene: Scene, narrow: Scene | None = None) -> str:
     """Return a panel as an `<img>` whose source is the SVG; scripts draw the narrow layout.
 
-    Sanitisers that remove SVG elements, scripts and style sheets (an untrusted notebook, a code
-    host) leave the image unchanged. Panels of one row grow by the same factor, up to `ENLARGED`
-    times their width; they wrap before they shrink, so that letters keep their size.
+    Sanitisers (of an untrusted notebook, of a code host) remove SVG elements, scripts and style
+    sheets, but keep the image. Panels of one row grow by the same factor, up to `ENLARGED` times
+    their width; they wrap before they shrink, so that letters keep their size.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     other = ""
     if narrow is not None and narrow != scene:
+        # mtime=0: equal pictures have equal bytes.
         packed = gzip.compress(svg_panel(narrow).encode(), mtime=0)
         other = f' data-narrow="{base64.b64encode(packed).decode()}"'
     width, height = LETTERS * scene.width, LETTERS * scene.height
@@ -219,9 +225,9 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
 def played(
     figure: Figure, kind: str, data: object, beside: str = "", still: Scene | None = None
 ) -> str:
-    """Return a figure of one panel with the data of `play.js`: pictures and frames to choose from.
+    """Return a figure of one panel with the data of `play.js`: pictures and frames to select.
 
-    Without scripts it shows `still` (by default the figure's first panel) and then `beside`, HTML.
+    Without scripts it shows `still` (by default the figure's first panel), then the HTML `beside`.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])
@@ -239,7 +245,7 @@ def played(
 def fragment(parts: Sequence[Figure | str]) -> str:
     """Join figures and parts of finished HTML; elements with one key are highlighted together.
 
-    Strings are HTML: the caller has escaped the text in them.
+    A string is HTML in which the caller has escaped all text.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = ""
@@ -275,7 +281,7 @@ CLASSED: Look = {
     name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
     for name, style in STYLES.items()
 }
-#: The same with the light colours, for viewers without style sheets.
+#: The same and the light colours, for viewers without style sheets.
 COLOURED: Look = {
     name: f'{CLASSED[name]} fill="{fill}"' + f' stroke="{stroke}"' * (stroke != "none")
     for name, ((fill, _), (stroke, _), _) in STYLES.items()
@@ -283,7 +289,7 @@ COLOURED: Look = {
 
 
 def svg_panel(scene: Scene) -> str:
-    """Return one scene as an SVG document whose style sheet carries all colours."""
+    """Return one scene as an SVG document with all colours in its style sheet."""
     return _document(scene, [scene], _drawn(scene, CLASSED))
 
 
@@ -300,6 +306,7 @@ def svg_file(
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
         for n, scene in enumerate(row):
+            # Each row of similar panels begins a new line, and so does a panel that does not fit.
             if row_height and (n == 0 or x + scene.width > row_width):
                 x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
             placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, COLOURED)}</g>')
@@ -353,6 +360,7 @@ def _drawn(scene: Scene, look: Look) -> str:
 
 def _cell(c: Cell, look: Look) -> str:
     if c.style in WORDS:
+        # 3.5 px below the middle is the baseline of a 10 px font.
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
         begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
         return f"{begin}{look[c.style]}>{html.escape(c.text)}</text>"
@@ -385,13 +393,14 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line; a zigzag adds teeth, a vertical arrow adds a head."""
+    """Return the points of a line: with teeth for a zigzag, with a head for a vertical arrow."""
     if c.style == "arrow":
         x, end, back = c.column, c.row + c.rows, -HEAD if c.rows > 0 else HEAD
         tip = (x - HEAD / 2, end + back), (x, end), (x + HEAD / 2, end + back), (x, end)
         return [(x, c.row), (x, end), *tip]
     if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
+    # An even number of half teeth, so that both ends are on the line.
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
     # Positive: the teeth point right or down.
     depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH
@@ -410,6 +419,7 @@ def hatching(x: float, y: float, width: float, height: float) -> str:
     'M0 7L7 0'
     """
     path, reach = [], HATCH_GAP
+    # Line number n joins the points whose x + y is n * HATCH_GAP on the rectangle's edge.
     while reach < width + height:
         low = (reach - min(reach, height), min(reach, height))
         high = (min(reach, width), reach - min(reach, width))

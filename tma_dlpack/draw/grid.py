@@ -26,7 +26,7 @@ SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
 
-Pair = tuple[str, str]  # light, dark
+Pair = tuple[str, str]  # colour in light and in dark mode
 
 
 class Style(NamedTuple):
@@ -37,6 +37,7 @@ class Style(NamedTuple):
     attributes: str = ""
 
 
+# Colours by purpose, (light, dark).
 _INK = ("#1f2328", "#e6edf3")
 _GRID = ("#8c959f", "#6e7781")
 _ALARM = ("#b42318", "#ff9a8f")
@@ -51,6 +52,7 @@ _TINTS = tuple(
     for n, hue in enumerate(range(200, 560, 45))
 )
 
+# The order is that of the rules in a style sheet.
 STYLES: dict[str, Style] = {
     "paper": Style(_PAPER, ("#d0d7de", "#3d444d")),
     "label": Style(_INK),
@@ -87,13 +89,13 @@ STYLES: dict[str, Style] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The content of rows [row, row + rows) and columns [column, column + columns) of a grid.
+    """A rectangle, words or a line in rows [row, row + rows), columns [column, column + columns).
 
     Attributes
     ----------
     column, row, columns, rows : float
     style : str
-        A row of `STYLES`.
+        A key of `STYLES`.
     text : str
         In a rectangle, the lines that fit; longer ones end in an ellipsis. In a style of `WORDS`,
         one line.
@@ -106,8 +108,8 @@ class Cell:
     to : tuple of str
         Keys of related cells. If one of these cells is highlighted, so are the others.
     anchor : {"start", "middle", "end"}
-        The alignment of words in the cell. Of a zigzag: whether its teeth point right and down
-        ("start") or left and up ("end").
+        The alignment of words in the cell. For a zigzag: its teeth point right or down ("start"),
+        or left or up ("end").
     css : str
         Additional CSS of the cell, such as its animation.
     """
@@ -229,6 +231,7 @@ def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]
         return left, top, left + cell.columns * w, top + cell.rows * h
     width, middle = text_width(cell.text), top + cell.rows * h / 2
     free = cell.columns * w - width
+    # Words that end at a position keep 6 px of space to it.
     left += {"start": 0, "middle": free / 2, "end": free - 6}[cell.anchor]
     return left, middle - 7, left + width, middle + 7
 
@@ -253,6 +256,7 @@ def lay_out(
             y += HEADING_LINE
     # Grids may extend to the left of their corner; the leftmost one determines the column.
     edges = [(grid, *grid.bounds()) for grid in grids]
+    # Room for the labels that are furthest left of column 0.
     left = MARGIN - min(edge[1] for edge in edges)
     right = left + max(edge[3] for edge in edges)
     data: list[tuple[str, str]] = []
@@ -261,6 +265,7 @@ def lay_out(
         items += grid.in_pixels(left, top)
         y = top + below_corner + GAP
         for name, dimension, first, last in grid.windows:
+            # `data-x` of the SVG: dimension, left edge and length in px, first, last.
             n = "xy".index(name)
             place = f"{(left, top)[n]:g} {(last - first) * grid.unit[n]:g}"
             data.append((name, f"{dimension} {place} {first} {last}"))
@@ -272,6 +277,7 @@ def lay_out(
             y += LINE
     entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
+    # items[:2] are the heading and the first line above, if the scene has them.
     right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
     # Whole pixels, because browsers may cut an edge at a fraction.
     size = math.ceil(right + MARGIN), math.ceil(y + 4)
@@ -310,4 +316,5 @@ def fitted(text: str, width: float, height: float) -> list[str]:
     """
     room, lines = int(width / text_width("0")), int((height + 1) / (LABEL_SIZE * LINE_HEIGHT))
     cut = (s if len(s) <= room else s[: room - 1] + "…" for s in text.split("\n")[:lines])
+    # A line that is cut to one letter and an ellipsis says nothing.
     return [line for line in cut if 0 < len(line) <= room and line[1:] != "…"]

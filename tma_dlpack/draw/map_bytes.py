@@ -90,7 +90,7 @@ class FieldValue:
     Attributes
     ----------
     key : str
-        The letters that represent it in the picture, such as ``D1``.
+        The letters that represent the field in the picture, such as ``D1``.
     field : str
         Such as ``global_dim[1]``.
     bits : str
@@ -110,7 +110,7 @@ class FieldValue:
 
     @property
     def group(self) -> str:
-        """The group of the field: address, extents, strides, box, or other."""
+        """The group of the field: a key of `GROUPS`, or `REST`."""
         return _group(self.field)
 
     @property
@@ -139,6 +139,7 @@ def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
         return lay_out(about, [Grid(tuple(_groups(values, (x,), is_narrow=True)))], is_narrow=True)
     differ = tuple(v for v in values if v.differs)
     cells = []
+    # Two rows per field: its name, then the change, because two columns of values do not fit.
     for n, v in enumerate(differ):
         cells += _line(v, 2 * ROW * n, (), is_narrow=True)
         change = " → ".join(v.shown)
@@ -166,11 +167,12 @@ def _groups(
 def _line(
     v: FieldValue, y: float, columns: Sequence[float], *, is_narrow: bool = False
 ) -> list[Cell]:
-    """Draw a field of the table: its letters, name, bits, and its value in each column."""
+    """Draw a row of the table: the letters of the field, its name, its bits, and its values."""
     style, x = "alarm" if v.differs else "label", NARROW_FIELD_X if is_narrow else FIELD_X
     cells = [Cell(0, y + 1, _style(v.field), v.key, v.field, KEY_WIDTH, 13, key=v.field)]
     cells.append(words(x, y, v.field, style, ROW))
     for place, text in zip(columns, v.shown, strict=False):
+        # On a phone a long value moves left, so that it ends at the edge of the panel.
         room = NARROW - 2 * MARGIN - text_width(text) if is_narrow else place
         cells.append(words(min(place, room), y, text, style, ROW))
     if not is_narrow:
@@ -235,7 +237,7 @@ class MapBytes(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The fields not drawn, and how certain the layout is."""
+        """The bytes that are not drawn, the meaning of the marks, and the source of the layout."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
         shown = {value for v in self.values for value in v.shown}
         notes = [f"the other {left} bytes are 0"] * (left > 0)
@@ -257,7 +259,7 @@ class MapBytes(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bits that differ, or the fields of one map that a copy needs."""
+        """The caption: the bits that differ; for one map, the fields that a copy needs."""
         if len(self.data) > 1:
             bits = counted(len(self.changed), "bit")
             return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
@@ -276,6 +278,7 @@ class MapBytes(Figure):
         return self._bits(NARROW_UNIT, is_narrow=True), narrow_values_scene(self.values, about)
 
     def _bits(self, unit: tuple[float, int], *, is_narrow: bool = False) -> Scene:
+        # Per line of 8 bytes: a band of fields, marks of changed bits, then the bytes of each map.
         cells, row = [label(0, -1, "byte")], 0.0
         cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
         for n in self.lines:
@@ -321,14 +324,14 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        Its `values` has a row per field: bits, decoded value, and what the bits hold.
+        Its `values` has a row per field: its bits, its decoded value, and the stored number.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        If the map has no bytes here (see `TensorMap.encoder`).
+        If the map has no bytes on this machine (see `TensorMap.encoder`).
 
     Examples
     --------
@@ -359,9 +362,9 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     Raises
     ------
     TmaPreconditionError
-        If one of them is not a TensorMap.
+        If `a` or `b` is not a TensorMap.
     TmaUnsupportedError
-        If one of them has no bytes here.
+        If `a` or `b` has no bytes on this machine.
 
     Examples
     --------
@@ -387,6 +390,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     fields = DERIVED_FIELDS if derived else FIELDS
     fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
     keys = _keys(f.label for f in fields)
+    # Bit n of a map is bit n of its bytes as a little-endian number.
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
     changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
     values = tuple(_field_value(f, keys[f.label], maps) for f in fields)
@@ -428,5 +432,6 @@ def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, s
     name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
     name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
     name += " bytes" * (field.name == "global_strides")
+    # The bits hold value / unit - bias: extents are stored minus 1, strides in units of 16 bytes.
     raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
     return name, name + raw

@@ -45,6 +45,7 @@ class DrawnLayout:
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
+        # Frames are drawn after all chunks, so that no neighbour covers them.
         firsts, framed = self.first_chunks(), list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
@@ -74,7 +75,7 @@ class DrawnLayout:
         return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
 
     def first_chunks(self) -> tuple[Chunk, ...]:
-        """Return the first chunk of each of the first 8 rows, which ldmatrix reads at once."""
+        """Return the first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
         chunks = (c for block in self.blocks for line in block.lines for c in line.chunks)
         firsts = [c for c in chunks if 0 <= c.row < ROWS_READ and c.number == 0]
         return tuple(firsts) if len(firsts) == ROWS_READ else ()
@@ -105,6 +106,7 @@ def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
     cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
     if not gap:
         return [cell]
+    # ALIGN16B packed types: the cell is as wide as its values, and a gap fills the chunk.
     title = f"gap of {gap} bytes: written, no value"
     rest = Cell(column + cell.columns, row, "padding", "gap", title, columns=1 - cell.columns)
     return [cell, rest]
@@ -126,7 +128,7 @@ class SharedMemory(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the number of banks that the framed chunks occupy."""
+        """The caption: the bank groups of the framed chunks, and the wavefronts of their read."""
         before, after = (layout.in_banks() for layout in (self.layouts[0], self.layouts[-1]))
         if not before or not after:
             return ""
@@ -143,7 +145,7 @@ class SharedMemory(Figure):
         return tuple(layout.scene(self.notes) for layout in self.layouts)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width per layout; a chunk has its first element."""
+        """Lower to one panel of a phone's width per layout; chunks name only their first element."""
         return tuple(layout.scene(self.notes, is_narrow=True) for layout in self.layouts)
 
     def text(self) -> str:
@@ -174,13 +176,13 @@ def shared(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tile brings its own coordinates and offset.
+        For a tile, its own coordinates and offset are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the first tile.
     im2col_offsets : sequence of int, optional
-        Row-major, of an im2col map.
+        Row-major; only for im2col maps.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
@@ -223,7 +225,7 @@ def shared(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison(Figure):
-    """Map A against map B.
+    """The comparison of map A with map B.
 
     Attributes
     ----------
@@ -250,7 +252,7 @@ class Comparison(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the fields that differ, each linked to the cells it affects."""
+        """The caption: the fields that differ, each linked to the cells that it affects."""
         changed = [f"[{v.field}]({v.field})" for v in self.changed]
         return f"A and B differ in {', '.join(changed)}." if changed else ""
 
@@ -277,14 +279,14 @@ def compare(a: TensorMap, b: TensorMap) -> Comparison:
     Returns
     -------
     Comparison
-        `changed` has the fields that differ, `memories` the first tile of each in shared memory.
+        `changed` has the fields that differ; `memories` has each map's first tile in shared memory.
 
     Raises
     ------
     TmaPreconditionError
-        If one of them is not a TensorMap, or `load_tile` would refuse its first tile.
+        If `a` or `b` is not a TensorMap, or `load_tile` would refuse its first tile.
     TmaUnsupportedError
-        If one of them has no bytes here.
+        If `a` or `b` has no bytes on this machine.
 
     Examples
     --------

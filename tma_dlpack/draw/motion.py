@@ -26,7 +26,7 @@ ORDER = "The picture goes row by row; NVIDIA does not document in which order th
 class Places(NamedTuple):
     """Columns and rows at which the engine, the mbarrier's count, and shared memory begin.
 
-    The tensor begins at (0, 0). `unit` is a chunk, px.
+    The tensor begins at (0, 0). `unit` is the size of a chunk, px.
     """
 
     unit: tuple[float, float]
@@ -47,7 +47,7 @@ def stacked(rows: int) -> Places:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CopyMotion(Figure):
-    """A load, chunk by chunk.
+    """An animated load, chunk by chunk.
 
     Attributes
     ----------
@@ -89,10 +89,12 @@ class CopyMotion(Figure):
     def _scene(self, places: Places) -> Scene:
         (counter, below), (left, top) = places.counted, places.memory
         total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
+        # Moving cells come last, so that they fly over the fixed ones.
         cells, flying, keyframes = self._places(places), [], []
         for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
             line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
             cell = chunk.cell(left + column, top + line, f"{chunk.row}.{chunk.number}")
+            # The cell is at its final place; its keyframes move it there from the tensor.
             cell = replace(cell, columns=1, css=f"animation:c{n} {total:g}s linear infinite")
             is_filled = chunk.state == "filled"
             style = "filled" if is_filled else "cell"
@@ -143,9 +145,10 @@ class CopyMotion(Figure):
         ]
 
     def _sources(self) -> list[tuple[int, int]]:
-        """Return the column and row of each chunk in the tensor: rows of the box, 8 to a line."""
+        """Return column and row of each chunk in the tensor; a row of the box wraps at 8 chunks."""
         rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
         first = self.chunks[0].number
+        # `tall`: lines of 8 chunks per row of the box.
         tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
         places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
         return [(column, row * tall + line) for row, (line, column) in places]
@@ -218,6 +221,7 @@ def _flight(
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
     start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
+    # 0.01 % later it is visible: keyframes need two times for a jump.
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
@@ -227,7 +231,7 @@ def _flight(
 
 
 def _count(n: int, chunks: int, total: float) -> str:
-    """Return the keyframes of a byte count: shown from one landing to the next."""
+    """Return the keyframes of byte count n: visible from the landing of a chunk to the next one."""
     begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
     before = "0%{opacity:0}" * bool(n)
     after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
@@ -235,4 +239,5 @@ def _count(n: int, chunks: int, total: float) -> str:
 
 
 def _percent(chunks: float, total: float) -> float:
+    """Return the time between starts of `chunks` chunks, in percent of `total` seconds."""
     return 100 * SECONDS_PER_CHUNK * chunks / total

@@ -77,6 +77,7 @@ def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool)
     cells = [words(x, y, _cut(lines[0], most), "strong", LINE)]
     top = y + LINE + 2
     cells.append(Cell(x, top, "tensor", "", title, columns=sides[0], rows=sides[1]))
+    # A box may be larger than its tensor; the picture cuts it at the tensor's edge.
     box = min(sides[2], sides[0]), min(sides[3], sides[1])
     cells.append(Cell(x, top, style, "", title, columns=box[0], rows=box[1], hatched=is_wrong))
     for n, line in enumerate(lines[1:]):
@@ -92,6 +93,7 @@ def _cut(line: str, most: int) -> str:
 def _planes(tensor_map: TensorMap) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the two innermost extents and box entries; for im2col, channels and pixels."""
     a = tensor_map.arguments
+    # Innermost first; a tensor of rank 1 has one row.
     dims, box = (*a.global_dim, 1), (*a.box_dim, 1)
     if not a.box_dim:
         box = a.channels_per_pixel, a.pixels_per_column
@@ -109,7 +111,7 @@ def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
 
 @opaque
 def multiples(maps: Iterable[tuple[int, TensorMap, bool]], title: str) -> Multiples:
-    """Show maps as small multiples, each as (number, map, whether something is wrong with it).
+    """Show maps as small multiples; each entry is (number, map, whether the map has a finding).
 
     Examples
     --------

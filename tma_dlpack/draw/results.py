@@ -31,7 +31,7 @@ _SHOWN = "_tma_card_shown"
 
 
 def batch_html(batch: TensorMapBatch) -> str:
-    """Return a batch as HTML: how many maps, how many layouts, and the first 12 maps.
+    """Return a batch as HTML: the number of maps, the number of layouts, and the first 12 maps.
 
     Parameters
     ----------
@@ -52,6 +52,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     True
     """
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
+    # Maps with equal arguments differ only in their address: one layout.
     layouts = len({tm.arguments for tm in batch})
     where = "launchable" if batch.launchable else "not launchable: host memory is among them"
     head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
@@ -90,7 +91,7 @@ def rules_html(rules: Any) -> str:
 
 
 def verify_html(report: Any) -> str:
-    """Return what `verify` found as HTML: one row per check, disagreements in full.
+    """Return a report of `verify` as HTML: one row per check, disagreements in full.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def verify_html(report: Any) -> str:
 
 
 def bandwidth_html(report: Any) -> str:
-    """Return what `bandwidth` measured as HTML: bars against a memcpy, and the table.
+    """Return a report of `bandwidth` as HTML: bars relative to a memcpy, and a table.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def bandwidth_html(report: Any) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BandwidthBars(Figure):
-    """Bandwidths as bars, against a reference of ratio 1; a bar is (name, ratio, words)."""
+    """Bandwidths as bars relative to a reference of ratio 1; a bar is (name, ratio, words)."""
 
     title: str
     bars: tuple[tuple[str, float, str], ...]
@@ -174,8 +175,10 @@ class BandwidthBars(Figure):
     def scenes(self) -> tuple[Scene, ...]:
         """Lower to one panel."""
         most = max([1.0, *(ratio for _, ratio, _ in self.bars)])
+        # The vertical line at ratio 1.
         cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
         for n, (name, ratio, about) in enumerate(self.bars):
+            # 21 and 26 letters are the room right of a full bar and left of the bars.
             length, text = ratio / most, f"{ratio:.2f}: {about}"[:21]
             cells.append(Cell(0, n, "taken", "", about, length, 0.7))
             cells.append(words(length + 0.02, n, text, "label", 0.7))
@@ -225,10 +228,10 @@ def _known(argument: str, value: object, name: str, fix: str) -> None:
 
 
 def render_traceback(error: TmaError) -> list[str]:
-    """Return a traceback without our own frames, as IPython calls it (``_render_traceback_``).
+    """Return a traceback without frames of this package, for IPython (``_render_traceback_``).
 
-    In a notebook the violations are also displayed as HTML above it, and the traceback ends with
-    the ids of the rules. In a terminal it ends with the whole message.
+    In a notebook, the violations are also displayed as HTML above the traceback, and the traceback
+    ends with the ids of the rules. In a terminal, the traceback ends with the whole message.
 
     Parameters
     ----------
@@ -237,7 +240,7 @@ def render_traceback(error: TmaError) -> list[str]:
     Returns
     -------
     list of str
-        Lines.
+        The lines of the traceback.
 
     Examples
     --------
@@ -279,7 +282,7 @@ def _user_lines(frame: FrameType, line: int) -> list[str]:
 
 
 def _place(filename: str) -> str:
-    """Name a cell as IPython does, ``Cell In[3]``; a file by its name."""
+    """Return the name of a source: for a cell IPython's ``Cell In[3]``, for a file its name."""
     compiler = getattr(_shell(), "compile", None)
     can_name = hasattr(compiler, "format_code_name")
     name = compiler.format_code_name(filename) if can_name else None  # type: ignore[union-attr]
@@ -287,9 +290,9 @@ def _place(filename: str) -> str:
 
 
 def _show_card(error: TmaPreconditionError) -> bool:
-    """Show the card of a refusal in a front end that takes HTML; return whether it was shown."""
+    """Show the card of a refusal if the front end has HTML; return whether it has HTML."""
     has_html = hasattr(_shell(), "kernel")
-    if has_html and _SHOWN not in error.__dict__:  # IPython calls twice
+    if has_html and _SHOWN not in error.__dict__:  # IPython renders a traceback twice
         error.__dict__[_SHOWN] = True
         data = {"text/html": error_html(error), "text/plain": str(error)}
         sys.modules["IPython"].display.display(data, raw=True)
@@ -297,6 +300,6 @@ def _show_card(error: TmaPreconditionError) -> bool:
 
 
 def _shell() -> object:
-    """Return the running IPython, which is never imported here."""
+    """Return the running IPython, or None; this package never imports IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None

@@ -48,7 +48,7 @@ class TimelineRow(NamedTuple):
     Attributes
     ----------
     actor : str
-        A warp, a copy, a barrier, a proxy: the bars of one actor form one lane.
+        A warp, a copy, a barrier, a proxy; the bars of one actor form one lane.
     start : float
         Start of the bar, in any unit: steps, ticks, nanoseconds.
     end : float or None
@@ -59,7 +59,7 @@ class TimelineRow(NamedTuple):
     about : str
         The tooltip, and the description in the text; `label` if empty.
     fault : bool
-        Whether this bar is the fault, whatever its kind.
+        Whether this bar is the fault; a bar of any kind can be.
     key : str
         Bars with one key are highlighted together, such as a wait and the copy that ends it.
     """
@@ -132,7 +132,7 @@ class Timeline(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bars with errors."""
+        """The caption: the bars that are faults."""
         wrong = [f"{row.actor}: {row.said}" for row in self.rows if row.is_wrong]
         return f"Wrong: {'; '.join(dict.fromkeys(wrong))}." if wrong else ""
 
@@ -145,20 +145,21 @@ class Timeline(Figure):
         return (self._scene(NARROW_WIDTH, is_narrow=True),)
 
     def text(self) -> str:
-        """Return a sketch of the lanes, and a line for each bar that says something."""
+        """Return a sketch of the lanes, and a line for each bar with words or a fault."""
         first, last = self.span
         wide = min(MOST_NAME, max(map(len, self.actors)))
         lines = [self.title]
         for actor in self.actors:
             marks = [" "] * SKETCH
             own = [row for row in self.rows if row.actor == actor]
-            for row in sorted(own, key=lambda row: row.is_wrong):  # the fault is never covered
+            for row in sorted(own, key=lambda row: row.is_wrong):  # a fault covers other bars
                 begin = int((row.start - first) / (last - first) * (SKETCH - 1))
                 until = last if row.end is None else row.end
                 stop = max(begin + 1, round((until - first) / (last - first) * SKETCH))
                 mark = KINDS["fault" if row.is_wrong else row.kind][1]
                 marks[begin:stop] = mark * (min(stop, SKETCH) - begin)
             lines.append(f"{actor[:wide]:<{wide}} |{''.join(marks)}|")
+        # The legend: only kinds that occur, in the order of the rows.
         used = dict.fromkeys("fault" if row.is_wrong else row.kind for row in self.rows)
         lines.append("; ".join(f"{KINDS[kind][1]} {KINDS[kind][2]}" for kind in used))
         for row in self.rows:
@@ -170,7 +171,7 @@ class Timeline(Figure):
         return "\n".join(line[:TEXT_COLUMNS] for line in (*lines, *self.notes))
 
     def _scene(self, width: float, *, is_narrow: bool) -> Scene:
-        """Draw the lanes, then the bars, the fault last."""
+        """Draw the lanes, then the arrows, then the bars; faults are last and cover other bars."""
         first, last = self.span
         above, pitch = NAME * is_narrow, LANE + GAP + NAME * is_narrow
         tops = {actor: n * pitch + above for n, actor in enumerate(self.actors)}
@@ -187,6 +188,7 @@ class Timeline(Figure):
                 cells.append(label(0, top, name, "label", LANE))
             cells.append(Cell(0, top + LANE / 2, "grid", columns=width, rows=0))
         cells += self._arrows(tops, x)
+        # Faults are first in the sort, so the limit never drops them; reversed, they are on top.
         drawn = sorted(self.rows, key=lambda row: not row.is_wrong)[:MOST_ROWS]
         for row in reversed(drawn):
             left, right = x(row.start), width if row.end is None else x(row.end)
@@ -233,7 +235,7 @@ def lanes(
     arrows: Iterable[TimelineArrow | tuple[Any, ...]] = (),
     notes: Sequence[str] = (),
 ) -> Timeline:
-    """Show who runs, waits and copies when, one lane for each actor, with the fault marked.
+    """Show on an axis of time which actors run, wait and copy; each actor has a lane.
 
     Parameters
     ----------
@@ -253,8 +255,8 @@ def lanes(
     Raises
     ------
     TmaPreconditionError
-        Without rows, for a kind that is not known, a bar that ends before it begins, and an arrow
-        of an actor without a row.
+        Without rows, for an unknown kind, for a bar that ends before it begins, and for an arrow
+        from or to an actor without a row.
 
     Examples
     --------
@@ -292,19 +294,19 @@ def lanes(
 
 @opaque
 def missing_fence(first: str, second: str, *, title: str = "a missing fence") -> Timeline:
-    """Show two accesses of shared memory, of the threads and of the async proxy, without a fence.
+    """Show two accesses to shared memory through different proxies, without a fence between them.
 
     Parameters
     ----------
     first, second : str
-        The instructions in the order of the program. One that begins with ``cp.`` runs in the
-        async proxy.
+        The instructions in the order of the program. An instruction that begins with ``cp.`` runs
+        in the async proxy.
     title : str
 
     Returns
     -------
     Timeline
-        The two accesses overlap: nothing orders one proxy after the other.
+        Two bars that overlap, because nothing orders one proxy after the other.
 
     Examples
     --------
@@ -317,6 +319,7 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
     kind = "copy" if first.startswith("cp.") else "run"
     about = f"{second} may not see {first}: no fence.proxy.async"
     rows = (
+        # The times are invented: the bars overlap in the ticks 4 to 6.
         TimelineRow(lanes_of[0], 0, 6, kind, first, first),
         TimelineRow(lanes_of[1], 4, 10, "fault", second, about, True),
     )
@@ -367,6 +370,7 @@ class WaitChain(Figure):
     def is_cycle(self) -> bool:
         """Whether the links form a cycle."""
         after = {link.who: link.what for link in self.links}
+        # From each waiter, follow the links until they end or meet a name again.
         for name in after:
             seen = {name}
             while (name := after.get(name, "")) and name not in seen:
@@ -408,6 +412,7 @@ class WaitChain(Figure):
             if (link := about.get(name)) is None:
                 continue
             said = f"waits for {link.about}" if link.about else "waits for"
+            # An arrow leads only to the next box; a longer wait is named in words.
             if tops[link.what] != top + height:
                 said = f"waits for {link.what}" + f": {link.about}" * bool(link.about)
             else:

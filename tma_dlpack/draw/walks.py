@@ -45,7 +45,7 @@ SHIFTED = Cell(0, 0, "shifted"), "bounding box shifted by the offsets: where the
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """A pixel that a column takes: one row of the tile.
+    """A pixel of a column; it becomes one row of the tile.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Pixel:
     h, w : int
         Position in the picture; h is 0 for images without height.
     inside : bool
-        Whether it is in bounds.
+        Whether the pixel is in bounds.
     global_offset : int
         Bytes from the map's global_address to its first channel; valid only in bounds.
     """
@@ -81,7 +81,7 @@ class Pixel:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The pixels taken of one image, or of one depth of a volume."""
+    """The pixels that a column takes from one image, or from one depth of a volume."""
 
     name: str
     pixels: tuple[Pixel, ...]
@@ -102,7 +102,7 @@ class Im2colWalk(Figure):
     offsets : tuple of (int, int)
         Offsets of h and w, by which the bounding box is shifted to the pixels that are read.
     images : tuple of Image
-        At most 3.
+        The first images of the walk, at most 3.
     notes : tuple of str
     """
 
@@ -120,13 +120,13 @@ class Im2colWalk(Figure):
         return top + h, bottom + h, left + w, right + w
 
     def brief(self) -> Im2colWalk:
-        """Return the first image alone, with a note that there are more."""
+        """Return the first image alone, with a note on the further images."""
         notes = (*self.notes, "further images: see draw.walk")
         short = replace(self, images=self.images[:1], notes=notes)
         return short if len(self.images) > 1 else self
 
     def whole(self, image: Image) -> tuple[range, range]:
-        """Return the h and w of the image, of the boxes and of the pixels."""
+        """Return the ranges of h and w that contain the image, both boxes and all pixels."""
         height, width = self.extent
         top, bottom, left, right = zip(self.box, self.shifted, strict=True)
         rows = 0, height - 1, *top, *bottom, *(p.h for p in image.pixels)
@@ -134,12 +134,12 @@ class Im2colWalk(Figure):
         return range(min(rows), max(rows) + 1), range(min(columns), max(columns) + 1)
 
     def window(self, image: Image) -> tuple[range, range]:
-        """Return the h and w that are drawn: all, or at most 14 around the image's first pixel."""
+        """Return the drawn ranges of h and w: at most 14 each, around the image's first pixel."""
         (rows, columns), first = self.whole(image), image.pixels[0]
         return _around(first.h, rows), _around(first.w, columns)
 
     def runs(self, image: Image) -> list[tuple[int, int, int]]:
-        """Return h, first and last w of each row of pixels, in the order of the walk."""
+        """Return (h, first w, last w) of each row of pixels, in the order of the walk."""
         rows = [list(row) for _, row in groupby(image.pixels, key=lambda p: p.h)]
         return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
@@ -149,7 +149,7 @@ class Im2colWalk(Figure):
         return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
 
     def missing(self, image: Image) -> list[str]:
-        """Describe what is not drawn."""
+        """Describe the drawn part if some of the image or of its pixels is not drawn."""
         rows, columns = self.window(image)
         left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
         if not left and not any(self.cut(image)):
@@ -158,16 +158,17 @@ class Im2colWalk(Figure):
         return [f"{drawn}; {left} pixels are elsewhere" if left else drawn]
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
-        """Return the pixels of an image that are drawn, by (h, w): copied ones and others."""
+        """Return the drawn pixels of an image by (h, w): pixels of the tile and other pixels."""
         (rows, columns), (height, width) = self.window(image), self.extent
         inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
         found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
+        # A pixel of the tile replaces the plain cell of the image at its place.
         found |= {(p.h, p.w): p.cell() for p in image.pixels if p.h in rows and p.w in columns}
         return dict(sorted(found.items()))
 
     @property
     def sentence(self) -> str:
-        """The caption: the pixels in order, and the filled ones."""
+        """The caption: the numbers of copied and of filled pixels."""
         pixels = [p.inside for image in self.images for p in image.pixels]
         copied = f"[{sum(pixels)} are copied](is-taken)" if any(pixels) else "none is copied"
         rest = ", [the hatched ones](is-filled) are outside of the image" * (not all(pixels))
@@ -189,6 +190,7 @@ class Im2colWalk(Figure):
             cells += _outline(self.shifted, rows, columns, "shifted")
             legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
+        # Only cut sides: the cells have edges of their own.
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
         grids = [Grid(tuple(cells), UNIT, (edge, above))]
@@ -197,7 +199,7 @@ class Im2colWalk(Figure):
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:
-        """Draw the whole image small, with each run, the way to the next, and what is drawn."""
+        """Draw the minimap: the whole image, each run, the lines between runs, and a frame."""
         (tall, wide), (rows, columns) = self.whole(image), self.window(image)
         runs = self.runs(image)
         unit = min(MAP[0] / len(tall), MAP[1] / len(wide))
@@ -205,6 +207,7 @@ class Im2colWalk(Figure):
         cells = [Cell(0, 0, "tensor", columns=width, rows=height)] * image.exists
         for h, w, end in runs:
             cells.append(Cell(w, h, "taken", "", f"h {h}, w {w}..{end}", columns=end + 1 - w))
+        # From the middle of a run's last pixel to the middle of the next run's first pixel.
         for (h, _, end), (to, w, _) in pairwise(runs):
             if (to - h) * unit >= LEAST_JUMP:
                 cells.append(Cell(end + 0.5, h + 0.5, "way", columns=w - end, rows=to - h))
@@ -231,7 +234,7 @@ def _around(place: int, whole: range) -> range:
 
 
 def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style: str) -> list[Cell]:
-    """Draw those parts of the sides of a box that are in the window."""
+    """Draw the parts of a box's sides that are in the window (rows, columns)."""
     top, bottom, left, right = box[0], box[1] + 1, box[2], box[3] + 1
     first, last = max(left, columns.start), min(right, columns.stop)
     begin, end = max(top, rows.start), min(bottom, rows.stop)
@@ -246,18 +249,18 @@ def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style:
 @opaque
 @with_arguments_of(shared)
 def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
-    """Show which pixel becomes which row of an im2col tile.
+    """Show the pixel of each row of an im2col tile.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        Of an im2col or im2col-wide map; a tile brings its own coordinates and offsets.
+        An im2col or im2col-wide map, or a tile of one, whose own coordinates and offsets are used.
     coords : sequence of int, optional
         Row-major, as in `load_tile`; None for the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
-        Row-major (D, H, W): tap x dilation of a convolution.
+        Row-major (D, H, W). For a convolution, an offset is tap x dilation.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, bytes; a multiple of 128.
 
     Returns
     -------
@@ -296,6 +299,7 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     if args.kind == "tiled":
         message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
         raise TmaUnsupportedError(message)
+    # Name -> driver dimension; offsets are in the same order, W first.
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), im2col_box(args)
@@ -315,11 +319,12 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
 
 
 def _images(request: CopyRequest, dims: dict[str, int]) -> tuple[tuple[Image, ...], int]:
-    """Group the pixels by image and depth: the first few groups, and how many pixels are left."""
+    """Return the first 3 groups of pixels, by image and depth, and the number of other pixels."""
     extents = request.plan.arguments.global_dim
     which = {name: d for name, d in (("n", len(extents) - 1), *dims.items()) if name in "nd"}
     lines, positions = request.lines(), lines_positions(request).tolist()
     offsets = (lines.origins[0] + lines.start[0]).tolist()
+    # In bounds: the pixel is, and at least one of its channels is.
     inside = (lines.inside[0] & (lines.first[0] < lines.last[0])).tolist()
     images: list[Image] = []
     for place, group in groupby(enumerate(positions), lambda p: [p[1][d] for d in which.values()]):

@@ -1,6 +1,6 @@
-"""Which byte goes where: every formula of a TMA copy, in one place, as pure functions.
+"""The place of every byte of a TMA copy: all formulas in one room, as pure functions.
 
-Everything reads `EncodeArguments` (driver order: index 0 is innermost). A copy moves a tile of
+All functions read `EncodeArguments` (driver order: index 0 is innermost). A copy moves a tile of
 *lines*. A line is contiguous in global and in shared memory: a row of the box along dimension 0,
 one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts
 `i * pitch` bytes after the destination, before the swizzle.

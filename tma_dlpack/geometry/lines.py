@@ -1,4 +1,4 @@
-"""The places of lines and boxes in global memory, in bounds or not, and the tiles of a tensor."""
+"""Addresses of lines and boxes in global memory, their bounds, and the tiles of a tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LinePosition(NamedTuple):
 def line_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> list[LinePosition]:
-    """Return the position of each line of each tile along every dimension that lines step through.
+    """Return the positions of all lines of all tiles, per dimension that lines step through.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def line_positions(
     coords : int64 array (tiles, rank)
         Coordinates in driver order, innermost first.
     offsets : sequence of int
-        Im2col offsets, W first; none means 0.
+        Im2col offsets, W first; if empty, every offset is 0.
     """
     args = tile_plan.arguments
     strides = (tile_plan.unit_bytes, *args.global_strides)
@@ -60,7 +60,8 @@ def line_positions(
 
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
-    """``p[d] = coord[d] + j[d] * s[d]``, j along its own axis; dimension 1 varies fastest."""
+    """Return ``p[d] = coord[d] + j[d] * s[d]``; j[d] varies along an axis of its own."""
+    # Axis 0 is the tile; the other axes are those of line_shape, outermost dimension first.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
 
@@ -76,24 +77,28 @@ def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
 def _im2col_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int]
 ) -> dict[int, IntArray]:
-    """Walk each column from its start: W fastest, then H, D and the image.
+    """Return the pixels of each column, walked from its start: W fastest, then H, D and image.
 
     Along one dimension the walk visits start, start + step, ... up to the last pixel of the box
     (`head` pixels), then whole passes first, first + step, ... (`full` pixels). After each pass the
-    next dimension steps.
+    next dimension makes one step.
     """
     args = tile_plan.arguments
+    # `turn` counts the steps of the current dimension: at first one per line of the column.
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
+        # A turn within the head has negative `passes`, so the next dimension makes no step.
         in_head = turn < head
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
         turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
+    # The image is the outermost dimension: it has no bounding box, and steps without end.
     positions[images] = positions[images] + turn * args.element_strides[images]
+    # Offsets shift the pixels after the walk: the bounding box does not limit them.
     for d, offset in zip(spatial_dims(args), offsets, strict=False):
         positions[d] = positions[d] + offset
     return positions
@@ -128,9 +133,10 @@ Positions = TypeVar("Positions", int, IntArray)
 def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
     """Return which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
 
-    >>> in_bounds(-3, 2, 4, 3)  # of -3, -1, 1, 3 the third
+    >>> in_bounds(-3, 2, 4, 3)  # of the positions -3, -1, 1, 3 only the third is in 0..2
     (2, 3)
     """
+    # -(n // step) is ceil(-n / step): the first index at which the position is 0 or more.
     first = _clamped(-(start // step), 0, count)
     return first, _clamped(-((start - dim) // step), first, count)
 
@@ -153,11 +159,12 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
     Returns
     -------
     start, first, last : like `inner`
-        Global bytes from a line's origin to the line's byte 0; the window [first, last) of line
-        bytes that are in bounds. An interleaved unit is in bounds as a whole.
+        `start`: global bytes from a line's origin to the line's byte 0. [first, last): the bytes of
+        the line that are in bounds; all bytes of an interleaved unit.
     """
     args, line_bytes = tile_plan.arguments, tile_plan.line_bytes
     if tile_plan.unit_bytes:
+        # A zero of the same kind as `inner`: an int, or an array of one zero per tile.
         zero = inner * 0
         return zero, zero, zero + line_bytes
     bits = tile_plan.row.element_bits
@@ -172,31 +179,32 @@ def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArr
     return end.clip(max=tile_plan.line_bytes)
 
 
-# --- Boxes: what of a tiled map is in bounds, as a regular grid of lines ------------------------
+# --- The part of a tiled map's box that is in bounds, as a regular grid of lines -----------------
 
 
 class Cut(NamedTuple):
-    """The part of a box that is in bounds: some of its lines, and the same bytes of each."""
+    """The part of a box that is in bounds: some of its lines, and the same bytes of each line."""
 
     lines: tuple[slice, ...]  # along each axis of line_shape
-    shape: tuple[int, ...]  # the number of them
-    strides: tuple[int, ...]  # bytes from one to the next
+    shape: tuple[int, ...]  # number of lines along each axis
+    strides: tuple[int, ...]  # bytes from a line to the next one, along each axis
     first: int  # bytes [first, last) of each line
     last: int
-    start: int  # bytes from where the box starts to the first one in bounds
+    start: int  # bytes from the start of the box to the first byte in bounds
     reach: int  # bytes from the first line's start to the last one's
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are in bounds."""
+        """The number of bytes in bounds."""
         return math.prod(self.shape) * (self.last - self.first)
 
 
 def box_starts(tile_plan: TilePlan, coords: IntArray) -> IntArray:
     """Return the starts of boxes, in bytes from the tensor's address, (tiles,).
 
-    Only meaningful for boxes that are in bounds at least in part.
+    The result is meaningful only for a box of which at least a part is in bounds.
     """
+    # In bits, because elements of packed types are smaller than a byte.
     return coords @ _lattice(tile_plan).strides_bits >> 3
 
 
@@ -233,22 +241,23 @@ def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
 
 
 def _lattice(tile_plan: TilePlan) -> Lattice:
-    assert tile_plan.lattice is not None  # callers have looked
+    assert tile_plan.lattice is not None  # every caller has tested it
     return tile_plan.lattice
 
 
 # --- The tiles that cover a tensor --------------------------------------------------------------
 
-#: More coordinates than this (1 GiB) are refused rather than listed.
+#: Largest number of coordinates that `tile_coords` lists (1 GiB).
 MAX_COORDS = 1 << 27
 
 
 def tile_coords(args: EncodeArguments) -> IntArray:
     """Return the coordinates of the tiles that cover the tensor.
 
-    Tiled maps step by the box in each dimension (an interleaved map by one slice). Im2col maps
-    list the column starts that cover every pixel of the bounding boxes, `pixels_per_column` at a
-    time over all images, and per start the channels (or slices).
+    The tiles of a tiled map are one box apart in each dimension; those of an interleaved map, one
+    slice. The columns of an im2col map cover every pixel of the bounding boxes of all images: each
+    column starts `pixels_per_column` pixels after the one before, once per block of channels (or
+    per slice).
 
     Returns
     -------
@@ -278,6 +287,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     box = im2col_box(args)
     fixed = [d for d in spatial_dims(args) if d not in box]
     images, estr, dims = args.rank - 1, args.element_strides, args.global_dim
+    # `passes`: pixels of the bounding box per walked dimension; `walk`: numbers of start pixels.
     passes = {d: max(0, (last - first) // estr[d] + 1) for d, (first, last) in box.items()}
     per_image = math.prod(passes.values())
     walk = range(0, per_image * -(-dims[images] // estr[images]), pixels)
@@ -287,6 +297,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
     steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
+    # A number of `walk` is split into positions as `_im2col_positions` counts them, W fastest.
     *outer, pixel, inner_places = _combined(steps, args.rank)
     columns = {inner_dim: inner_places, **dict(zip(reversed(fixed), outer, strict=True))}
     for d in box:
@@ -306,12 +317,12 @@ def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    if not total:  # one range may be empty and another endless
+    if not total:  # one range may be empty while another is too long to list
         steps = [range(0)] * len(steps)
     places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)
     return np.meshgrid(*places, indexing="ij", sparse=True)
 
 
 def _listed(columns: Sequence[IntArray]) -> IntArray:
-    """Return all combinations as rows, row-major, of columns that broadcast."""
+    """Return all combinations of columns that broadcast, one per row, in row-major order."""
     return np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))

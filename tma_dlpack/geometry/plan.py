@@ -25,7 +25,7 @@ Address = TypeVar("Address", int, npt.NDArray[Any])
 
 #: Alignment of a tile in shared memory, bytes [measured: with less, copies fault].
 SMEM_ALIGNMENT = 128
-#: Shared memory has 32 banks of 4 bytes: a line across all of them.
+#: Shared memory has 32 banks of 4 bytes; a line of 128 bytes spans all of them.
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
 
@@ -33,14 +33,14 @@ LINE_BYTES = BANK_BYTES * BANKS
 class Swizzle(NamedTuple):
     """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
 
-    span_bytes: int  # chunks move within a span; also the least pitch of a row
+    span_bytes: int  # chunks move only within a span; also the smallest pitch of a row
     repeat_bytes: int  # period of the pattern
     granule_bytes: int  # bytes that always stay together
-    terms: tuple[tuple[int, int, int], ...]  # right, mask, left
+    terms: tuple[tuple[int, int, int], ...]  # (right, mask, left) of the formula above
 
 
-#: [measured] for the first four; 128B_ATOM_32B and its flip are published for sm_120, and
-#: 128B_ATOM_64B is documented, not measured (PTX ISA, swizzling modes).
+#: Source: the first four are measured; 128B_ATOM_32B and 128B_ATOM_32B_FLIP_8B are published for
+#: sm_120; 128B_ATOM_64B is documented, not measured (PTX ISA, swizzling modes).
 SWIZZLES: dict[TmaSwizzle, Swizzle] = {
     TmaSwizzle.none: Swizzle(1, SMEM_ALIGNMENT, 16, ()),
     TmaSwizzle.bytes32: Swizzle(32, 256, 16, ((7, 1, 4),)),
@@ -69,12 +69,14 @@ def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
 
 # --- Plans --------------------------------------------------------------------------------------
 
-#: Boxes of larger tensors are copied line by line, with addresses modulo 2^64 as in the engine.
+#: Size of a tensor, bytes, from which on boxes are copied line by line, with addresses modulo 2^64
+#: as the engine computes them.
 MAX_LATTICE_BYTES = 1 << 58
 
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
 
+# Bytes per position of an interleaved layout; 0 where elements are not interleaved.
 _UNIT_BYTES = {
     TmaInterleaveLayout.none: 0,
     TmaInterleaveLayout.bytes16: 16,
@@ -83,22 +85,22 @@ _UNIT_BYTES = {
 
 
 class Lattice(NamedTuple):
-    """The places of the elements of a tiled map in global memory, a regular grid."""
+    """The regular grid of a tiled map's elements in global memory, dimensions in driver order."""
 
     limits: IntArray  # (rank,) the largest coordinates of boxes that are wholly in bounds
-    strides_bits: IntArray  # (rank,)
+    strides_bits: IntArray  # (rank,) bits from an element to the next one along each dimension
     line_strides: tuple[int, ...]  # bytes from line to line, along each axis of line_shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilePlan:
-    """The data that all copies of a map share; `plan` makes it once per map. Compared by identity.
+    """The data that all copies of a map share; `plan` makes one per map. Plans compare by identity.
 
     Attributes
     ----------
     arguments : EncodeArguments
     row : DataTypeRow
-        Of the map's data type.
+        The table row of the map's data type.
     swizzle : Swizzle
     unit_bytes : int
         Bytes that an interleaved copy moves per position; 0 when not interleaved.
@@ -125,7 +127,7 @@ class TilePlan:
     tx_bytes : int
         Bytes that the mbarrier counts: the payload, without gaps and padding.
     lattice : Lattice or None
-        Of a tiled map of a tensor up to 2^58 bytes.
+        None for im2col maps and for tensors of 2^58 bytes or more.
     """
 
     arguments: EncodeArguments
@@ -165,6 +167,7 @@ def plan(args: EncodeArguments) -> TilePlan:
     steps: tuple[int, ...] = ()
     if args.kind == "tiled":
         counts, steps = _box_counts(args)
+        # A line is dimension 0 of the box; lines of an interleaved map step through it too.
         line_shape = counts[::-1] if unit_bytes else counts[:0:-1]
     else:
         wide_128 = args.kind == "im2col_wide" and args.mode == TensorMapIm2ColWideMode.w128
@@ -175,6 +178,7 @@ def plan(args: EncodeArguments) -> TilePlan:
     line_dims = dims[::-1] if unit_bytes else dims[:0:-1]
     lines = math.prod(line_shape)
     line_bytes = unit_bytes or counts[0] * row.element_bits // 8
+    # The ALIGN16B packed types take more bytes in shared memory than in global memory, per group.
     group_bytes = PACKED_GROUP * row.element_bits // 8
     smem_line_bytes = line_bytes * (row.smem_chunk_bytes or group_bytes) // group_bytes
     swizzle = SWIZZLES[args.swizzle]
@@ -223,6 +227,7 @@ def _lattice(
     if args.kind != "tiled":
         return None
     strides = (unit_bytes, *args.global_strides)
+    # The sum bounds every byte offset in the tensor; below the limit, int64 bits do not overflow.
     ends = (dim * stride for dim, stride in zip(args.global_dim, strides, strict=True))
     if sum(ends) >= MAX_LATTICE_BYTES:
         return None
@@ -253,7 +258,7 @@ def tx_bytes(args: EncodeArguments) -> int:
 def smem_bytes(args: EncodeArguments) -> int:
     """Return the shared memory that a tile takes, padding of the swizzle included, bytes.
 
-    No byte outside is written, wherever a 128-byte-aligned tile starts.
+    A copy writes no byte outside these, wherever a 128-byte-aligned tile starts.
     """
     return plan(args).smem_bytes
 
@@ -270,7 +275,7 @@ def smem_alignment(args: EncodeArguments) -> int:
 
 @lru_cache(maxsize=64)
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Return, for each granule of the tile in shared memory, the unswizzled granule stored there.
+    """Return, for each granule of shared memory, the number of the unswizzled granule in it.
 
     The permutation is its own inverse. Granules count from `smem_offset`; the array is int64 of
     length ``smem_bytes / tile_plan.swizzle.granule_bytes``.
@@ -298,7 +303,7 @@ def walked_dims(args: EncodeArguments) -> range:
 def im2col_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
     """Return the inclusive bounding box (first, last) of each walked dimension, W first.
 
-    Empty for tiled maps.
+    The dict is empty for tiled maps.
     """
     if args.kind == "tiled":
         return {}
