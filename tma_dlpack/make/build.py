@@ -43,13 +43,13 @@ ENCODERS = get_args(Encoder)
 
 
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor with the arguments after it, or raise with every violation."""
+    """Make the map of a tensor with the arguments in `given`, or raise with every violation."""
     request_of, capsule, error = _read(kind, tensor)
     return _made(request_of(given), tensor, capsule, None if error is None else error.__cause__)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a `TensorView`, with or without a tensor behind it."""
+    """Make the map of a `TensorView`; the view may have no tensor as its owner."""
     request = _request(kind, view.at(0), view.address, (), given)
     return _made(request, view.owner, view.capsule)
 
@@ -60,32 +60,36 @@ def _made(
     error = error_of(request, tensor)
     if error is not None:
         if cause is None:
-            raise error  # not `from None`, which would hide what the caller is handling
+            # `from None` would hide an exception that the caller is handling
+            raise error
         raise error from cause
     view = request.view
-    assert view is not None  # one that could not be read is refused
+    # error_of refuses a tensor that could not be read
+    assert view is not None
     return _map_of(request, _encoding_gpu(request, view), view.device.is_cuda, tensor, capsule)
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
-    """Return the report on the same call; never raise for what the user passed."""
+    """Return the report on the call that `make` takes; never raise for what the user passed."""
     request_of, *_ = _read(kind, tensor)
     return check_request(request_of, given, tensor)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Return the report on a `TensorView`, with or without a tensor behind it."""
+    """Return the report on a `TensorView`; the view may have no tensor as its owner."""
     request_of = partial(_request, kind, view.at(0), view.address, ())
     return check_request(request_of, given, view.owner)
 
 
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
-    """Read a tensor: return what parses the arguments after it, its capsule, and why it is refused.
+    """Read a tensor; return a parser of the other arguments, the capsule, and the tensor's error.
 
-    Unreadable arguments are reported with a refused tensor, so that the user fixes all at once.
+    The parser runs for a refused tensor too, so that one error lists the tensor's violations and
+    the unreadable arguments.
     """
     try:
         address, layout, capsule = read(tensor)
+        # the view has address 0 and no owner, so that a report does not keep the tensor alive
         view = TensorView(0, *check_layout(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
         return partial(_request, kind, None, 0, error.violations), None, error
@@ -93,22 +97,27 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 
 def accepted(given: dict[str, Any], call: TensorMap) -> Report:
-    """Return the report on a call that C accepted; `call` is its map without tensor and bytes."""
+    """Return the report on a call that C accepted.
+
+    `call` is the map of the call, without its tensor and bytes.
+    """
     return Report._judged(given, call._accepted_request)
 
 
 def refused(
     tensor: object, call: JudgedCall, given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error where `given` is None.
+    """Return the report on a call that C refused; return its error if `given` is None.
 
-    The words are made when they are read, from numbers: the tensor is not kept.
+    The words of the violations are made from numbers when they are first read, so neither result
+    keeps the tensor.
     """
     read = CallInC(call, type(tensor), names_in_caller(tensor))
     find = partial(_violations_in_c, read)
     if given is not None:
         return Report._judged(given, read, find)
-    if call.mask & UNSUPPORTED_ROWS:  # which decides of what class the error is
+    # bit i of the mask is row i of the rules; these rows decide the class of the error
+    if call.mask & UNSUPPORTED_ROWS:
         return refusal_of(find())
     return TmaPreconditionError._deferred(find)
 
@@ -118,7 +127,10 @@ def _violations_in_c(read: CallInC) -> tuple[Violation, ...]:
 
 
 class CallInC:
-    """A refused call of a tensor that C has read; it parses other arguments, in C where it can."""
+    """The refused call of a tensor that C has read.
+
+    Calling the object judges the same tensor with other arguments, in C where possible.
+    """
 
     __slots__ = ("call", "names", "producer")
 
@@ -128,8 +140,9 @@ class CallInC:
         self.names: Names = names
 
     def __call__(self, given: Mapping[str, Any]) -> Request:
-        """Return the request of other arguments."""
+        """Return the request of the same tensor with the arguments in `given`."""
         request = self.request_of(self.call)
+        # `changed` returns None for arguments that C cannot read
         call = self.call.changed(given, None)
         if call is not None:
             return self.request_of(call)
@@ -141,6 +154,7 @@ class CallInC:
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a judged call on the tensor."""
         request = Request(call=call, producer=self.producer)
+        # the numbers in C are exact, unless one was too large: then Python computes them again
         if call.is_exact:
             request.facts = call
         return request
@@ -151,7 +165,7 @@ class CallInC:
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the tensor's own view and address."""
+    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
     view = request.tensor
     return view.own or view, request.address - view.offset_bytes
 
@@ -192,7 +206,7 @@ def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Move a map to a bare address; checked against the driver where there is one for its GPU."""
+    """Return a map at a bare address; compare it with the driver's map if it can be called."""
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
         raise bad_value("tensor_map", tensor_map, "be a TensorMap", fix)
@@ -215,7 +229,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
 def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
-    """Make the map of a `driver_encode_*` call: refuse what the driver refuses, with reasons."""
+    """Make the map of a `driver_encode_*` call; refuse what the driver refuses, with reasons."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
@@ -223,6 +237,7 @@ def mirror(
     request = read_driver_call(kind, given, known)
     if unreadable or (encoder == "driver" and request.unreadable):
         raise refusal_of(unreadable or request.unreadable)
+    # with encoder="driver" the driver itself judges the arguments
     error = None if encoder == "driver" else error_of(request)
     if error is not None:
         raise error
@@ -235,14 +250,14 @@ def mirror(
     return _map_of(request, device, True)
 
 
-# -- by the driver where there is one, else by the measured layout ("model") -----------------------
+# -- encode: by the driver if this machine has one, else by the measured layout ("model") ----------
 
 
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
-    """Give the target of a tensor's device, and whether it is only assumed.
+    """Return the target of a tensor's device, and whether the target is only assumed.
 
-    Host tensors get sm_90. So do CUDA tensors where there is no driver to ask; that is an
-    assumption, which the report states as an advice.
+    A host tensor has the target sm_90. A CUDA tensor has it too where no driver can be asked; this
+    target is only assumed, and the report says so in its advice.
     """
     if device.is_host:
         return DEFAULT_TARGET, False
@@ -252,7 +267,8 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 
 def _ordinal(device: Device, address: int) -> int:
-    """Return a tensor's GPU. Query the driver, because managed memory is exported as device 0."""
+    """Return the ordinal of a tensor's GPU."""
+    # managed memory is exported as device 0, so the driver must be asked for the GPU
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:
@@ -261,9 +277,10 @@ def _ordinal(device: Device, address: int) -> int:
 
 
 def _encoding_gpu(request: Request, view: TensorView) -> int | None:
-    """Return the GPU of this machine that a tensor is on, if its driver encodes for the target."""
+    """Return the ordinal of a tensor's GPU if the driver can encode for the target there."""
     if not view.device.is_cuda or not driver.is_available():
         return None
+    # the driver knows the tensor's own address; `offset=` may lead out of its memory
     ordinal = _ordinal(view.device, request.address - view.offset_bytes)
     found = driver.device_target(ordinal)
     return ordinal if found.compute_capability == request.target.compute_capability else None
@@ -276,9 +293,10 @@ def _map_of(
     tensor: object = None,
     capsule: object = None,
 ) -> TensorMap:
-    """Make the map of an accepted call: encoded by the driver of a GPU, or by the measured layout.
+    """Make the map of an accepted call.
 
-    It has no bytes where there is neither.
+    The driver encodes it if `device` is a GPU, else the model if the target has one. Without both,
+    the map has no bytes.
     """
     arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:
@@ -290,7 +308,7 @@ def _map_of(
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
-    """Give the GPU of this machine that the driver encodes for; None to use the model."""
+    """Return the ordinal of the GPU on which the driver encodes for the target; None: no driver."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None
     current = driver.current_device() or 0

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 MAX_SPATIAL = 3
-#: One for all dimensions, or one per dimension: a number or the numbers (before, after).
+#: One integer for all dimensions, or per dimension an integer or a pair (before, after); pixels.
 Padding = SupportsIndex | Sequence[SupportsIndex | tuple[SupportsIndex, SupportsIndex]]
-#: The arguments of a convolution, and the least of each entry.
+#: Argument of a convolution -> the least value of each entry.
 LEAST = {"kernel_size": 1, "padding": 0, "stride": 1, "dilation": 1}
 
 
@@ -63,22 +63,24 @@ def make_conv_descriptor(
 ) -> TensorMap:
     """Make the im2col tensor map of a convolution over images N, [D,] [H,] W, C.
 
-    The map is the one of `make_im2col_descriptor` with the corners of `im2col_corners` and with the
-    stride in `elem_strides`. A load for the filter tap at t uses the im2col offset t x dilation.
-    Its coordinates are the input pixel of the column's first output pixel p: p x stride - padding.
+    `make_im2col_descriptor` makes the same map of the corners that `im2col_corners` returns and of
+    the stride in `elem_strides`. A load for the filter tap at t uses the im2col offset
+    t x dilation. For a column whose first output pixel is p, the coordinates of the load are the
+    input pixel p x stride - padding.
 
     Parameters
     ----------
     tensor : object
         Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
     kernel_size : int or sequence of int
-        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,), as many as the tensor has
-        spatial dimensions. A single int applies to each.
+        Filter extents in pixels, row-major, one per spatial dimension of the tensor: (D, H, W),
+        (H, W) or (W,). A single int applies to each dimension.
     padding : int or sequence
-        Pixels of zeros around an image. A single int applies to each side; a sequence has one entry
-        per dimension, an int for both sides or a pair (before, after): ``((1, 2), (0, 1))``.
+        Pixels of zeros around an image. A single int applies to each side of each dimension. A
+        sequence has one entry per dimension: an int for both sides, or a pair (before, after), as
+        in ``((1, 2), (0, 1))``.
     stride, dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each. A stride is 1..8.
+        In pixels, one per spatial dimension; a single int applies to each. A stride is 1..8.
     channels_per_pixel, pixels_per_column, interleave_layout, swizzle, l2_fetch_size, oobfill, \
 data_type, rules, allow, shape, strides, offset, target
         As in `make_im2col_descriptor`.
@@ -106,6 +108,7 @@ data_type, rules, allow, shape, strides, offset, target
     given: dict[str, Any] = {name: reusable(value) for name, value in locals().items()}
     given.pop("tensor")
     call = _read(_shape(tensor), given)
+    # the check reports unreadable arguments together with all other violations
     if call.unreadable:
         check_conv_descriptor(tensor, **given).raise_if_refused()
     try:
@@ -125,7 +128,7 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     -------
     Report
         `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None where
-        they would be another convolution.
+        every correction would be another convolution.
 
     Examples
     --------
@@ -157,7 +160,7 @@ def _request_of(
     own_shape: tuple[int, ...],
     given: Mapping[str, Any],
 ) -> Any:
-    # a repair may change corners or steps, which are not read: it would be another convolution
+    # _read ignores the corners and steps of `given`: a repair of them is another convolution
     return of_im2col(_read(own_shape, given).arguments)
 
 
@@ -169,20 +172,20 @@ def im2col_corners(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the corners of the im2col bounding box of a convolution.
 
-    Pass them to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`. A load
-    for the filter tap at position t uses the im2col offset t x dilation. `make_conv_descriptor`
-    does all of it.
+    Pass the corners to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`.
+    A load for the filter tap at position t uses the im2col offset t x dilation.
+    `make_conv_descriptor` computes the corners and passes the stride itself.
 
     Parameters
     ----------
     kernel_size : int or sequence of int
         Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
-        unless `padding` or `dilation` has more entries: then it applies to each dimension.
+        but if `padding` or `dilation` has more entries, the int applies to each dimension.
     padding : int or sequence
         In pixels, one entry per dimension: an int, or a pair (before, after). A single int applies
-        to each.
+        to each dimension.
     dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each.
+        In pixels, one per dimension; a single int applies to each dimension.
 
     Returns
     -------
@@ -226,7 +229,7 @@ def _required(name: str, given: object, read: object, count: int) -> tuple[Any, 
 
 
 class _Dimension(NamedTuple):
-    """A spatial dimension of a convolution, in pixels; padding `before` and `after` the image."""
+    """A spatial dimension of a convolution, in pixels; `before` and `after` are the padding."""
 
     extent: int
     kernel_size: int
@@ -237,15 +240,16 @@ class _Dimension(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call, read: a convolution, and the arguments of `make_im2col_descriptor` for it."""
+    """A parsed call: the convolution, and the arguments of `make_im2col_descriptor` for it."""
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
-    convolution: tuple[tuple[Any, ...], ...] = ()  # extents, sizes, padding, strides, dilations
+    # extents, kernel sizes, padding, strides, dilations; each (D, H, W), (H, W) or (W,)
+    convolution: tuple[tuple[Any, ...], ...] = ()
 
 
 def _shape(tensor: object) -> tuple[int, ...]:
-    """Return the shape of a tensor; () if it is refused, as `make_im2col_descriptor` will too."""
+    """Return the shape of a tensor; () for a tensor that `make_im2col_descriptor` will refuse."""
     try:
         return as_tensor_view(tensor).shape
     except TmaPreconditionError:
@@ -254,16 +258,20 @@ def _shape(tensor: object) -> tuple[int, ...]:
 
 def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     described = own_shape if given["shape"] is None else integers_of(given["shape"]) or ()
+    # N and C are not spatial
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
-    if not 0 < spatial <= MAX_SPATIAL:  # refused for its tensor or shape
+    # make_im2col_descriptor refuses the tensor or the shape, whatever the corners are
+    if not 0 < spatial <= MAX_SPATIAL:
         return _Call(rest | dict.fromkeys(CORNERS, ()) | {"elem_strides": None})
     read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
     lost = tuple(_unfit(n, given[n], spatial) for n, values in read.items() if values is None)
+    # an unreadable argument becomes its least value, so that the other arguments are judged too
     sizes, pads, steps, dilations = [read[n] or (least,) * spatial for n, least in LEAST.items()]
     rest["pixel_box_lower_corner"], rest["pixel_box_upper_corner"] = _corners(
         sizes, pads, dilations
     )
+    # N and C have no step
     rest["elem_strides"] = (1, *steps, 1)
     return _Call(rest, lost, (described[1:-1], sizes, pads, steps, dilations))
 
@@ -282,7 +290,7 @@ def _unfit(name: str, value: object, spatial: int) -> Violation:
 
 
 def _entries(value: object) -> int | tuple[Any, ...] | None:
-    """Return an integer, or a tuple of integers and of tuples of them; None for anything else."""
+    """Return an integer, or a tuple of integers and of tuples of integers; None for other types."""
     number = None if type(value) is tuple else integer_of(value)
     read = integers_of(value) if number is None else number
     if read is not None or not isinstance(value, (tuple, list, np.ndarray)):
@@ -295,11 +303,12 @@ def _entries(value: object) -> int | tuple[Any, ...] | None:
 
 
 def _per_dimension(name: str, read: object, count: int) -> tuple[Any, ...] | None:
-    """Return `count` entries; None if they are not as many, or out of range."""
+    """Return `count` entries; None if `read` has another number, or if one is out of range."""
     values = read if type(read) is tuple else (read,) * count
     if not 0 < len(values) == count:
         return None
     for value in values:
+        # a pair (before, after) is in range if its smaller number is
         if type(value) is tuple and name == "padding" and len(value) == 2:
             value = min(value)
         if type(value) is not int or value < LEAST[name]:
@@ -328,21 +337,24 @@ def _corners(
 
 
 def _worded(call: _Call, violation: Violation) -> Violation:
-    """Return a violation in the words of the convolution, if it names corners or steps."""
+    """Return a violation about corners or steps in the words of the convolution."""
     if violation.rule not in WORDS:
         fix = _OTHER_CORNERS.sub(", which then breaks BOUNDING_BOX", violation.fix)
         return dataclasses.replace(violation, fix=fix)
     extents, sizes, pads, steps, dilations = call.convolution
     order = "DHW"[-len(extents) :]
     place = ENTRY.search(violation.found)
-    assert place is not None  # each of these rules names a dimension or an entry of elem_strides
+    # every rule in WORDS names a dimension or an entry of elem_strides, whose entry 0 is N
+    assert place is not None
     i = order.index(place["along"]) if place["along"] else int(place["entry"]) - 1
     one = _Dimension(extents[i], sizes[i], *_sides(pads[i]), steps[i], dilations[i])
     return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
 
 
-#: A step of a fix with corners, which a convolution has no arguments for.
+#: The part of a fix that names corners, which are no arguments of a convolution:
+#: ", and use a kernel no larger than ...; the nearest that fit ...".
 _OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
+#: The dimension or entry that a violation names: "along H", "(H" or "elem_strides[2]".
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 
@@ -368,7 +380,8 @@ def _upper(where: str, of: _Dimension) -> dict[str, str]:
 def _bounding_box(where: str, of: _Dimension) -> dict[str, str]:
     spans, padded = of.dilation * (of.kernel_size - 1) + 1, of.before + of.after + of.extent
     if spans <= padded:
-        return {}  # a sum that wraps in the driver: its own words
+        # the driver's sum wraps although the kernel fits; the words of the rule explain this
+        return {}
     return {
         "argument": "kernel_size",
         "found": f"the kernel spans {counted(spans, 'pixel')} {where}, where a padded image has "
@@ -384,7 +397,8 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
     return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
-#: Rule -> its argument, what was found, the limit and the fix, of one dimension of a convolution.
+#: Rule -> function of (a place such as "along H", a dimension) that returns the fields of the
+#: violation to replace.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,

@@ -1,6 +1,7 @@
 """The optional C extension: verbs that are tried in C before their Python function is called.
 
-What C accepts, Python accepts too, with the same bytes; everything else is left to Python.
+C accepts only calls that Python accepts, and makes the same bytes. It leaves all other calls to
+Python.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a batch. `accept_many` returns the same, which makes the maps when read first."""
+    """The maps of a batch that was made in Python.
+
+    `accept_many` returns a C object with the same attributes, which makes the maps when they are
+    first read.
+    """
 
     maps: tuple[TensorMap, ...]
 
     @property
     def tensors(self) -> tuple[object, ...]:
-        """The tensors, in order."""
+        """The tensor of each map, in order."""
         return tuple(tensor_map.tensor for tensor_map in self.maps)
 
     @property
@@ -54,11 +59,13 @@ def _export(tensor: Any) -> object:
 
 
 def _export_on_cuda(tensor: Any) -> object:
+    # stream -1: the producer must not synchronize (array API standard, __dlpack__)
     return tensor.__dlpack__(max_version=DLPACK_VERSION, stream=-1)
 
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
-    return tensor.__dlpack__(stream=1)  # JAX reads -1 as a stream handle, and ignores max_version
+    # JAX takes -1 for a stream's handle and ignores max_version; 1 is the legacy default stream
+    return tensor.__dlpack__(stream=1)
 
 
 if TYPE_CHECKING or not COMPILED:
@@ -66,11 +73,11 @@ if TYPE_CHECKING or not COMPILED:
     def accept_many(
         tensors: tuple[object, ...], address: int, given: dict[str, Any]
     ) -> Maps | None:
-        """Give None: in Python the maps of a batch are made one by one."""
+        """Return None, because Python makes the maps of a batch one by one."""
         return None
 
     def quick(verb: str) -> Callable[[F], F]:
-        """No-op without the C extension."""
+        """Return a decorator that changes nothing, because there is no C extension."""
         return lambda function: function
 else:
     from tma_dlpack.native import _core
@@ -83,7 +90,7 @@ else:
         )
 
     class _Traceable:
-        """Base class of the compiled functions: how torch.compile sees them."""
+        """Base class of the compiled functions, with the `__call__` that torch.compile traces."""
 
         __slots__ = ()
 
@@ -91,6 +98,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
+    #: The arguments of `_core.setup`, in the order in which native/core.c parses them.
     SETUP = (
         TensorMap,
         _Traceable,
@@ -109,14 +117,15 @@ else:
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Try `verb` in C before a function is called: a callable with the same signature.
+        """Return a decorator that tries `verb` in C before it calls the decorated function.
 
-        Compiled, because calling a Python function of 16 parameters alone takes longer than making
-        a map in C.
+        The result is a compiled callable with the same signature. It is compiled because a call of
+        a Python function with 16 parameters alone takes longer than making a map in C.
         """
 
         def with_verb(function: F) -> F:
             parameters = inspect.signature(function).parameters
+            # parameter -> default; `inspect.Parameter.empty` marks a required parameter
             defaults = {p.name: p.default for p in parameters.values()}
             positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
             required = inspect.Parameter.empty

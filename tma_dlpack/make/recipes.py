@@ -2,20 +2,21 @@
 
 `split_inner`: one copy fills a tile wider than the swizzle span.
 
-`ragged`: one map for slices of any length along one dimension, rows of one expert or of one
-sequence. An ordinary map bounds its tensor, not a slice of it. A ragged map has two more
-dimensions, and relies on the engine computing addresses modulo 2^64. With S the stride of the
-ragged dimension, in elements:
+`ragged`: one map serves slices of any length along one dimension, such as the rows of one expert
+or of one sequence. An ordinary map checks bounds of the whole tensor, not of a slice. A ragged map
+has two more dimensions, and relies on the engine computing addresses modulo 2^64. S is the stride
+of the ragged dimension, in elements:
 
     dimension          extent      stride      coordinate
     second extra       0x7fff0000  2^34 - S    2^30
     first extra        0x7fff0000  S           offset + size
     the ragged one     2^30        S           2^30 - size + row
 
-(For values smaller than a byte, 2^34 bytes - S: times 2^30 it must be 2^64 bytes.)
-The sum of coordinate x stride is (offset + row) x S + 2^64 elements: row `offset + row` of the
-tensor. For a row at or past `size`, the ragged coordinate is at or past 2^30 and so out of bounds:
-filled by a load, skipped by a store.
+The sum of coordinate x stride is (offset + row) x S + 2^64 elements, which is the address of row
+`offset + row` of the tensor. (For values smaller than a byte the stride of the second extra
+dimension is 2^34 bytes - S, because 2^30 times the sum of both strides must be 2^64 bytes.)
+For a row at or past `size`, the ragged coordinate is at or past 2^30, which is out of bounds: a
+load fills the row, a store skips it.
 
 Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). Triton
 (ragged_tma.py), quack and Mojo use the same method.
@@ -56,8 +57,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     box_sizes : sequence of int
         The tile (.., m, k), row-major, elements of the tensor.
     swizzle : TmaSwizzle, str or int
-        Its span is the width to split by; ``"none"`` splits into columns of 16 bytes, the core
-        matrices of an unswizzled operand.
+        The inner dimension is split into spans of this swizzle; ``"none"`` splits it into columns
+        of 16 bytes, which are the core matrices of an unswizzled operand.
 
     Returns
     -------
@@ -91,6 +92,7 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
         "strides": strides,
         "swizzle": tm.swizzle.name,
     }
+    # libcu++'s rule: the step from span to span is smaller than the extent of the dimension inside
     if len(shape) > 2 and shape[0] > 1 and box[-1] < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
@@ -104,9 +106,10 @@ def _described(
     ragged: SupportsIndex | None,
     carrier: TensorMapDataType | None = None,
 ) -> TensorMap:
-    """Make a map for its layout alone: for a target that has every swizzle, by the driver's rules.
+    """Make a map of which only the layout is used.
 
-    A type that maps do not have is carried as an unsigned integer of its size.
+    Its target has every swizzle, and only the driver's rules apply. If maps do not have the data
+    type of the tensor, the map has an unsigned integer type of the same size.
     """
     try:
         return make_tma_descriptor(
@@ -120,6 +123,7 @@ def _described(
             target="sm_100",
         )
     except TmaPreconditionError as error:
+        # the second attempt has a carrier type, so the recursion is one level deep
         if carrier is not None or [violation.rule for violation in error.violations] != ["DTYPE"]:
             raise
         choices = overrides_of(as_tensor_view(tensor).dtype)
@@ -148,8 +152,8 @@ def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
     Raises
     ------
     TmaPreconditionError
-        If the map is not such a map, or `coords` are not as above. A map that is ragged too has
-        its coordinates from `ragged_coords`.
+        If the map has no split inner dimension, `coords` are not as above, or the map is ragged
+        too: `ragged_coords` returns the coordinates for such a map.
 
     Examples
     --------
@@ -181,11 +185,12 @@ def _require_split(tensor_map: object) -> None:
 
 
 def _is_split(tensor_map: TensorMap) -> bool:
-    """Whether a map is split: made so, or with the shape and strides of a split map."""
+    """Return whether a map was made with `split_inner=True`, or has the layout of a split map."""
     if tensor_map.split_inner:
         return True
     if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:
         return False
+    # the outermost dimension steps from span to span within a row
     return tensor_map.shape[-1] == tensor_map.box_sizes[-1] == tensor_map.strides[0]
 
 
@@ -210,15 +215,16 @@ def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...
     return (k // span, *outer, 0)
 
 
+#: Number of dimensions that `ragged` adds, outermost.
 EXTRA_DIMENSIONS = 2
 
 
 @opaque
 def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str, Any]:
-    """Give the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
+    """Return the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
-    One map then serves every slice, ``make_tma_descriptor(x, **ragged(x, box_sizes))``: rows past
-    the end of a slice are out of bounds, although the tensor continues there.
+    One map, ``make_tma_descriptor(x, **ragged(x, box_sizes))``, then serves every slice. Rows past
+    the end of a slice are out of bounds, although they are rows of the tensor.
 
     Parameters
     ----------
@@ -227,15 +233,15 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     box_sizes : sequence of int
         The tile, row-major, elements, one per dimension of the tensor.
     dim : int
-        The dimension that is cut into slices; negative ones count from the end. It cannot be the
-        innermost one.
+        The dimension that is cut into slices; a negative number counts from the end. It cannot be
+        the innermost dimension.
 
     Returns
     -------
     dict
-        `shape`, `strides` (elements), `box_sizes`, all row-major, and `allow` (the strides overlap
-        on purpose). The map has two more dimensions than the tensor, outermost; `ragged_coords`
-        gives the coordinates of a tile.
+        `shape`, `strides` (elements) and `box_sizes`, all row-major, and `allow`, because the
+        strides overlap on purpose. The map has two more dimensions than the tensor, outermost;
+        `ragged_coords` returns the coordinates of a tile.
 
     Raises
     ------
@@ -262,7 +268,8 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
         raise bad_value("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
         tm = _described(tensor, box_sizes, NO_SWIZZLE, False, dim)
-    except TmaPreconditionError as error:  # in the words of this function
+    except TmaPreconditionError as error:
+        # name the argument `dim`, which make_tma_descriptor calls `ragged`
         raise error._reworded(_of_dim) from error.__cause__
     return {
         "shape": tm.shape,
@@ -276,10 +283,10 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
 def ragged_coords(
     tensor_map: TensorMap, offset: SupportsIndex, size: SupportsIndex, coords: Ints
 ) -> tuple[int, ...]:
-    """Give the coordinates, in a map made with `ragged`, of a tile of one slice.
+    """Return the coordinates, in a map made with `ragged`, of a tile of one slice.
 
-    A kernel computes the same: it puts ``(2^30, offset + size)`` before the tile's coordinates, and
-    uses ``2^30 - size + row`` along the ragged dimension.
+    A kernel computes the same coordinates: it puts ``(2^30, offset + size)`` before the tile's
+    coordinates, and uses ``2^30 - size + row`` along the ragged dimension.
 
     Parameters
     ----------
@@ -289,15 +296,15 @@ def ragged_coords(
         The slice is rows offset to offset + size - 1 of the tensor along the ragged dimension.
     coords : sequence of int
         Coordinates of the tile's first element within the slice: row-major, elements, one per
-        dimension of the tensor. The tile may reach past the end of the slice; it must not begin
-        before its first row, because the previous slice lies there. Of a map with
-        ``split_inner=True`` too the last one is a multiple of the span.
+        dimension of the tensor. The tile may reach past the end of the slice. It must not begin
+        before the slice's first row, because these rows belong to the previous slice. For a map
+        with ``split_inner=True`` too, the last coordinate is a multiple of the span.
 
     Returns
     -------
     tuple of int
-        Row-major, two more entries than `coords`; three if the map is split too, as
-        `split_inner_coords` splits them.
+        Row-major, two more entries than `coords`; three more if the map is split too, because
+        `split_inner_coords` turns the last entry into two.
 
     Raises
     ------
@@ -332,7 +339,7 @@ def ragged_coords(
     return (RAGGED_EXTENT, begin + count, *inside)
 
 
-# --- One check each -----------------------------------------------------------------------------
+# -- checks of one argument each -------------------------------------------------------------------
 
 
 def _of_dim(violation: Violation) -> Violation:
@@ -344,7 +351,7 @@ def _of_dim(violation: Violation) -> Violation:
 
 
 def _ragged_dim_of(tensor_map: object) -> int:
-    """Give the ragged dimension as an index into the tensor's shape; refuse any other map."""
+    """Return the ragged dimension as an index into the tensor's shape; refuse other maps."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type(tensor_map).__name__}"
     elif tensor_map.ragged is not None:
@@ -352,6 +359,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
         shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
         wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
+        # the layout in the docstring of this module: both extra dimensions, and one that wraps
         is_extended = shape[:2] == (RAGGED_EXTRA_EXTENT,) * 2 and not tensor_map.interleave
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1) if is_extended else ():
             wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
@@ -365,13 +373,15 @@ def _ragged_dim_of(tensor_map: object) -> int:
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
-    """Return a slice's offset and size as ints, if it is known to be within the tensor."""
+    """Return a slice's offset and size as ints; refuse a slice that leaves the tensor."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:
-        view = view.own  # the described one has the dimensions of the map
+        # a map made with the arguments of `ragged`: its described view has the map's dimensions
+        view = view.own
         if view is not None and len(view.shape) != tensor_map.rank - EXTRA_DIMENSIONS:
             view = None
+    # without a tensor, only the extra dimension's extent bounds offset + size
     extent = RAGGED_EXTRA_EXTENT - 1 if view is None else view.shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"

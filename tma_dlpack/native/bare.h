@@ -5,7 +5,8 @@
 
 #include "calls.h"
 
-/* An array with at least the required number of entries; those past it are ignored, as in C. */
+/* Read `least` entries of an array into `out`, and zero the rest of its `room`. Entries past `least` are
+ * ignored, as in C. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
   int count = 0;
   int64_t entries[TMA_DLPACK_MAX_RANK] = {0};
@@ -15,7 +16,7 @@ static int read_bare_array(const State *state, PyObject *value, int least, int r
   return count >= least;
 }
 
-/* A member of an enum that the driver has. */
+/* Read a member of an enum, of which the driver has the first `count` values. */
 static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
   int member = 0;
   int read = read_member(state, which, value, &member) && member < count;
@@ -23,7 +24,7 @@ static int read_bare_member(const State *state, int which, PyObject *value, int 
   return read;
 }
 
-/* tensorDataType, tensorRank, globalAddress, globalDim, globalStrides: five arguments in a row. */
+/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim, globalStrides. */
 static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   int64_t strides[TMA_DLPACK_MAX_RANK];
   if (!read_bare_member(state, DATA_TYPE, args[0], TMA_DLPACK_DATA_TYPES, &c->data_type) ||
@@ -39,13 +40,15 @@ static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpack
   return 1;
 }
 
+/* Read swizzle, l2Promotion, oobFill, which follow each other in every encode function. */
 static int read_bare_options(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   return read_bare_member(state, SWIZZLE, args[0], 7, &c->swizzle) &&
          read_bare_member(state, L2_PROMOTION, args[1], 4, &c->l2_promotion) &&
          read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
-/* The arguments of a kind, from the sixth on; `target` and `encoder` come last, and are not read. */
+/* Read the arguments from the sixth on, whose order depends on the kind of map, without the last two
+ * (`target` and `encoder`). */
 static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
   if (c->kind == TMA_DLPACK_TILED)
@@ -66,7 +69,8 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDe
          read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Fill what follows from the arguments, and judge: by what the driver was measured to do, or documents. */
+/* Compute the other fields of the struct from the arguments, and judge the call by the measured or the
+ * documented rules of the driver. Returns whether the call is accepted. */
 static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
   c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -91,7 +95,7 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
 }
 
-/* Keep what the bytes do not hold of judged arguments. */
+/* Record the values of a judged call that its 128 bytes do not have. */
 static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->is_bare = 1;
   kept->kind = (uint8_t)c->kind;
@@ -99,7 +103,8 @@ static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->rank = (uint8_t)c->rank;
 }
 
-/* The GPU whose driver encodes: the current one, or GPU 0; ON_HOST without one. */
+/* The ordinal of the GPU for which the driver encodes: the current GPU, or 0 without a current GPU. ON_HOST
+ * if the driver is not used. */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
@@ -107,8 +112,8 @@ static int bare_ordinal(PyObject *encoder) {
   return current < 0 ? 0 : current;
 }
 
-/* Make the map of a driver_encode_* call with `count` arguments by position; the last two are target and
- * encoder. NULL for "fall back to Python", or with an exception. */
+/* Make the map of a driver_encode_* call with `count` positional arguments, of which the last two are target
+ * and encoder. NULL for "fall back to Python", or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;
@@ -123,12 +128,14 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
     return NULL;
   int ordinal = bare_ordinal(named);
   int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
+  /* Python raises the error that the target has no model. */
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;
   keep_bare(&map->record, &c);
   keep_target(&map->record, &options.target, ON_HOST, encoder);
-  map->launchable = 1; /* the address is the caller's word */
+  /* Only the caller knows whether the address is valid. */
+  map->launchable = 1;
   map->has_bytes = encoder != NOT_ENCODED;
   int is_default = options.target_object == state->default_target;
   if (!is_default) tma_dlpack_start_options(&options.o, kind);

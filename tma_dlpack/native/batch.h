@@ -1,7 +1,7 @@
 /* batch.h: the maps of many tensors, encoded in one call.
  *
- * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. The TensorMap objects
- * are all made when the caller first reads one.
+ * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. All TensorMap objects
+ * are made when the caller first reads a map.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -11,10 +11,11 @@
 
 #include <structmember.h>
 
-/* What makes one map, on its own: nobody else writes to these bytes. */
+/* The values from which one map is made. It has its own copy of the bytes, because the caller may write to
+ * the array. */
 typedef struct {
   Record record;
-  TmaDlpackDescribed *fields; /* or NULL, as a map's */
+  TmaDlpackDescribed *fields; /* as in MapStorage; may be NULL */
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -26,15 +27,15 @@ typedef struct {
   PyObject *tensors;   /* a tuple */
   PyObject *maps;      /* a tuple; NULL until a map is first read */
   BatchEntry *entries; /* one per tensor */
-  RareOptions *rare;   /* of all maps; or NULL */
-  int launchable;      /* whether all maps are */
-  int has_bytes;       /* whether all maps have */
+  RareOptions *rare;   /* the same for all maps; may be NULL */
+  int launchable;      /* whether all maps are launchable */
+  int has_bytes;       /* whether all maps have bytes */
 } Batch;
 
-/* ---- filling one --------------------------------------------------------------------------------- */
+/* ---- making a batch ------------------------------------------------------------------------------ */
 
-/* A batch without entries, which the collector does not show to anybody; NULL with an exception if out of
- * memory. */
+/* Make a batch with empty entries; NULL with an exception if out of memory. The garbage collector does not
+ * track it yet, so that gc.get_objects() cannot return an unfinished batch. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
@@ -51,7 +52,7 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   return NULL;
 }
 
-/* Encode the maps of all tensors to `rows`, which are aligned. 0: fall back to Python. */
+/* Encode the maps of all tensors to `rows`, which are aligned to 128 bytes. 0: fall back to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Record kept = {0};
@@ -76,7 +77,7 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
   return 1;
 }
 
-/* ---- its maps ------------------------------------------------------------------------------------ */
+/* ---- the maps of a batch ------------------------------------------------------------------------- */
 
 static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
   const BatchEntry *entry = &batch->entries[i];
@@ -104,8 +105,9 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
+    /* A finalizer that ran in the loop may have read the maps, and so made them. */
     if (batch->maps == NULL) batch->maps = maps;
-    else Py_DECREF(maps); /* a finalizer that ran in this loop has read them first */
+    else Py_DECREF(maps);
   }
   Py_INCREF(batch->maps);
   return batch->maps;
@@ -125,8 +127,8 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 
 /* ---- the class ----------------------------------------------------------------------------------- */
 
-/* Without tp_clear, as tuples: all that a batch refers to is older than the batch, so a cycle runs
- * through something that was changed later, and is broken there. */
+/* Like a tuple, a batch has no tp_clear. Every object that it refers to is older than the batch, so a cycle
+ * needs an object that was changed later; the collector breaks the cycle at this object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));

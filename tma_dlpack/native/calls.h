@@ -1,8 +1,8 @@
 /* calls.h: a call for a tensor, up to the encoded map.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge it
- *   map_of_call    the map, with what it keeps of the call
- *   encode         the 128 bytes, by the driver or by the measured layout
+ *   map_of_call    make the map with its record of the call
+ *   encode         write the 128 bytes, by the driver or by the measured layout
  */
 
 #ifndef TMA_DLPACK_CALLS_H
@@ -11,16 +11,17 @@
 #include "../include/tma_dlpack_driver.h"
 #include "tensors.h"
 
-/* A tensor and its call, which was judged. */
+/* A judged call of a tensor. */
 typedef struct {
-  uint64_t failed; /* the rows that refuse it; 0 until it was judged */
+  uint64_t failed; /* mask of the rules that fail; 0 before the call is judged */
   View view;
   TmaDlpackDescribed described;
   TmaDlpackTarget target;
-  int ordinal; /* of the tensor's GPU, or ON_HOST */
+  int ordinal; /* ordinal of the tensor's GPU, or ON_HOST */
   int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
+/* Row 0 of the targets is the default: (major, minor, max_smem_bytes). */
 static TmaDlpackTarget default_target(void) {
   const int *row = tma_dlpack_target(0);
   return (TmaDlpackTarget){row[0], row[1], row[2]};
@@ -45,7 +46,8 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   call->target = options->target_object != NULL ? options->target : default_target();
   if (device->device_id < 0) return 0;
   if (is_on_gpu(device)) {
-    if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0; /* it is assumed */
+    /* Without a driver Python assumes a target, and says so in its advice. */
+    if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0;
     if (tma_dlpack_driver() != NULL) {
       call->ordinal = tma_dlpack_ordinal(tensor);
       gpu = tma_dlpack_gpu(call->ordinal);
@@ -59,16 +61,16 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* Whether a tensor has no element; then its strides mean nothing. */
+/* Whether a tensor has no element. */
 static int is_empty(const TmaDlpackTensor *tensor) {
   for (int i = 0; i < tensor->ndim; ++i)
     if (tensor->shape[i] == 0) return 1;
   return 0;
 }
 
-/* 1 if a map can be made; 0 with the rows that refuse it in `failed`, or, where that is 0, to fall back to
- * Python, possibly with an exception that the caller clears. A tensor without memory is left to Python too: it
- * may be a wrapper of torch.func, say. */
+/* Judge a call. Returns 1 if a map can be made. Else returns 0, and `failed` has the rules that fail. If
+ * `failed` is 0 too, fall back to Python, possibly with an exception that the caller clears. Python also judges
+ * a refused tensor without memory, because it may be a wrapper of torch.func, for example. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -81,7 +83,8 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Keep what the bytes do not hold of the options; the members are as narrow as the checked ranges. */
+/* Record the options that the 128 bytes do not have. Each member of the record is as narrow as the range that
+ * the rules allow. */
 static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   kept->kind = (uint8_t)o->kind;
   kept->mode = (uint8_t)o->mode;
@@ -92,7 +95,7 @@ static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
 }
 
-/* Keep the rare options of a call that has some. 0 with an exception if out of memory. */
+/* Copy the options of a call that has rare options. 0 with an exception if out of memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
   const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);
@@ -109,7 +112,7 @@ static void keep_target(Record *kept, const TmaDlpackTarget *target, int ordinal
   kept->encoder = (uint8_t)encoder;
 }
 
-/* Keep a tensor's layout, the target, and by whom its map is encoded. */
+/* Record the tensor's layout, the target and the encoder. */
 static void keep_layout(Record *kept, const Judged *call) {
   const View *view = &call->view;
   kept->rank = (uint8_t)view->tensor.ndim;
@@ -118,12 +121,13 @@ static void keep_layout(Record *kept, const Judged *call) {
   kept->flags = (uint8_t)view->flags;
   kept->has_strides = view->tensor.strides != NULL;
   keep_target(kept, &call->target, call->ordinal, call->encoder);
-  memcpy(kept->shape, view->shape, sizeof kept->shape); /* entries past the rank are not read */
+  /* Entries past the rank are copied, but never read. */
+  memcpy(kept->shape, view->shape, sizeof kept->shape);
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments. The 128 bytes are aligned, and zero, as the driver was given them when
- * measured. 0: the driver refuses. */
+/* Encode judged arguments. The 128 bytes must be aligned and zero, as they were when the driver was measured.
+ * 0: the driver refuses. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -131,17 +135,18 @@ static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsig
   return 1;
 }
 
-/* The arguments of an encoded call, where the bytes do not show them; else NULL. */
+/* The arguments of an encoded call if they cannot be decoded from its bytes; else NULL. */
 static const TmaDlpackDescribed *hidden_fields(const TmaDlpackDescribed *c, int encoder) {
   return encoder != NOT_ENCODED && c->has_model ? NULL : c;
 }
 
-/* An empty map, in the spare memory if there is any; NULL with an exception if out of memory. */
+/* An empty map, in the spare memory if it is free; NULL with an exception if out of memory. */
 static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   MapStorage *map = spare == NULL ? NULL : spare->map;
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
+    /* The memory keeps the collector's header in front of the object, so only the object is cleared. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);
@@ -194,7 +199,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call: what the map would keep, with the tensor's type in place of the tensor, and no bytes. */
+/* Check a call. Returns a map without bytes, with the tensor's type in place of the tensor. NULL as in
+ * map_of_tensor. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

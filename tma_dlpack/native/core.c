@@ -2,16 +2,17 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * A call for one tensor that breaks rules is refused here: the exception or Report gets the judged call, of
- * which Python makes the words when they are read. Everything else that is not accepted, and arguments
- * or tensors of an unusual type, are left to the Python function behind each verb. Exceptions of a producer
- * are cleared, because that function asks the producer again and reports them; only MemoryError,
- * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
+ * C refuses a call of one tensor that breaks rules: the exception or Report gets the judged call, from which
+ * Python makes the words when they are read. The Python function behind each verb handles all other calls that
+ * C does not accept, and all arguments and tensors of an unusual type. Exceptions of a producer are cleared,
+ * because the Python function calls the producer again and reports its exception; only MemoryError,
+ * KeyboardInterrupt and other exceptions that are no Exception are passed on. C accepts only calls that Python
+ * accepts, and makes the same bytes.
  *
- * map.h has the class; quick.h binds the arguments, options.h reads the options, tensors.h the tensor, bare.h what comes
- * without one; calls.h takes one call to its map, batch.h many; judged.h shows a refused one to Python.
- * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
- * GIL protects all state.
+ * map.h has the class. quick.h binds the arguments; options.h reads the options, tensors.h the tensor, and
+ * bare.h the arguments of calls without a tensor. calls.h makes the map of one tensor, batch.h the maps of many.
+ * judged.h is the Python object of a refused call. include/tma_dlpack_make.h describes, judges and encodes;
+ * include/tma_dlpack_driver.h calls the driver. The GIL protects all state.
  */
 
 #include "batch.h"
@@ -20,7 +21,7 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* The result of functions that fall back to Python. */
+/* The result of functions that fall back to Python: None, or NULL with an exception that is passed on. */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -50,8 +51,8 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 may differ
- * and mean nothing: Python decides then. */
+/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 are compared too;
+ * if only they differ, Python accepts the tensor. */
 static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
@@ -80,7 +81,8 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
-  if (!is_number && old->rare != NULL) /* whole bytes, as the offset was accepted */
+  /* The offset is in elements. It is a whole number of bytes, because the map's own call was accepted. */
+  if (!is_number && old->rare != NULL)
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   TmaDlpackDescribed c;
   read_fields(old, &c);
@@ -99,12 +101,14 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
   if (!is_number) map->record.flags = (uint8_t)view.flags;
+  /* Without a tensor the map keeps the type of the tensor whose layout it has. */
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
   const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
   memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);
-  memcpy(map_bytes(map), &address, sizeof address); /* cuTensorMapReplaceAddress changes no more */
+  /* The first 8 bytes are the address; cuTensorMapReplaceAddress changes no other bytes. */
+  memcpy(map_bytes(map), &address, sizeof address);
   return (PyObject *)map;
 }
 
@@ -131,7 +135,7 @@ static PyObject *quick(PyObject *module, PyObject *args) {
 
 /* ---- the spare map ------------------------------------------------------------------------------ */
 
-/* Without memory for it maps are made all the same. */
+/* If out of memory, maps are made without a spare map. */
 static void open_spare(State *state) {
   state->spare = PyMem_Calloc(1, sizeof *state->spare);
   if (state->spare != NULL) state->spare->owners = 1;
@@ -158,7 +162,7 @@ PyDoc_STRVAR(setup_doc,
              "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
              "that may be switched off; and the default of `swizzle`.");
 
-/* Whether an attribute of a class is this number. */
+/* Whether an attribute of a class has the value `number`. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
   PyObject *found = PyObject_GetAttrString((PyObject *)type, attribute);
   int has = found != NULL && PyLong_AsSsize_t(found) == number;
@@ -167,7 +171,8 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
   return has;
 }
 
-/* Whether a class is made from MapStorage, and its objects are no larger. */
+/* Whether a class is a subclass of MapStorage without more members or a __dict__, because the spare memory has
+ * the size of MapStorage. */
 static int is_storage(PyTypeObject *type) {
   PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
@@ -181,7 +186,7 @@ static int is_storage(PyTypeObject *type) {
   return made_from_it;
 }
 
-/* Copy an enum and its names. The first name of each value is the member's own. */
+/* Store an enum and its names {name: member}. The first name of each value is the member's own name. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -225,7 +230,8 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
   PyObject *bases = PyTuple_Pack(1, function_type);
   if (bases == NULL) return NULL;
-  Py_XDECREF(state->quick_type); /* of a setup() that failed */
+  /* An earlier setup() that failed may have left a type. */
+  Py_XDECREF(state->quick_type);
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
   Py_DECREF(bases);
   if (state->quick_type == NULL) return NULL;
@@ -245,6 +251,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* STATE_OBJECTS calls its argument with the name of each PyObject member of State. */
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
 #define VISIT_OBJECT(name) Py_VISIT(state->name);
@@ -268,7 +275,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
-  close_spare(state); /* while its class is there */
+  /* The spare map is freed before its class. */
+  close_spare(state);
 #define CLEAR_OBJECT(name) Py_CLEAR(state->name);
   STATE_OBJECTS(CLEAR_OBJECT)
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);

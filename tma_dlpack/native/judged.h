@@ -1,7 +1,7 @@
-/* judged.h: a refused call as an object, which Python makes words of when they are read.
+/* judged.h: the Python object of a refused call, from which Python makes the words of the refusal.
  *
- * It has the tensor's layout, the options, the struct that predicates read, and what fails; `changed` judges
- * the same call with other arguments, or of another tensor. It keeps no tensor.
+ * The object has the tensor's layout, the options, the struct that predicates read, and the rules that fail. Its
+ * method `changed` judges the same call with other arguments or with another tensor. It does not keep the tensor.
  */
 
 #ifndef TMA_DLPACK_JUDGED_H
@@ -11,17 +11,18 @@
 
 #include <structmember.h>
 
-/* Immutable once it was made. */
+/* Immutable after finish_judged. */
 typedef struct {
   PyObject_HEAD
   PyObject *module;
-  Options options; /* with a reference to the target */
+  Options options; /* owns a reference to `target_object` */
   Judged call;
-  char is_exact; /* whether no number of the struct was cut */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* that fail, of a row with a loop */
+  char is_exact; /* whether no number of the struct was cut to TMA_DLPACK_HUGE */
+  /* by rule: the entries that fail, bit i for entry i; 0 for a rule without a loop over entries */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT];
 } JudgedCall;
 
-/* A call with these options and tensor, not judged yet; NULL with an exception if out of memory. */
+/* Make the object of a call that is not judged yet; NULL with an exception if out of memory. */
 static JudgedCall *start_judged(PyObject *module, const Options *options, const View *view) {
   State *state = (State *)PyModule_GetState(module);
   JudgedCall *judged = (JudgedCall *)PyType_GenericAlloc(state->judged_type, 0);
@@ -31,11 +32,13 @@ static JudgedCall *start_judged(PyObject *module, const Options *options, const 
   judged->module = module;
   judged->options = *options;
   judged->call.view = *view;
+  /* The copied tensor must point to the copied shape and strides. */
   judged->call.view.tensor.shape = judged->call.view.shape;
   if (view->tensor.strides != NULL) judged->call.view.tensor.strides = judged->call.view.strides;
   return judged;
 }
 
+/* Whether no number of the struct was cut. All members are int64_t, so the struct is read as an array. */
 static int is_exact(const TmaDlpackDescribed *described) {
   const int64_t *numbers = &described->kind;
   for (size_t i = 0; i < sizeof *described / sizeof *numbers; ++i)
@@ -43,7 +46,7 @@ static int is_exact(const TmaDlpackDescribed *described) {
   return 1;
 }
 
-/* Judge it. 0 where the struct cannot show the call. */
+/* Judge the call of the object. 0 if the struct cannot describe the call. */
 static int finish_judged(JudgedCall *judged) {
   Judged *call = &judged->call;
   const TmaDlpackOptions *o = &judged->options.o;
@@ -55,7 +58,7 @@ static int finish_judged(JudgedCall *judged) {
   return 1;
 }
 
-/* The object of a call that was judged; NULL with an exception if out of memory. */
+/* Make the object of a judged call; NULL with an exception if out of memory. */
 static PyObject *new_judged(PyObject *module, const Options *options, const View *view) {
   JudgedCall *judged = start_judged(module, options, view);
   if (judged != NULL) finish_judged(judged);
@@ -64,7 +67,7 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of checks.request.Seen: another tensor on the same device. */
+/* Read the fields of checks.request.Seen, which describe another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;
@@ -102,9 +105,10 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
   return swallowed() < 0 ? NULL : none();
 }
 
-/* ---- what Python reads ----------------------------------------------------------------------------- */
+/* ---- attributes for Python ------------------------------------------------------------------------- */
 
-/* (layout, address, target, options): the target as it was given, or the GPU's ordinal or ON_HOST. */
+/* (layout, address, target, options). The target is the Target of the call; without one, the ordinal of the
+ * tensor's GPU or ON_HOST. */
 static PyObject *judged_parts(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;
@@ -124,7 +128,8 @@ static int append_failed(PyObject *list, int row, int entry) {
   return appended;
 }
 
-/* What checks.judge.judge returns: (row, entry) of each predicate that fails. */
+/* The same list as checks.judge.judge returns: (rule, entry) of each predicate that fails, with entry -1 for a
+ * rule without entries. */
 static PyObject *judged_failed(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;
@@ -145,7 +150,7 @@ static PyObject *judged_tx_bytes(PyObject *self, void *unused) {
   return judged->call.failed == 0 ? tx_bytes_of(&judged->call.described) : none();
 }
 
-/* An array of the struct. */
+/* An array member of TmaDlpackDescribed: its offset in bytes, and its number of entries. */
 typedef struct {
   size_t offset, count;
 } ArrayField;

@@ -1,8 +1,9 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
- * It holds the tensor, the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing)
- * and, of a call that was accepted in C, a record of what the bytes do not hold. Attributes are decoded from the
- * bytes when they are read. tensor_map/storage.py has the same class in Python, for builds without a C compiler.
+ * The object has the tensor, the 128 bytes, and for a call that was accepted in C a record of the values that
+ * the bytes do not have. The bytes are inside the object, aligned to 128, so that `ptr` costs nothing. Attributes
+ * are decoded from the bytes when they are read. tensor_map/storage.py has the same class in Python, for builds
+ * without a C compiler.
  */
 
 #ifndef TMA_DLPACK_MAP_H
@@ -12,10 +13,10 @@
 
 #include <structmember.h>
 
-/* ---- what the bytes hold, and the record ----------------------------------------------------------- */
+/* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* The driver's arguments: decoded from the bytes, or those kept in their place. `data` has the bytes as they
- * were before somebody could write to them. */
+/* Read the driver's arguments: the stored arguments if there are any, else decoded from the bytes. `data` has
+ * the bytes from before a caller got writable storage. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -26,7 +27,7 @@ static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   c->mode = map->record.mode;
 }
 
-/* The rank of what is described, which shape= may change. */
+/* The rank of the described tensor. With shape= it may differ from the rank of the tensor itself. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
   return is_own ? map->record.rank : map->rare->o.shape_count;
@@ -36,7 +37,8 @@ static void reverse(const int64_t *from, int count, int64_t *to) {
   for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-/* The options as they were given. A map without rare ones has the tensor's own dimensions. */
+/* Restore the options of the call. A map without rare options has the tensor's own dimensions, so most options
+ * are read from the driver's arguments. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Record *record = &map->record;
   TmaDlpackDescribed c;
@@ -59,6 +61,7 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const int corners = record->kind == TMA_DLPACK_IM2COL ? (int)c.rank - 2 : record->kind == TMA_DLPACK_IM2COL_WIDE;
   o->box_count = record->kind == TMA_DLPACK_TILED ? (int)c.rank : 0;
   o->lower_count = o->upper_count = corners;
+  /* The struct is innermost first, the options are row-major. */
   reverse(c.box_dim, o->box_count, o->box_sizes);
   reverse(c.lower, corners, o->lower);
   reverse(c.upper, corners, o->upper);
@@ -67,8 +70,8 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* The tensor as its producer exported it, but without its address: with_address(n) of a map with an offset
- * may leave no valid address, and nothing below reads it. The result points into `map`. */
+/* The tensor as its producer exported it, but with address NULL: no caller reads the address, and for a map with
+ * an offset, with_address(n) may imply an invalid address. The result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
@@ -82,8 +85,8 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 
 /* ---- as Python objects -------------------------------------------------------------------------- */
 
-/* The fields of EncodeArguments, enums as numbers. In these formats "N" steals the reference, and NULL
- * makes the result NULL. */
+/* The fields of EncodeArguments, enums as numbers. In the format of Py_BuildValue "N" steals the reference, and a
+ * NULL makes the result NULL. Strides are stored in bits; the unit 8 makes them bytes. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   int64_t corners = is_tiled ? 0 : c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -116,7 +119,7 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
-/* The target as it was given, else the ordinal of the tensor's own GPU; None for the default one. */
+/* The Target of the call; else the ordinal of the tensor's own GPU; None for the default target. */
 static PyObject *storage_target(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -132,7 +135,7 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
 
-/* (split_inner, ragged), the latter counted from 0. */
+/* (split_inner, ragged); a negative `ragged` is counted from 0. */
 static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -204,6 +207,7 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
+/* The slot is set before the old value is freed, because freeing it may run code that reads the slot. */
 static PyObject *keep(PyObject **slot, PyObject *value) {
   PyObject *before = *slot;
   Py_INCREF(value);
@@ -298,11 +302,13 @@ static void storage_dealloc(PyObject *self) {
   SpareMap *spare = map->spare;
   PyObject_GC_UnTrack(self);
   if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
-  storage_clear(self); /* which may free other maps */
+  /* Freeing the members may free other maps, one of which may take the spare memory first. */
+  storage_clear(self);
   free_rare(map->rare);
   PyMem_Free(map->fields);
+  /* PyObject_GC_Del is tp_free of every class that the collector tracks. */
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
-  else PyObject_GC_Del(self); /* what tp_free is for every class with a collector */
+  else PyObject_GC_Del(self);
   if (spare != NULL) leave_spare(spare);
   Py_DECREF(type);
 }

@@ -1,4 +1,4 @@
-"""The attributes of a tensor map, in the driver's words and in ours."""
+"""The attributes of a tensor map, under the driver's names and under libcu++'s names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class MapKey(NamedTuple):
-    """The values that a kernel specialises on; see `TensorMap.key`. `box_sizes` are row-major."""
+    """The values that a kernel specialises on; see `TensorMap.key`.
+
+    `box_sizes` and `elem_strides` are row-major.
+    """
 
     kind: MapKind
     data_type: TensorMapDataType
@@ -42,14 +45,14 @@ class MapKey(NamedTuple):
 
 
 class MapAttributes(MapStorage):
-    """The attributes of a map: the driver's words innermost first, libcu++'s words row-major."""
+    """The attributes of a map: the driver's names innermost first, libcu++'s names row-major."""
 
     __slots__ = ()
 
     @property
     @untraced
     def description(self) -> Description:
-        """Arguments, target, encoder and tensor view; worked out when first needed."""
+        """Arguments, target, encoder and tensor view; built when they are first read."""
         known = self._description
         return self._describe() if known is None else known
 
@@ -65,7 +68,8 @@ class MapAttributes(MapStorage):
         """Return the request that was accepted, at the map's address."""
         view, request = self.description.view, self.description.request
         assert request is not None
-        of_tensor = {"layout": request.layout, "rank": request.rank}  # which may be gone
+        # the request may no longer have its tensor, so these values are kept before it changes
+        of_tensor = {"layout": request.layout, "rank": request.rank}
         return request.with_fields(address=self._address, view=view, **of_tensor)
 
     @property
@@ -74,6 +78,7 @@ class MapAttributes(MapStorage):
         """The arguments of cuTensorMapEncode*, without the address."""
         known = self._arguments
         if known is None:
+            # a map made in C has the arguments as numbers until it gets a description
             numbers = None if self._description is not None else self._numbers
             known = self.description.arguments if numbers is None else arguments_of(numbers)
             self._keep_arguments(known)
@@ -139,20 +144,20 @@ class MapAttributes(MapStorage):
         """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    # Our names of three of them.
+    # The same three attributes under the names of libcu++, which are the arguments' names.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
-        """`interleave` under the name of the argument."""
+        """`interleave` under the argument's name."""
         return self.interleave
 
     @property
     def l2_fetch_size(self) -> TmaL2FetchSize:
-        """`l2_promotion` under the name of the argument."""
+        """`l2_promotion` under the argument's name."""
         return self.l2_promotion
 
     @property
     def oobfill(self) -> TmaOobFill:
-        """`oob_fill` under the name of the argument."""
+        """`oob_fill` under the argument's name."""
         return self.oob_fill
 
     @property
@@ -177,7 +182,7 @@ class MapAttributes(MapStorage):
 
     @property
     def mode(self) -> TensorMapIm2ColWideMode:
-        """How far an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
+        """Number of pixels that an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
         return self.arguments.mode
 
     @property
@@ -191,6 +196,7 @@ class MapAttributes(MapStorage):
         """Strides, row-major, elements (packed types: values); the innermost is 1."""
         a = self.arguments
         bits = a.type_row.element_bits
+        # the innermost dimension has no stride in the map: it is contiguous
         elements = [1]
         for stride_bytes in a.global_strides:
             stride, rest = divmod(stride_bytes * 8, bits)
@@ -213,10 +219,10 @@ class MapAttributes(MapStorage):
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
-        """Return what a kernel specialises on, to look up a compiled kernel by.
+        """Return the values that a kernel specialises on, as the key of a cache of kernels.
 
-        The key has everything that decides the layout of a tile in shared memory and the number of
-        bytes of a copy. It has nothing that may change from call to call: no address, extents,
+        The key has every value that decides the layout of a tile in shared memory and the number of
+        bytes of a copy. It has no value that may change from call to call: no address, extents,
         strides or corners of the bounding box, and no L2 promotion.
 
         Returns
@@ -251,18 +257,19 @@ class MapAttributes(MapStorage):
 
     @property
     def split_inner(self) -> bool | None:
-        """Whether `split_inner=True` made the map; None where the call is not known."""
+        """Whether `split_inner=True` made the map; None if the map's call is not known."""
         added = self._added_dimensions
         return None if added is None else added[0]
 
     @property
     def ragged(self) -> int | None:
-        """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
+        """The dimension of the tensor that `ragged=` names, row-major from 0; None without it."""
         added = self._added_dimensions
         return None if added is None else added[1]
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
+        # (split_inner, ragged); a map made in C has them without a description
         known = self._description
         return self._added if known is None else known.added
 
@@ -271,7 +278,7 @@ class MapAttributes(MapStorage):
     def tx_bytes(self) -> int:
         """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
 
-        The whole box counts, out-of-bounds elements included.
+        Out-of-bounds elements of the box count too.
         """
         known = self._tx_bytes
         return self._find_tx_bytes() if known is None else known
@@ -295,7 +302,8 @@ class MapAttributes(MapStorage):
     def smem_alignment(self) -> int:
         """Alignment of the tile in shared memory, bytes, at which the swizzle pattern starts at 0.
 
-        128 is enough for the copy itself; readers that assume a fixed pattern need this one.
+        The copy itself needs only 128. Code that reads the tile with a fixed swizzle pattern needs
+        this alignment.
         """
         from tma_dlpack import geometry
 
@@ -303,22 +311,23 @@ class MapAttributes(MapStorage):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the map was read from bytes by a layout that is derived, not measured."""
+        """Whether the map was decoded from bytes whose layout is derived, not measured."""
         return self.target.has_derived_layout and self.description.request is None
 
     @property
     def is_zero(self) -> bool:
-        """Whether all 128 bytes are 0, as in memory that nobody wrote a map to."""
+        """Whether all 128 bytes are 0, as in memory to which no map was written."""
         return self._data is not None and not any(self._data)
 
-    is_nothing = is_zero  # as 0.3 named it
+    is_nothing = is_zero  # the name in version 0.3
 
     @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
         if self._description is not None:
             return self.description.target
-        known: Any = self._target  # of a map that was made in C: as given, or the tensor's own GPU
+        # a map made in C has a Target, None (a host tensor), or the ordinal of the tensor's GPU
+        known: Any = self._target
         if type(known) is not int:
             return DEFAULT_TARGET if known is None else known
         from tma_dlpack import driver
