@@ -4,8 +4,8 @@
 that make and check maps. `storage.h` and `map.h` have the object; `options.h` and `tensors.h` read
 the arguments; `calls.h`, `bare.h` and `batch.h` make maps; `judged.h` has the object of a refused
 call, `quick.h` the public functions, and `state.h` the state that all of them share. The functions
-that describe, judge and encode a call are in `include/tma_dlpack_make.h`, which needs no Python; C++
-extensions and the page compile this header too.
+that describe, judge and encode a call are in `include/tma_dlpack_make.h`, which needs no Python;
+C++ extensions and the page compile this header too.
 
 `page.c` exports the same functions to the explorer's page as WebAssembly. `page.wasm` is checked
 in; .packaging/page_core.py compiles it. `inject.c`, `lines.h` and `cupti.h` are the source of

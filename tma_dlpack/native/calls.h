@@ -146,7 +146,7 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
-    /* The memory keeps the collector's header in front of the object, so only the object is cleared. */
+    /* The memory keeps the collector's header in front of the object, so only the members are cleared. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);

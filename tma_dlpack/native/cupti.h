@@ -1,7 +1,7 @@
-/* CUPTI and the driver, found at run time, and the calls that are watched: a row each.
+/* CUPTI and the driver, found at run time, and one row for each call that is traced.
  *
- * Declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA 13.0;
- * the numbers of callbacks and the layouts of parameters never change.
+ * Source of the declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA
+ * 13.0. NVIDIA never changes the numbers of callbacks and the layouts of parameters.
  */
 
 #ifndef TMA_DLPACK_CUPTI_H
@@ -17,22 +17,25 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* Domains, callbacks of theirs that are no calls of the driver, and the two sites of a call. */
+/* Domains; callbacks of the domains RESOURCE and SYNCHRONIZE; the two sites of a call; numbers of the calls that
+ * make maps. */
 enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
 enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
 enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
 enum { API_ENTER = 0, API_EXIT = 1 };
 enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
 
+/* CUpti_CallbackData */
 typedef struct {
   int site;
   const char *function_name;
   const void *params;
   void *result;
   const char *symbol_name;
-  /* and more, which is not read */
+  /* The struct has more members, which are not read. */
 } CallbackData;
 
+/* The parameters of cuptiSubscribe_v2; `other_name` receives the name of the subscriber that CUPTI has. */
 typedef struct {
   size_t size_bytes;
   const char *name;
@@ -81,8 +84,8 @@ static int load_cupti(const char *path) {
 #undef FIND
 }
 
-/* The CUPTI that the process has; else the first that can be loaded of those that Python found (with
- * colons between), or that the loader finds. */
+/* Load CUPTI, and write its path to `path`: the library that the process has already loaded; else the first of
+ * the paths in `given` (found by Python, separated by colons) and of the loader's names that can be loaded. */
 static int find_cupti(const char *given, char *path) {
   char names[4 * PATH_BYTES], *rest = NULL;
   if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
@@ -106,9 +109,10 @@ static int find_driver(void) {
   return dlsym(library, "cuTensorMapEncodeTiled") != NULL;
 }
 
-/* ---- the calls that are watched ------------------------------------------------------------------- */
+/* ---- the calls that are traced -------------------------------------------------------------------- */
 
-/* Offsets in the parameters of the four calls, as generated_cuda_meta.h has them: the map is first. */
+/* Offsets in bytes in the parameters of the four calls, from generated_cuda_meta.h. The map is the first
+ * parameter of each call. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
 enum { RANK = 1 };
 
@@ -120,7 +124,7 @@ static const char *const SCALAR[SCALARS] = {
 static const struct {
   const char *name;
   size_t entry_bytes;
-  int fewer; /* entries than the rank */
+  int fewer; /* the number of entries is rank - fewer */
 } ARRAY[ARRAYS] = {{"global_dim", 8, 0},
                    {"global_strides", 8, 1},
                    {"box_dim", 4, 0},
@@ -130,7 +134,7 @@ static const struct {
 
 typedef struct {
   uint32_t callback;
-  int address, scalar[SCALARS], array[ARRAYS]; /* 0: it has none */
+  int address, scalar[SCALARS], array[ARRAYS]; /* offsets; 0: the call does not have the parameter */
 } Encoder;
 
 static const Encoder ENCODERS[] = {
@@ -141,16 +145,16 @@ static const Encoder ENCODERS[] = {
 };
 enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 
-/* The offsets of the kernel and its parameters in a call that launches, or that adds a launch to a graph. */
+/* The offsets of the kernel and its parameters in a call that launches a kernel, or adds a launch to a graph. */
 typedef struct {
   uint32_t callback;
-  int node;                        /* offset of a pointer to what has the three, or -1 */
-  int function, parameters, extra; /* offsets; extra is -1 for a call without it */
-  int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
+  int node;                        /* offset of a pointer to the struct with the next members; or -1 */
+  int function, parameters, extra; /* offsets; extra is -1 if the call does not have it */
+  int kernel;                      /* offset of a CUkernel, used if the function is NULL; or -1 */
 } LaunchShape;
 
 static const LaunchShape LAUNCHES[] = {
-    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel, and for per-thread streams */
+    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel; the next row is its variant for per-thread streams */
     {442, -1, 0, 48, 56, -1},
     {652, -1, 8, 16, 24, -1}, /* cuLaunchKernelEx */
     {653, -1, 8, 16, 24, -1},
@@ -165,7 +169,7 @@ static const LaunchShape LAUNCHES[] = {
 };
 enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
-/* After these, the handle of a kernel may be another one's: cuModuleUnload, cuLibraryUnload,
+/* Calls after which the handle of a kernel may be reused for another kernel: cuModuleUnload, cuLibraryUnload,
  * cuCtxDestroy_v2, cuDevicePrimaryCtxRelease and ...Reset, and their _v2. */
 static const uint32_t UNLOADS[] = {22, 680, 322, 387, 544, 389, 545};
 enum { N_UNLOADS = sizeof UNLOADS / sizeof *UNLOADS };

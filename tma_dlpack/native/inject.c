@@ -1,13 +1,13 @@
-/* Loaded by libcuda into a traced program (CUDA_INJECTION64_PATH), or by `tma.trace()`.
+/* The library that libcuda (CUDA_INJECTION64_PATH) or `tma.trace()` loads into a traced program.
  *
- * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
- * one line for each different tensor map, for each kernel that takes one, for each failure. A second
- * file has the counts, mapped into memory, so that a process that is killed loses neither. result.py
- * reads them; nothing is judged here.
+ * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder: one line for
+ * each different tensor map, for each kernel that takes a map, and for each failure. A second file, mapped into
+ * memory, has the counts. So a process that is killed loses neither lines nor counts. result.py reads both files
+ * and judges the maps; this library judges nothing.
  *
- * It must never end the program: the arguments of an encode are read by process_vm_readv, so that a
- * bad pointer is written down as "unreadable"; the parameters of a launch are read after the driver has
- * accepted (and read) them.
+ * The library must never crash the program. The arguments of an encode are read by process_vm_readv, so that a bad
+ * pointer is recorded as "unreadable". The parameters of a launch are read after the driver has accepted, and so
+ * read, them.
  */
 
 #define _GNU_SOURCE
@@ -21,35 +21,38 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Ids of counts that belong to no line. */
+/* Ids of counts that have no line. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* A launch that we hear of takes 0.1 to 0.3 us more, nearly all in CUPTI [H200]. So we stop
- * listening after LAUNCHES_WITHOUT_NEWS launches with nothing new. We listen again when a map is made, and
- * now and then for LAUNCHES_NOW_AND_THEN launches. */
+/* A launch takes 0.1 to 0.3 us more while its callback is enabled, nearly all of it in CUPTI [measured, H200]. So
+ * the callbacks of launches are disabled after LAUNCHES_WITHOUT_NEWS launches with nothing new. They are enabled
+ * again when a map is made, and at least PAUSE_MS later for LAUNCHES_NOW_AND_THEN launches. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
-/* ---- what was seen ------------------------------------------------------------------------------- */
+/* ---- records of calls and kernels ---------------------------------------------------------------- */
 
-/* A call without its address: zeroed before it is filled, since it is compared and hashed as bytes.
- * `address_kind` has what rules look at: the low bits, whether it is 0, and whether it is too large. */
+/* A call without its address. It is zeroed before it is filled, because it is compared and hashed as bytes.
+ * `address_kind` has the properties of the address that rules read: the low 5 bits, whether it is 0, and whether
+ * it is too large. */
 typedef struct {
-  uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
+  uint32_t callback, unreadable; /* unreadable: a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
     uint64_t array[ARRAYS][LONGEST];
-    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
+    uint64_t body[BODY_WORDS]; /* for cuTensorMapReplaceAddress: the map without its address */
   };
 } Call;
 enum { MAP_BIT = 1 << ARRAYS };
 enum { NOT_RETURNED = -1 };
 
+/* A line of the file: a call, its id, and the map that it made. */
 typedef struct {
   Call call;
   uint32_t id;
   uint64_t body[BODY_WORDS];
 } Record;
 
+/* A map that a kernel took at a place, and the id of the line that says so. */
 typedef struct Pair {
   Record *record;
   uint32_t id;
@@ -59,11 +62,12 @@ typedef struct Pair {
 /* 128 bytes of a kernel's parameters that may be a map. */
 typedef struct {
   uint32_t parameter, offset, offset_on_device;
-  int is_whole; /* the parameter is 128 bytes long */
+  int is_whole; /* whether the parameter has exactly 128 bytes */
   _Atomic int is_unknown_written;
   _Atomic(Pair *) pairs;
 } Place;
 
+/* A kernel's handle, and the places in its parameters that have room for a map. */
 typedef struct {
   void *handle;
   uint32_t generation;
@@ -72,14 +76,14 @@ typedef struct {
 } Function;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, listening = PTHREAD_MUTEX_INITIALIZER;
-static int is_listening;          /* to launches */
-static _Atomic int launches_left; /* to listen to */
+static int is_listening;          /* whether the callbacks of launches are enabled */
+static _Atomic int launches_left; /* number of launches until the callbacks are disabled */
 static _Atomic int64_t paused_at;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
 static _Atomic uint64_t modes_seen[64];
-static _Atomic uint32_t generation; /* of function handles: they are used again after an unload */
-static _Atomic uint64_t *counts;    /* MAX_IDS of them */
+static _Atomic uint32_t generation; /* number of unloads; after an unload, handles may be reused */
+static _Atomic uint64_t *counts;    /* MAX_IDS counts, by id */
 static _Atomic uint32_t next_id = FIRST_ID;
 static void *subscriber;
 static char folder[PATH_BYTES];
@@ -87,7 +91,7 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Write a problem down, as a word that result.py knows and a number. */
+/* Write a line about a problem: a word that result.py knows, a number and a text. */
 static int write_problem(const char *what, int code, const char *detail) {
   Line *line = new_line("problem");
   put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
@@ -105,7 +109,7 @@ static void open_files(void) {
   file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  /* The blocks are reserved now: a disk that is full later would raise SIGBUS. */
+  /* The blocks are reserved now, because a full disk would raise SIGBUS at a later write. */
   int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
   if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
@@ -122,7 +126,7 @@ static void open_files(void) {
   if (error != 0) write_problem("counts", error, "");
 }
 
-/* Empty the tables. What they had is not freed: another thread may read it. */
+/* Empty the tables. Their old entries are not freed, because another thread may read them. */
 static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
@@ -136,7 +140,7 @@ static void forget_all(void) {
   process = getpid();
 }
 
-/* A forked child counts for itself, in files that are made when it has something to write. */
+/* A forked child has its own files, which are created before its first line. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   pthread_mutex_init(&listening, NULL);
@@ -161,33 +165,37 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* The word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
+/* The second word of a map, with rank, type and modes. Bit 85 of the map is cleared, because libcu++ clears it after
+ * encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
   return word & ~((uint64_t)1 << 21);
 }
 
-/* The bit for the hash of that word. It alone rejects most bytes that are not a map. */
+/* The word and the bit of `modes_seen` for the hash of modes_of(map). A test of this bit alone rejects most bytes
+ * that are not a map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
   return &modes_seen[hash >> 58];
 }
 
-/* A map without its address. */
+/* Copy a map without its address. */
 static void copy_body(uint64_t *body, const void *map) {
   memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
   body[0] = modes_of(map);
 }
 
-/* The hash of the words with modes, extents and box, which differ between most maps. */
+/* The hash of only the words with modes, extents and box, which differ between most maps. */
 static uint64_t hash_of_body(const uint64_t *body) {
   return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
 }
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
+/* The tables use open addressing: the search ends at the entry or at a free slot. Readers take no lock; writers hold
+ * the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -212,13 +220,13 @@ static void count(uint32_t id, uint64_t more) {
   atomic_fetch_add_explicit(&counts[id], more, memory_order_relaxed);
 }
 
-/* A new id, or COUNT_OVERFLOW where all are taken. Called with the mutex. */
+/* A new id, or COUNT_OVERFLOW if all ids are taken. The caller holds the mutex. */
 static uint32_t new_id(void) {
   if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
   return next_id++;
 }
 
-/* ---- whether launches are heard ------------------------------------------------------------------ */
+/* ---- enabling the callbacks of launches ---------------------------------------------------------- */
 
 static int64_t milliseconds(void) {
   struct timespec now = {0};
@@ -226,8 +234,8 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen to `launches` launches; 0 stops listening. Never waits for the mutex, because the thread that holds
- * it may be in CUPTI, which may wait for this thread. */
+/* Enable the callbacks for `launches` launches; 0 disables them. This function never waits for the mutex, because
+ * the thread that holds it may be in CUPTI, which may wait for this thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -250,7 +258,7 @@ static void heard_launch(void) {
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
 
-/* What was read when the call began, until it ends. */
+/* The arguments of a call that has begun and not ended; a thread makes one call of the driver at a time. */
 typedef struct {
   Call call;
   const Encoder *encoder;
@@ -267,6 +275,7 @@ static const void *pointer_at(const void *base, int offset) {
   return pointer;
 }
 
+/* The number of entries of an array; 0 for the corners of im2col-wide maps, which are scalars. */
 static int entries(const Call *call, int which) {
   uint32_t rank = (uint32_t)call->scalar[RANK];
   if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
@@ -303,7 +312,7 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* The first time that a call is seen. `map` has the 128 bytes where the call made some. */
+/* Write the line of a call that was not seen before. `map` has the 128 bytes if the call made a map; else NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -325,7 +334,7 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
   uint64_t bit;
   pthread_mutex_lock(&mutex);
   Record *known = record_of_call(&b->call, &slot);
-  if (known != NULL) { /* another thread was quicker */
+  if (known != NULL) { /* another thread has written the same call since the search without the mutex */
     count(known->id, more);
     free(record);
     free(line);
@@ -383,15 +392,18 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* it may never return */
+  /* The driver may crash at the bad pointer and never return, so the call is recorded now. */
+  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1);
 }
 
 static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   Begun *b = &begun;
-  if (b->encoder != encoder) return; /* it began before the trace did */
-  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1); /* it returned */
+  if (b->encoder != encoder) return; /* the call began before the trace */
+  /* The call has returned, so the record of encode_begins counts one call less. */
+  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1);
   b->call.result = *(const int *)info->result;
-  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written it */
+  /* After a success the map is readable, because the driver has written it. */
+  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1);
   b->encoder = NULL;
   listen_now_and_then();
 }
@@ -400,14 +412,16 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* The places in a kernel's parameters that have room for a map: 128 bytes, aligned to 64. */
+/* Make the entry of a kernel with all places in its parameters that have room for a map: 128 bytes, aligned to
+ * 64. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;
   function->handle = handle;
   function->generation = now;
   size_t offset, bytes;
-  ParamInfo ask = driver.param_info; /* else it is a CUkernel */
+  /* The handle is a CUfunction, or a CUkernel if the function for a CUfunction refuses it. */
+  ParamInfo ask = driver.param_info;
   if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
   for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
     for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
@@ -430,7 +444,8 @@ static Function *function_of(void *handle) {
     Function *function = atomic_load_explicit(slot, memory_order_acquire);
     if (function != NULL && function->handle != handle) continue;
     if (function != NULL && function->generation == now) return function;
-    Function *made = new_function(handle, now); /* the old one is not freed, as in forget_all */
+    /* An old entry of the handle is not freed, because another thread may read it. */
+    Function *made = new_function(handle, now);
     if (made == NULL || atomic_compare_exchange_strong(slot, &function, made)) return made;
     free(made);
     return function->handle == handle ? function : NULL;
@@ -439,11 +454,13 @@ static Function *function_of(void *handle) {
 }
 
 static void put_place(Line *line, const Place *place, void *handle, const char *name) {
-  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* of a graph's node */
+  /* CUPTI has no name for a kernel in a node of a graph. */
+  if (name == NULL && driver.name != NULL) driver.name(&name, handle);
   put(line, ",\"parameter\":%u,\"offset\":%u,\"kernel\":", place->parameter, place->offset);
   put_string(line, name, 1000);
 }
 
+/* Count a launch whose kernel takes a known map; the first such launch writes a line. */
 static void takes_map(Place *place, Record *record, void *handle, const char *name) {
   for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
     if (p->record == record) {
@@ -464,7 +481,7 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   listen(LAUNCHES_WITHOUT_NEWS);
 }
 
-/* 128 bytes that no call of the driver made; result.py sees whether they are a map. */
+/* Write a line about 128 bytes that no call of the driver made. result.py finds out whether they are a map. */
 static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
   if (atomic_exchange(&place->is_unknown_written, 1)) return;
   Line *line = new_line("parameter");
@@ -478,7 +495,8 @@ static void takes_unknown(Place *place, const void *bytes, void *handle, const c
   pthread_mutex_unlock(&mutex);
 }
 
-/* The packed parameters of a launch that has them in `extra`: CU_LAUNCH_PARAM_BUFFER_POINTER, ... */
+/* The packed parameters of a launch in `extra`, an array of (name, value) pairs: the value after
+ * CU_LAUNCH_PARAM_BUFFER_POINTER. */
 static const char *packed(const void *const *extra) {
   enum { END, BUFFER_POINTER };
   for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
@@ -486,6 +504,7 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
+/* The record of the call that made these 128 bytes, at any address; or NULL. */
 static Record *map_in(const void *bytes) {
   uint64_t body[BODY_WORDS], bit;
   size_t slot;
@@ -494,7 +513,8 @@ static Record *map_in(const void *bytes) {
   return record_of_body(body, &slot);
 }
 
-/* After the driver accepted the launch: it has read every parameter. */
+/* Look for maps in the parameters of a launch. The parameters are readable, because the driver has accepted the
+ * launch and so read every parameter. */
 static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
   if (*(const int *)info->result != 0) return;
   const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
@@ -519,6 +539,7 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
 
 /* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
 
+/* The callback for CUPTI. It restores errno, which belongs to the program. */
 static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
   (void)user;
   int saved = errno;
@@ -555,7 +576,8 @@ static int subscribe(void) {
     cupti.unsubscribe(subscriber);
     return write_problem("enable", result, "");
   }
-  for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
+  /* Errors are ignored, because an older CUPTI does not know the last calls. */
+  for (int i = 1; i < N_ENCODERS; ++i)
     cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
   for (int i = 0; i < N_UNLOADS; ++i) cupti.enable(1, subscriber, DRIVER_API, UNLOADS[i]);
   cupti.enable(1, subscriber, RESOURCE, MODULE_LOADED);
@@ -571,12 +593,13 @@ static void end(void) {
   uint32_t enabled = 0;
   if (!atomic_exchange(&alive, 0)) return;
   int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
-  if (result != 0 || !enabled) /* someone's cuptiFinalize ended the subscription without a word */
+  /* cuptiFinalize, called by the program, ends the subscription without a callback. */
+  if (result != 0 || !enabled)
     write_problem("lost", result, "");
   write_line(new_line("end"));
 }
 
-/* Begin to trace into a folder. Returns 1, or 0 with a line in the file that has the reason. */
+/* Start a trace into a folder. Returns 1; or 0, and the file has a line with the reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)
@@ -589,7 +612,8 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* loads what it needs now, and not within a call of the driver */
+  /* The first backtrace() loads a library, which must not happen within a call of the driver. */
+  backtrace(&frame, 1);
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;
@@ -602,7 +626,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   alive = 1;
   if (!is_prepared) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    atexit(end); /* before CUPTI's own, which it registered earlier */
+    atexit(end); /* runs before CUPTI's function, because CUPTI registered its function earlier */
   }
   is_prepared = 1;
   return 1;
@@ -614,7 +638,8 @@ EXPORTED void tma_dlpack_trace_stop(void) {
   cupti.unsubscribe(subscriber);
 }
 
-/* What libcuda calls. 1 also where nothing can be traced: the program runs as without us. */
+/* The function that libcuda calls. It returns 1 even if nothing can be traced, so that the program runs as without
+ * this library. */
 EXPORTED int InitializeInjection(void) {
   const char *into = getenv("TMA_DLPACK_TRACE");
   if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));

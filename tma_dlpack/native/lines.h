@@ -1,6 +1,6 @@
 /* Lines of JSON and their contents: memory that may be unmapped, the caller, the GPU.
  *
- * Needs no Python: its functions are looked up where the program has them.
+ * It needs no Python: if the program has Python, its functions are looked up by name.
  */
 
 #ifndef TMA_DLPACK_LINES_H
@@ -25,7 +25,8 @@ static pid_t process;
 
 /* ---- lines of JSON ------------------------------------------------------------------------------- */
 
-/* On the heap, because a thread of the program may have a small stack; NULL if out of memory. */
+/* A line is on the heap, because a thread of the program may have a small stack. It is NULL if out of memory, so
+ * the put functions accept NULL. */
 typedef struct {
   size_t used;
   char text[LINE_BYTES];
@@ -41,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Bytes above 126 are written one by one, as Latin-1; result.py turns them back. */
+/* Bytes above 126 are written one by one as Latin-1 escapes; result.py restores the bytes. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -65,8 +66,8 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* One write, to the end of the file: threads do not mix their lines. A line that was cut off is not
- * valid JSON, and result.py reports it. Where the disk is full, nothing can be done. */
+/* Append a line with one write, so that threads do not mix their lines. A line that is cut off is not valid JSON;
+ * result.py reports it. A full disk is ignored. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
@@ -74,8 +75,9 @@ static void write_line(Line *line) {
   free(line);
 }
 
-/* ---- memory that may not be there ---------------------------------------------------------------- */
+/* ---- memory that may be unmapped ----------------------------------------------------------------- */
 
+/* Memory to copy; `bit` is set in the result of read_all if `from` is not readable. */
 typedef struct {
   void *to;
   const void *from;
@@ -83,18 +85,20 @@ typedef struct {
   uint32_t bit;
 } Wanted;
 
+/* Copy memory by the kernel, which returns an error for unmapped memory. Returns whether all bytes were read. */
 static int is_read(const Wanted *wanted) {
   struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
   ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
-  if (got < 0 && errno != EFAULT) { /* not allowed in this container, or not in this kernel */
+  /* Some containers and kernels do not allow process_vm_readv. */
+  if (got < 0 && errno != EFAULT) {
     if (self_memory < 0) self_memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     got = pread(self_memory, wanted->to, wanted->bytes, (off_t)(uintptr_t)wanted->from);
   }
   return got == (ssize_t)wanted->bytes;
 }
 
-/* Whether memory is on this thread's stack above us, where it can be read without asking: most callers
- * have their arrays there, and asking costs more than all the rest. */
+/* Whether memory is on this thread's stack above this frame, so that it can be read without a call of the kernel.
+ * Most callers have their arrays on the stack, and a call of the kernel takes longer than all other work. */
 static int is_on_stack(const void *at, size_t bytes) {
   static __thread uintptr_t low, top;
   uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
@@ -102,6 +106,7 @@ static int is_on_stack(const void *at, size_t bytes) {
     pthread_attr_t attributes;
     void *start = NULL;
     size_t room = 0;
+    /* 1 means that the stack is not known; 0 that it was not asked for. */
     top = 1;
     if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
       if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
@@ -111,11 +116,12 @@ static int is_on_stack(const void *at, size_t bytes) {
       pthread_attr_destroy(&attributes);
     }
   }
-  return low <= here && here <= from && from < top && bytes <= top - from; /* else: another stack */
+  /* `here` is outside of the thread's stack if the program has switched stacks, as coroutines do. */
+  return low <= here && here <= from && from < top && bytes <= top - from;
 }
 
-/* Whether a byte can be read, asked of the quickest call of the kernel that looks: it refuses the first
- * argument, but only after it has read 8 bytes through the second. */
+/* Whether a byte can be read. rt_sigprocmask is the fastest call of the kernel that answers: it refuses the invalid
+ * first argument, but only after it has read 8 bytes through the second argument. */
 static int is_there(const void *at) {
   const void *word = (const void *)((uintptr_t)at & ~(uintptr_t)7);
   enum { NO_SUCH_HOW = 99, SIGSET_BYTES = 8 };
@@ -123,7 +129,8 @@ static int is_there(const void *at) {
   return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, word, NULL, SIGSET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Read several places, with one call of the kernel. Returns the bits of those that are not readable. */
+/* Copy several pieces of memory with one call of the kernel. Returns the bits of the pieces that are not
+ * readable. */
 static uint32_t read_all(const Wanted *wanted, int count) {
   struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
   ssize_t total = 0;
@@ -140,6 +147,7 @@ static uint32_t read_all(const Wanted *wanted, int count) {
     total += (ssize_t)w->bytes;
   }
   if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
+  /* At least one piece is not readable, so each is copied with a call of its own. */
   uint32_t unreadable = 0;
   for (int i = 0; i < count; ++i)
     if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
@@ -149,9 +157,9 @@ static uint32_t read_all(const Wanted *wanted, int count) {
   return unreadable;
 }
 
-/* ---- who made it --------------------------------------------------------------------------------- */
+/* ---- the caller of the driver -------------------------------------------------------------------- */
 
-/* The shared objects on the stack, innermost first, each with the function where it has a name. */
+/* Write the shared objects on the stack, innermost first, each with the function's name if it has one. */
 static void put_objects(Line *line) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES), written = 0;
@@ -170,7 +178,7 @@ static void put_objects(Line *line) {
   put(line, "]");
 }
 
-/* The functions of Python that we call, in one struct so that all are found or none. */
+/* The functions of CPython that are called below. has_python() finds all of them, or returns 0. */
 static struct {
   int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
   void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
@@ -194,7 +202,7 @@ static void put_attribute(Line *line, void *object, const char *name) {
   if (value != NULL) py.Py_DecRef(value);
 }
 
-/* The Python frames of this thread, innermost first, where it holds the GIL. */
+/* Write the Python frames of this thread, innermost first, if the thread holds the GIL. */
 static void put_python(Line *line) {
   if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
   void *frame = py.PyEval_GetFrame();
@@ -217,7 +225,7 @@ static void put_python(Line *line) {
   put(line, "]");
 }
 
-/* The GPU of the current context: what a Target asks of it. */
+/* Write the attributes of the current context's GPU that a Target has. The numbers are of CUdevice_attribute. */
 static void put_device(Line *line) {
   static const struct {
     const char *name;
@@ -233,6 +241,7 @@ static void put_device(Line *line) {
   put(line, "}");
 }
 
+/* Write the rank of the process in a distributed program, from the first variable that is set. */
 static void put_rank(Line *line) {
   static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
                                       "LOCAL_RANK"};

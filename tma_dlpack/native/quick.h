@@ -1,13 +1,13 @@
-/* quick.h: a Python function that is tried in C first.
+/* quick.h: the callable object that tries a verb in C before it calls the Python function.
  *
- * Calling a Python function of 16 parameters alone takes longer than making a map in C. So the public
- * function is a callable object that binds the arguments itself. Where C falls back to Python, or the arguments do
+ * A call of a Python function with 16 parameters alone takes longer than making a map in C. So the public
+ * function is a callable object that binds the arguments itself. If C falls back to Python, or the arguments do
  * not bind, it calls the Python function with the same arguments.
  *
- * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
- * names it only since 3.12; every call of CPython's goes there. The base class is written in Python
- * (extension.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
- * function, because torch.compile warns about those.
+ * The object implements the vectorcall protocol, which CPython supports for heap types since 3.9, although the
+ * limited API has it only since 3.12. CPython makes every call through this protocol. The base class is written
+ * in Python (extension.py), because torch.compile traces its `__call__` instead of calling the object. The object
+ * is not a built-in function, because torch.compile warns about built-in functions.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -20,18 +20,19 @@
 
 enum { MAX_PARAMETERS = 24 };
 
-/* Py_TPFLAGS_HAVE_VECTORCALL, and the flag in a count that is none of the count [CPython, PEP 590]. */
+/* Py_TPFLAGS_HAVE_VECTORCALL, and PY_VECTORCALL_ARGUMENTS_OFFSET, the flag in the top bit of the count of
+ * arguments [CPython, PEP 590]. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* What is done with a call: a map of a tensor or of bare arguments, or a report on a tensor. */
+/* The result of a call: the map of a tensor, the map of bare arguments, or the report on a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
-  int argument_count; /* of bare arguments; 0 for a tensor and options */
+  int argument_count; /* number of bare arguments; 0 for a tensor and options */
 } Verb;
 
 static const Verb verbs[] = {
@@ -46,16 +47,16 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* If a call's arguments differ from the kept arguments, keep every eighth such call, because keeping costs a
- * tenth of a call. */
+/* Of the calls whose arguments differ from the kept arguments, every eighth is kept, because keeping takes a
+ * tenth of the time of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
-/* The arguments of an earlier accepted call but the tensor, and what was read from them: the next call
- * usually has the same objects, of types that never change. */
+/* The arguments of an earlier accepted call, except the tensor, and the options that were read from them. The
+ * next call usually has the same objects. Only objects of immutable types are kept. */
 typedef struct {
-  PyObject *keywords, *values[MAX_PARAMETERS]; /* of `keywords`, and after the tensor by position */
-  Py_ssize_t given, count;                     /* 0: none is kept */
-  int in_use;                                  /* by a call that may run other Python code */
+  PyObject *keywords, *values[MAX_PARAMETERS]; /* values[0] (the tensor) is unused; keywords' values come last */
+  Py_ssize_t given, count;                     /* positional arguments, and all; count 0: no call is kept */
+  int in_use;                                  /* a running call uses `options`, and may run other Python code */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -64,28 +65,29 @@ typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
   PyObject *module, *function;
-  State *state; /* of the module; NULL once this object was cleared */
-  PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
-  PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
+  State *state; /* of the module; NULL after quick_clear */
+  PyObject *names[MAX_PARAMETERS];    /* parameters, interned because keywords are */
+  PyObject *defaults[MAX_PARAMETERS]; /* NULL for a required parameter */
   const Verb *verb;
-  Options options; /* of a call with required arguments only */
-  int required;    /* parameters up to the last one that must be given */
-  int positional, count; /* those that may be given by position, and all */
+  Options options; /* the options of a call with required arguments only */
+  int required;    /* number of parameters up to the last required parameter */
+  int positional, count; /* number of parameters that may be positional, and of all */
   KeptCall kept;
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
 } Quick;
 
-/* The parameter that a keyword names, after the first `given` parameters; -1 for an unknown keyword. */
+/* The index of the parameter that a keyword names; -1 if it is unknown, or one of the first `given`. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
-  for (int i = (int)given; i < quick->count; ++i) /* made at run time, and so not interned */
+  /* A keyword that was made at run time is not interned. */
+  for (int i = (int)given; i < quick->count; ++i)
     if (PyUnicode_Compare(quick->names[i], keyword) == 0) return i;
   return -1;
 }
 
-/* The Python function, borrowed; NULL with an exception once the collector has cleared this object, which is
- * part of a cycle, while other parts still refer to it. */
+/* The Python function, borrowed; NULL with an exception if the collector has already cleared this object, while
+ * other objects of the same cycle still refer to it. */
 static PyObject *function_of(const Quick *quick) {
   if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
   return quick->function;
@@ -96,16 +98,17 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
   return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
-/* Both readers return 0 for a malformed call (an unknown, repeated or missing argument), so that the Python
- * function raises the TypeError. */
+/* read_call and bind_arguments return 0 for a call with an unknown, repeated or missing argument, so that the
+ * Python function raises the TypeError. */
 
-/* Read the arguments of a call for a tensor; `quick->options` has the defaults of the others. */
+/* Read the arguments of a call for a tensor; `quick->options` has the defaults of missing arguments. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* everything before the arrays */
+  /* Copy the members before the arrays, whose counts say how many entries are valid. */
+  memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
@@ -120,7 +123,7 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Whether a call has the kept arguments; its tensor is given by position. */
+/* Whether a call has the same objects as the kept call. args[0] is the tensor, because given > 0. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
@@ -129,6 +132,7 @@ static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
+/* `count` is 0 before the objects are freed, so that no call finds half of the kept arguments. */
 static void forget_call(KeptCall *kept) {
   Py_ssize_t count = kept->count;
   kept->count = 0;
@@ -136,7 +140,7 @@ static void forget_call(KeptCall *kept) {
   Py_CLEAR(kept->keywords);
 }
 
-/* Whether a value never changes, and runs no code when it is freed. */
+/* Whether a value is immutable, and runs no code when it is freed. */
 static int is_constant(PyObject *value) {
   if (!PyTuple_CheckExact(value))
     return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
@@ -148,7 +152,7 @@ static int is_constant(PyObject *value) {
   return 1;
 }
 
-/* Keep the arguments of an accepted call, if they never change. */
+/* Keep the arguments of an accepted call if all of them are immutable. */
 static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                                 PyObject *keywords, const Options *options) {
   Py_ssize_t count = given + (keywords == NULL ? 0 : PyTuple_Size(keywords));
@@ -168,7 +172,7 @@ static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_
   kept->options = *options;
 }
 
-/* Put the arguments of a call without a tensor in the order of the parameters. */
+/* Put the arguments of a call in the order of the parameters, with defaults for missing arguments. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords);
@@ -185,7 +189,7 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* A value that nobody changes later: the value itself, or a copy of a list or set. */
+/* A copy of a list or a set, which the caller may change later; other values themselves. */
 static PyObject *unchanging(PyObject *value) {
   if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
   if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
@@ -193,7 +197,7 @@ static PyObject *unchanging(PyObject *value) {
   return value;
 }
 
-/* The arguments after the tensor by name. NULL where they do not bind, or with an exception. */
+/* A dict of the arguments after the tensor. NULL if the arguments do not bind, or with an exception. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -218,7 +222,7 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* The report on a refused call, or the exception where `named` is None. */
+/* The report on a refused call, or the exception if `named` is None. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_build(&quick->state->refused, "refused");
@@ -229,8 +233,8 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
   return result;
 }
 
-/* What the verb makes. NULL for "fall back to Python", or with an exception, which is to be raised where
- * `is_refused` is set. */
+/* Return the result of the verb. NULL for "fall back to Python", or with an exception. If `is_refused` is set, the
+ * exception is the refusal of the call, which must be raised. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
   const Verb *verb = quick->verb;
@@ -259,6 +263,7 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
     made = (PyObject *)map_of_tensor(quick->state, tensor, &options, &call);
     if (made != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
   }
+  /* `failed` is not 0 if rules refuse the call. */
   if (made == NULL && (call.failed == 0 || PyErr_Occurred())) return NULL;
   if (made != NULL && !verb->is_check) return made;
 
@@ -305,9 +310,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
   return swallowed() < 0 ? NULL : call_function(quick, args, given, keywords);
 }
 
-/* ---- what it looks like: the Python function, whose attributes it has ----------------------------- */
+/* ---- attributes, which are those of the Python function -------------------------------------------- */
 
-/* `__call__` is the function itself: IPython shows the signature of both where they differ. */
+/* `__call__` is the object itself, because IPython shows a second signature if `__call__` has another one. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
@@ -334,13 +339,14 @@ static PyObject *quick_repr(PyObject *self) {
   return text;
 }
 
-/* Pickled by name, as functions are. */
+/* The object is pickled by name, like a function. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
   return function_attribute(self, "__qualname__");
 }
 
-/* In a class it is what it is, as built-in functions are; help() and doctest take it for a routine. */
+/* As an attribute of a class the object does not become a method, like a built-in function. With this slot,
+ * help() and doctest treat the object as a routine. */
 static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   (void)object;
   (void)type;
@@ -348,10 +354,10 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   return self;
 }
 
-/* ---- making one ---------------------------------------------------------------------------------- */
+/* ---- making a callable --------------------------------------------------------------------------- */
 
-/* Keep the parameters: a dict {name: default}, where `required` stands for none; `positional` of them may
- * be given by position. */
+/* Store the parameters, a dict {name: default}, in which the object `required` marks a required parameter. The
+ * first `positional` parameters may be positional arguments. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -437,7 +443,7 @@ static PyType_Slot quick_slots[] = {
     {0, NULL},
 };
 
-/* Named "function" for help() and IPython, which show the name of the type. */
+/* The type's name is "function", because help() and IPython show it. */
 static PyType_Spec quick_spec = {
     .name = "tma_dlpack.native._core.function",
     .basicsize = sizeof(Quick),
@@ -446,7 +452,7 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Find what reads each parameter after the tensor, and read the defaults. 0 with an exception. */
+/* Find the reader of each parameter after the tensor, and read the defaults. 0 with an exception. */
 static int keep_options_of_defaults(Quick *quick) {
   State *state = quick->state;
   PyObject *found = PyDict_New();

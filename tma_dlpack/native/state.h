@@ -1,29 +1,30 @@
-/* state.h: the state of the extension: classes, names, and how tensors of each type are read. */
+/* state.h: the state of the extension: classes, names, and the way to read tensors of each type. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
 
 #include "storage.h"
 
-/* Functions of one argument that call `__dlpack__`; setup() receives them. */
+/* Indices of the functions of one argument that call `__dlpack__`; setup() receives the functions. */
 enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 
+/* Indices of the enums in setup() and in State.words. */
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
-/* Names of the attributes that are read; interned, which makes CPython's look-ups fast. */
+/* Indices of the names of attributes; the names are interned, so that CPython looks them up fast. */
 enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
-/* An enum: its class, {name: member} including the names of cuda.h, and the members' own names in the
- * order of their values, interned as the string literals of a program are. */
+/* An enum: its class, a dict {name: member} that has the names of cuda.h too, and the members' own names by value.
+ * The own names are interned, as string literals of Python code are. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
   PyObject *interned[MAX_MEMBERS];
 } Words;
 
-/* A Target that was read; a Target object never changes. */
+/* A Target and its numbers; a Target object is immutable. */
 typedef struct {
   PyObject *object;
   TmaDlpackTarget target;
@@ -40,15 +41,16 @@ typedef struct {
   PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType}; else NULL */
   FillTensor fill;            /* torch */
   ExportTensor export_tensor; /* other types with the exchange API */
-  PyObject *on_host;          /* everything else: what calls `__dlpack__` of a host tensor */
-  PyObject *on_cuda;          /* and of a CUDA tensor */
-  PyObject *platform;         /* JAX: its method that names the device; else NULL */
-  PyObject *is_deleted;       /* and the one to call before, because platform() reads freed memory then */
+  PyObject *on_host;          /* types without the exchange API: calls `__dlpack__` of a host tensor */
+  PyObject *on_cuda;          /* types without the exchange API: calls `__dlpack__` of a CUDA tensor */
+  PyObject *platform;         /* JAX: the method that names the device; else NULL */
+  PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array reads freed memory */
   int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
-  int is_jax;                 /* its arrays never change */
+  int is_jax;                 /* JAX: arrays are read-only, although the capsule does not say so */
 } Producer;
 
-enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; a type past these is left to Python */
+/* Known libraries have few types of tensors. If more are used, Python reads the other types. */
+enum { MAX_PRODUCERS = 16 };
 
 typedef struct {
   PyTypeObject *quick_type; /* of quick.h */
@@ -60,18 +62,18 @@ typedef struct {
   PyObject *presets;    /* {name: Target} */
   PyObject *default_target;
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
-  PyObject *readers[3]; /* by kind of map: {argument: which of `readers`} of the function that makes it */
+  PyObject *readers[3]; /* by kind of map: {argument: index in `readers` of options.h} */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
-  PyObject *accepted, *refused; /* of make/build.py, which is imported when it is first needed: make Reports */
+  PyObject *accepted, *refused; /* functions of make/build.py; NULL until the first Report or refusal */
   KnownTarget targets[KNOWN_TARGETS];
-  unsigned target_count; /* that were read; the last ones are in `targets` */
+  unsigned target_count; /* number of Targets that were read; the last KNOWN_TARGETS are in `targets` */
   Words words[ENUMS];
   PyObject *exports[EXPORTS];
   PyObject *names[NAMES];
   PyObject *libcudacxx, *documented, *driver; /* the interned names of rules */
   PyObject *torch_uint8, *torch_int8;
   int producer_count;
-  Producer producers[MAX_PRODUCERS]; /* only ever added to: a pointer to one stays good */
+  Producer producers[MAX_PRODUCERS]; /* entries are never removed or moved, so pointers to them stay valid */
 } State;
 
 /* The objects of the state, without the objects in arrays. */

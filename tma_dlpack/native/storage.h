@@ -1,4 +1,4 @@
-/* storage.h: the memory of a TensorMap: map.h has its class, calls.h and batch.h fill it. */
+/* storage.h: the memory of a TensorMap. map.h has the class; calls.h and batch.h write the memory. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H
@@ -12,51 +12,54 @@
 #include "../include/tma_dlpack_make.h"
 
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
-enum { ON_HOST = -1 }; /* in place of a GPU's ordinal */
+enum { ON_HOST = -1 }; /* takes the place of a GPU's ordinal */
 
-/* What the 128 bytes of an accepted call do not hold: the tensor's layout, a few options, the target. */
+/* The values of an accepted call that the 128 bytes do not have: the tensor's layout, some options, the target. */
 typedef struct {
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* row-major, in elements, as exported */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as given: an entry that is ignored is 1 in the bytes */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* of the call; an ignored entry is 1 in the bytes */
   uint8_t is_bare; /* a driver_encode_* call, without a tensor */
-  uint8_t kind, mode; /* the bytes do not tell im2col from im2col-wide */
+  uint8_t kind, mode; /* the bytes of im2col and im2col-wide maps do not differ in kind */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
 } Record;
 
-/* All options of a call that has some which few calls have; allocated for these. */
+/* All options of a call with rare options. Allocated only for such calls, so that other maps stay small. */
 typedef struct {
-  PyObject *target; /* as it was given; NULL: the tensor's own */
+  PyObject *target; /* the Target of the call; NULL: the tensor's own */
   TmaDlpackOptions o;
 } RareOptions;
 
 struct MapStorage;
 
-/* The memory of the map that was freed last, which the next one takes: programs that make a map at every
- * step free as many, and this is twice as quick as CPython's allocator with its collector's bookkeeping.
- * It belongs to the module that makes maps and to all maps that it made. */
+/* The memory of the map that was freed last, which the next map uses. A program that makes a map at every step
+ * also frees a map at every step; reusing the memory is twice as fast as CPython's allocator with its collector.
+ * The owners of this struct are the module and all maps that the module made. */
 typedef struct {
-  struct MapStorage *map; /* or NULL */
+  struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
-  int closed; /* the module is gone */
+  int closed; /* whether the module is freed */
 } SpareMap;
 
-/* With the collector's header small enough for CPython's small-object allocator (512 bytes). */
+/* Together with the collector's header (16 bytes) at most 512 bytes, the limit of CPython's small-object
+ * allocator. */
 typedef struct MapStorage {
   PyObject_HEAD
-  SpareMap *spare; /* where its memory goes; NULL: back to CPython */
-  PyObject *tensor, *capsule, *arguments, *description, *data; /* any may be NULL */
-  PyObject *producer; /* the type of the tensor whose layout a map without one has; or NULL */
+  SpareMap *spare; /* takes the memory when the map is freed; NULL: CPython takes it */
+  PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
+  PyObject *producer; /* for a map without a tensor: the type of the tensor whose layout it has; else NULL */
   PyObject *weak_references;
-  RareOptions *rare; /* or NULL */
-  TmaDlpackDescribed *fields; /* NULL where the bytes are there and their layout was measured */
+  RareOptions *rare; /* may be NULL */
+  TmaDlpackDescribed *fields; /* NULL if the arguments can be decoded from the bytes */
   uint64_t address;
   Record record;
   uint8_t has_record, has_bytes, launchable;
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
-} MapStorage; /* objects begin at multiples of 16, and so does `room`: it holds 128 aligned bytes */
+} MapStorage;
+
+/* Objects begin at multiples of 16, and `room` too. So at most 112 bytes precede the 128 aligned bytes in it. */
 
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
@@ -67,12 +70,12 @@ static inline unsigned char *map_bytes(MapStorage *map) {
   return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
 }
 
-/* One owner less. */
+/* Remove one owner. */
 static inline void leave_spare(SpareMap *spare) {
   if (--spare->owners == 0) PyMem_Free(spare);
 }
 
-/* A copy, NULL of NULL; NULL with an exception if out of memory. */
+/* Copy rare options; the copy of NULL is NULL. NULL with an exception if out of memory. */
 static inline RareOptions *copy_rare(const RareOptions *rare) {
   RareOptions *copy = rare == NULL ? NULL : PyMem_Malloc(sizeof *copy);
   if (rare == NULL) return NULL;
@@ -88,7 +91,7 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
-/* Keep the driver's arguments, in place of bytes that cannot be decoded. 0 with an exception if out of memory. */
+/* Store the driver's arguments of a map whose bytes cannot be decoded. 0 with an exception if out of memory. */
 static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
   if (c == NULL) return 1;
   *kept = PyMem_Malloc(sizeof **kept);
@@ -104,6 +107,7 @@ static inline PyObject *none(void) {
   return Py_None;
 }
 
+/* A tuple of `count` values, each divided by `unit`: 8 makes bits bytes. */
 static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (int64_t i = 0; tuple != NULL && i < count; ++i) {
@@ -124,7 +128,7 @@ static inline PyObject *given_tuple(const int64_t *values, int count) {
   return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
 }
 
-/* The fields of abi.RareOptions. In these formats "N" steals the reference, and NULL makes the result NULL. */
+/* The fields of abi.RareOptions. The macros make one object for each row of TMA_DLPACK_RARE_OPTIONS. */
 static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
 #define FLAG_OBJECT(name) PyBool_FromLong(o->name),
 #define INTEGER_OBJECT(name) PyLong_FromLongLong(o->name),
@@ -152,12 +156,13 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* The bytes that one load of an accepted call adds to its barrier; None for interleaved layouts, which
- * geometry.tx_bytes handles. */
+/* The number of bytes that one load adds to its mbarrier's transaction count. None for interleaved layouts, for
+ * which geometry.tx_bytes computes it. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
+    /* With an element stride the load takes every n-th element of the box, ceil(box / stride) of them. */
     line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
       lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];

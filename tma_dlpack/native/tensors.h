@@ -1,9 +1,9 @@
-/* tensors.h: any tensor becomes a DLTensor, whose shape and strides are copied at once.
+/* tensors.h: read a tensor as a DLTensor, and copy its shape and strides at once.
  *
- * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
- * The capsule is not consumed: its own destructor runs its deleter. Only the types of known libraries
- * are read here; dlpack/capsule.py reads those of others, with more checks. The arguments of
- * `__dlpack__` for each library are in tma_dlpack/dlpack/frameworks.py.
+ * torch tensors are read through DLPack's C exchange API, most other tensors by one `__dlpack__` call. The capsule
+ * is not consumed, so its own destructor calls its deleter. This file reads only the types of known libraries;
+ * dlpack/capsule.py reads other types, with more checks. tma_dlpack/dlpack/frameworks.py has the arguments of
+ * `__dlpack__` for each library.
  */
 
 #ifndef TMA_DLPACK_TENSORS_H
@@ -18,7 +18,8 @@ typedef struct {
   uint64_t flags;
 } View;
 
-/* Copy what a producer's DLTensor, `view->tensor`, points to, while that is valid. 0: fall back to Python. */
+/* Copy the shape and strides that a producer's DLTensor, `view->tensor`, points to, while they are valid.
+ * 0: fall back to Python. */
 static int keep_view(View *view, uint64_t flags) {
   TmaDlpackTensor *tensor = &view->tensor;
   int rank = tensor->ndim;
@@ -33,10 +34,10 @@ static int keep_view(View *view, uint64_t flags) {
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && tensor->dtype.bits < 8);
 }
 
-/* ---- how tensors of a type are read -------------------------------------------------------------- */
+/* ---- the way to read tensors of a type ----------------------------------------------------------- */
 
-/* These functions run Python code, which may be interrupted: what swallowed() keeps stays set, the functions
- * after it do nothing, and learn() returns with it. */
+/* These functions run Python code, which may be interrupted. After an exception that swallowed() keeps, the next
+ * functions do nothing, and learn() returns with the exception. */
 
 /* Return a new reference to an attribute of any object, or NULL if the object lacks the attribute. */
 static PyObject *attribute_of(PyObject *object, const char *attribute) {
@@ -45,7 +46,7 @@ static PyObject *attribute_of(PyObject *object, const char *attribute) {
   return found;
 }
 
-/* The same for an imported module. */
+/* The same as attribute_of for a module that the program has imported; NULL if it has not. */
 static PyObject *attribute_of_module(const char *module_name, const char *attribute) {
   PyObject *name = PyErr_Occurred() ? NULL : PyUnicode_FromString(module_name);
   PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);
@@ -56,7 +57,7 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
-/* The same for a module of this package; imports the module if necessary. */
+/* The same as attribute_of for a module of this package, which is imported if necessary. */
 static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
   PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
   PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
@@ -65,8 +66,8 @@ static PyObject *attribute_of_own_module(const char *module_name, const char *at
   return found;
 }
 
-/* DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]: 0 version (u32 major, u32 minor),
- * 3 managed_tensor_from_py_object_no_sync, 5 dltensor_from_py_object_no_sync, which may be NULL. */
+/* Read DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]. Word 0: version (u32 major, u32 minor);
+ * word 3: managed_tensor_from_py_object_no_sync; word 5: dltensor_from_py_object_no_sync, which may be NULL. */
 static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   PyObject *capsule = attribute_of((PyObject *)type, "__dlpack_c_exchange_api__");
   void **table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
@@ -76,11 +77,12 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
     memcpy(&producer->fill, &table[5], sizeof table[5]);
   }
   swallowed();
-  Py_XDECREF(capsule); /* the table is static: "stays alive throughout the program" */
+  /* The table outlives the capsule, because it is static [dlpack.h: "stays alive throughout the program"]. */
+  Py_XDECREF(capsule);
   return usable;
 }
 
-/* torch's types as DLPack's, for versions before 2.10, which have no exchange API; not on ROCm. */
+/* A dict {torch.dtype: DLDataType} for torch before 2.10, which has no exchange API. NULL on ROCm. */
 static PyObject *torch_dtypes(void) {
   PyObject *version = attribute_of_module("torch.version", "hip");
   int on_rocm = version != Py_None;
@@ -93,8 +95,8 @@ static PyObject *torch_dtypes(void) {
   return types;
 }
 
-/* The C function of a built-in method without arguments, or NULL. It lives as long as the type.
- * Calling it costs a third less than calling the method, and every call of ours calls it on a tensor. */
+/* The C function of a built-in method without arguments, or NULL. The function lives as long as the type. A call
+ * of the C function takes a third less time than a call of the method, and every map of a torch tensor needs one. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
@@ -105,7 +107,8 @@ static PyCFunction method_function(PyObject *object, const char *name) {
   return function;
 }
 
-/* torch.Tensor and torch.nn.Parameter themselves: subclasses may be fake, or wrap another tensor. */
+/* Learn to read torch.Tensor or torch.nn.Parameter. Their subclasses fall back to Python, because such a tensor
+ * may be fake or wrap another tensor. */
 static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
@@ -137,6 +140,7 @@ static int row_has(PyObject *row, const char *flag) {
   return has;
 }
 
+/* Whether the type itself has the exchange API; an inherited one may not know the subclass. */
 static int owns_exchange_api(PyTypeObject *type) {
   PyObject *own = attribute_of((PyObject *)type, "__dict__");
   PyObject *api = own == NULL ? NULL : PyMapping_GetItemString(own, "__dlpack_c_exchange_api__");
@@ -146,7 +150,8 @@ static int owns_exchange_api(PyTypeObject *type) {
   return api != NULL;
 }
 
-/* The rest: by `__dlpack__`, where the row of the type's framework has the flag in_c. */
+/* Learn to read a type of another framework by its own exchange API or by `__dlpack__`. Falls back to Python
+ * unless the framework's row has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
   PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
@@ -163,7 +168,8 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
-  if (is_jax) { /* its capsules are the same without max_version, and one call less is quicker */
+  /* JAX ignores max_version, so its `__dlpack__` is called without our Python function, which saves a call. */
+  if (is_jax) {
     producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
     producer->platform = attribute_of((PyObject *)type, "platform");
     producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
@@ -189,14 +195,14 @@ static const Producer *known_producer(const State *state, const PyTypeObject *ty
   return NULL;
 }
 
-/* Choose how tensors of a type are read; NULL to leave it to Python, possibly with an exception. */
+/* Choose the way to read tensors of a type. NULL to fall back to Python, possibly with an exception. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   Producer learned = {0};
   Py_INCREF(type);
   learned.type = type;
   int chosen = learn_torch(state, tensor, &learned) || learn_dlpack(state, type, &learned);
-  /* Python code ran, which may have come here for other tensors, or for this type */
+  /* The Python code that ran may have called this function for other types, or for the same type. */
   const Producer *known = known_producer(state, type);
   if (chosen && !PyErr_Occurred() && known == NULL && state->producer_count < MAX_PRODUCERS) {
     state->producers[state->producer_count] = learned;
@@ -214,7 +220,8 @@ static const Producer *producer_of(State *state, PyObject *tensor) {
 
 /* ---- reading a tensor ---------------------------------------------------------------------------- */
 
-/* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers: ask for the dtype. */
+/* Whether an 8-bit integer tensor has the dtype uint8 or int8. The dtype must be read, because torch exports its
+ * types below a byte (int4, uint4...) as 8-bit integers. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
   PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
   int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
@@ -222,7 +229,8 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* The exchange API does not report lazy negation and conjugation; complex types are left to Python. */
+/* Read a torch tensor by the exchange API, which does not report lazy negation and conjugation. A negated tensor
+ * and every complex tensor fall back to Python. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -233,7 +241,7 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   return dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
-/* Copy a tuple of integers, such as a torch.Size; their number, -1 for "fall back to Python". */
+/* Copy a tuple of integers, such as a torch.Size. Returns their number, or -1 for "fall back to Python". */
 static int copy_integers(PyObject *tuple, int64_t *out) {
   if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
   int count = (int)PyTuple_Size(tuple);
@@ -244,6 +252,7 @@ static int copy_integers(PyObject *tuple, int64_t *out) {
   return count;
 }
 
+/* Call a method that returns one integer or a tuple of integers, and copy them as copy_integers does. */
 static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
   int count = answer != NULL && PyLong_Check(answer) ? 1 : copy_integers(answer, out);
@@ -252,7 +261,7 @@ static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   return count;
 }
 
-/* torch before 2.10, by its attributes, as dlpack/torch_tensor.py asks them. */
+/* Read a tensor of torch before 2.10 by its attributes, as dlpack/torch_tensor.py does. */
 static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
                                  View *view) {
   int64_t ordinal = 0, address = 0;
@@ -293,7 +302,8 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Another type with the exchange API: only its managed export has the read-only flag. */
+/* Read a tensor of another type with the exchange API, by its managed export, because only this export has the
+ * read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -304,25 +314,28 @@ static int read_exported(const Producer *producer, PyObject *tensor, View *view)
 }
 
 static int read_capsule(const Producer *producer, PyObject *capsule, View *view) {
-  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0; /* though it does not say so */
+  /* JAX's arrays are read-only, although their capsules do not say so. */
+  uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     view->tensor = managed->tensor;
     return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  if (managed == NULL) return 0; /* a used capsule, say */
+  if (managed == NULL) return 0; /* a consumed capsule has another name */
   view->tensor = managed->tensor;
   return keep_view(view, read_only);
 }
 
-/* 1 for a CUDA device, 0 for the host, -1 for "fall back to Python". NumPy's arrays are all on the host, CuPy's on
- * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
- * "gpu", and the capsule has the last word (pinned memory, a GPU of another maker). */
+/* Whether a tensor is on a CUDA device: 1, or 0 for the host, or -1 for "fall back to Python". All NumPy arrays are
+ * on the host, all CuPy arrays on a GPU. For JAX the platform ("cpu" or "gpu") is read, because
+ * `__dlpack_device__` takes half the time of `__dlpack__`. find_target reads the exact device from the capsule
+ * (pinned memory, a GPU of another vendor). */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
-  if (producer->is_jax) { /* calling the type's function costs half of calling the array's method */
+  /* A call of the type's function takes half the time of a call of the array's method. */
+  if (producer->is_jax) {
     PyObject *deleted = PyObject_CallFunctionObjArgs(producer->is_deleted, tensor, NULL);
     Py_XDECREF(deleted);
     if (deleted != Py_False) return -1;
@@ -346,8 +359,8 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
-/* Whether this thread is in a producer's method. The method may be written in Python and make a map itself;
- * such a call goes to the Python function, because Python detects endless recursion. */
+/* Whether this thread runs a producer's method. The method may be written in Python and make a map itself. This
+ * inner call falls back to the Python function, because Python detects endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
@@ -362,7 +375,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor: 1; 0 for "fall back to Python", possibly with an exception that the caller clears. */
+/* Read a tensor. Returns 1, or 0 for "fall back to Python", possibly with an exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;

@@ -326,7 +326,7 @@ class MapAttributes(MapStorage):
         """The GPU that the map was made for, as a Target."""
         if self._description is not None:
             return self.description.target
-        # a map made in C has a Target, None (a host tensor), or the ordinal of the tensor's GPU
+        # a map made in C has a Target, None (the default), or the ordinal of the tensor's GPU
         known: Any = self._target
         if type(known) is not int:
             return DEFAULT_TARGET if known is None else known

@@ -226,7 +226,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of the map as an argument of a numba-cuda-mlir kernel, which gets it by value."""
+        """The type of the map as a kernel's argument in numba-cuda-mlir, passed by value."""
         from tma_dlpack.tensor_map.numba import numba_type
 
         return numba_type()

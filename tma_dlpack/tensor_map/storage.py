@@ -123,7 +123,7 @@ class PythonStorage:
         self.__dict__["_arguments"] = arguments
 
     def _keep_data(self) -> None:
-        """Save the bytes before a caller gets writable storage; the compiled class overrides this."""
+        """Do nothing; the compiled class saves the bytes before a caller gets writable storage."""
 
     def __bytes__(self) -> bytes:
         return self._refuse_bytes() if self._data is None else self._data
@@ -189,7 +189,7 @@ if TYPE_CHECKING:
         _numbers : tuple or None
             Fields of `EncodeArguments`, decoded from the bytes; enums as numbers.
         _target : Target, int or None
-            Target of the call, or the ordinal of the tensor's GPU; None for a host tensor.
+            Target of the call, or the ordinal of the tensor's GPU; None for the default target.
         _encoder : str or None
             The encoder of the bytes.
         _added : tuple or None
