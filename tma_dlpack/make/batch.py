@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class TensorMapBatch(Sequence[TensorMap], Drawn):
     """Maps of many tensors, in one contiguous array of bytes.
 
-    Made by `make_tma_descriptors`. A sequence of `TensorMap`; ``np.asarray(batch)`` is a uint8
-    array of shape (n, 128). Immutable. It keeps the tensors alive. A slice is a batch with its own
-    array.
+    Made by `make_tma_descriptors`. A batch is a sequence of `TensorMap`; ``np.asarray(batch)`` is a
+    uint8 array of shape (n, 128). It is immutable and keeps the tensors alive. A slice is a batch
+    with its own array.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     @classmethod
     def _accepted(cls, maps: Maps, rows: NDArray[np.uint8]) -> TensorMapBatch:
-        """Make a batch whose bytes were encoded to `rows`, and whose maps are made when needed."""
+        """Make a batch whose bytes are in `rows`; C makes its maps when they are first read."""
         batch = object.__new__(cls)
         batch._made, batch._rows = maps, rows if maps.has_bytes else None
         return batch
@@ -59,7 +59,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def tensors(self) -> tuple[object, ...]:
-        """The tensors, in order; None for maps without a tensor."""
+        """The tensor of each map, in order; None for a map without a tensor."""
         return self._made.tensors
 
     @opaque
@@ -81,15 +81,15 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def launchable(self) -> bool:
-        """Whether all maps may be passed to a kernel: False if any describes host memory."""
+        """Whether all maps may be passed to a kernel: False if a map describes host memory."""
         return self._made.launchable
 
     @opaque
     def numpy(self) -> NDArray[np.uint8]:
         """Return the maps as a read-only uint8 array of shape (n, 128), aligned to 128 bytes.
 
-        Raises `TmaUnsupportedError` if a map could not be encoded here, as ``bytes(tensor_map)``
-        does.
+        Raises `TmaUnsupportedError` if a map could not be encoded on this machine, as
+        ``bytes(tensor_map)`` does.
         """
         if self._rows is None:
             # Raises with the reason.
@@ -107,9 +107,10 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def ptr(self) -> int:
-        """Address of the first map in host memory; the others follow, 128 bytes apart.
+        """Address of the first map in host memory; the next maps follow, 128 bytes apart.
 
-        Valid as long as the batch lives. Raises `TmaUnsupportedError` as `TensorMap.ptr` does.
+        The address is valid as long as the batch lives. Raises `TmaUnsupportedError` as
+        `TensorMap.ptr` does.
         """
         return int(self._launchable_rows().ctypes.data)
 
@@ -117,15 +118,16 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     def as_torch(self) -> Any:
         """Return the maps as a torch CPU tensor, uint8 of shape (n, 128), in the same memory.
 
-        ``batch.as_torch().cuda()`` copies them to the device, aligned. Raises `TmaUnsupportedError`
-        as `TensorMap.ptr` does, and if torch is not imported.
+        ``batch.as_torch().cuda()`` copies the maps to the device; the copy is aligned too. Raises
+        `TmaUnsupportedError` as `TensorMap.ptr` does, and if torch is not imported.
         """
         return for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
         if not self.launchable or self._rows is None:
+            # `ptr` of the first map that is not launchable raises with the reason
             for tensor_map in self._maps:
-                _ = tensor_map.ptr  # raises with the reason
+                _ = tensor_map.ptr
         assert self._rows is not None
         return self._rows
 
@@ -158,24 +160,24 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
 
-    For kernels that choose among many tensors, such as a grouped GEMM: copy the array to the device
-    once, ``batch.as_torch().cuda()``, and let each thread block use the address of its map there.
-    For a map in global memory, each thread block must execute
-    ``fence.proxy.tensormap::generic.acquire.gpu`` before its first use.
+    For kernels that choose among many tensors, such as a grouped GEMM. Copy the array to the device
+    once, ``batch.as_torch().cuda()``, and let each thread block use the address of its map in this
+    copy. Before a thread block uses a map in global memory for the first time, it must execute
+    ``fence.proxy.tensormap::generic.acquire.gpu``.
 
     Parameters
     ----------
     tensors : iterable of tensors
-        Shapes, strides and data types may differ. A list of torch tensors of equal shape, strides
-        and dtype is the fastest.
+        Shapes, strides and data types may differ. A list of torch tensors with equal shape, strides
+        and dtype takes the least time.
     box_sizes, ..., target
-        All other arguments are the same for all tensors, as in `make_tma_descriptor`.
+        All other arguments of `make_tma_descriptor`. They apply to every tensor.
 
     Returns
     -------
     TensorMapBatch
-        Its `numpy()` is uint8 of shape (n, 128), aligned to 128 bytes; its items are the maps that
-        `make_tma_descriptor` makes of each tensor.
+        A sequence of the maps that `make_tma_descriptor` makes of the tensors. `numpy()` returns
+        their bytes: uint8 of shape (n, 128), aligned to 128 bytes.
 
     Raises
     ------
@@ -184,7 +186,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
 
     Notes
     -----
-    Source: CUDA C++ Programming Guide, tensor memory access, for maps in global memory.
+    Source for maps in global memory: CUDA C++ Programming Guide, tensor memory access.
 
     Examples
     --------
@@ -197,6 +199,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     all_tensors = _as_tuple(tensors)
     # C encodes straight into these rows.
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
+    # C writes the bytes to `rows`; it returns None if Python must judge one of the tensors
     maps = accept_many(all_tensors, address, options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))

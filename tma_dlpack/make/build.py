@@ -43,13 +43,13 @@ ENCODERS = get_args(Encoder)
 
 
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor with the arguments after it, or raise with every violation."""
+    """Make the map of a tensor with the arguments in `given`, or raise with every violation."""
     request_of, capsule, error = _read(kind, tensor)
     return _made(request_of(given), tensor, capsule, None if error is None else error.__cause__)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a `TensorView`, with or without a tensor behind it."""
+    """Make the map of a `TensorView`; the view may have no tensor as its owner."""
     request = _request(kind, view.at(0), view.address, (), given)
     return _made(request, view.owner, view.capsule)
 
@@ -76,18 +76,20 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Return the report on a `TensorView`, with or without a tensor behind it."""
+    """Return the report on a `TensorView`; the view may have no tensor as its owner."""
     request_of = partial(_request, kind, view.at(0), view.address, ())
     return check_request(request_of, given, view.owner)
 
 
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
-    """Read a tensor: return what parses the arguments after it, its capsule, and why it is refused.
+    """Read a tensor; return a parser of the other arguments, the capsule, and the tensor's error.
 
-    Unreadable arguments are reported with a refused tensor, so that the user fixes all at once.
+    The parser runs for a refused tensor too, so that one error lists the tensor's violations and
+    the unreadable arguments.
     """
     try:
         address, layout, capsule = read(tensor)
+        # the view has address 0 and no owner, so that a report does not keep the tensor alive
         view = TensorView(0, *check_layout(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
         return partial(_request, kind, None, 0, error.violations), None, error
@@ -95,7 +97,10 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 
 
 def accepted(given: dict[str, Any], call: TensorMap) -> Report:
-    """Return the report on a call that C accepted; `call` is its map without tensor and bytes."""
+    """Return the report on a call that C accepted.
+
+    `call` is the map of the call, without its tensor and bytes.
+    """
     return Report._judged(given, call._accepted_request)
 
 
@@ -104,7 +109,8 @@ def refused(
 ) -> Report | TmaPreconditionError:
     """Return the report on a call that C refused, or its error if `given` is None.
 
-    The words are made when they are read, from numbers: the tensor is not kept.
+    The words of the violations are made from numbers when they are first read, so neither result
+    keeps the tensor.
     """
     read = CallInC(call, type(tensor), names_in_caller(tensor))
     find = partial(_violations_in_c, read)
@@ -135,8 +141,9 @@ class CallInC:
         self.names: Names = names
 
     def __call__(self, given: Mapping[str, Any]) -> Request:
-        """Return the request of other arguments."""
+        """Return the request of the same tensor with the arguments in `given`."""
         request = self.request_of(self.call)
+        # `changed` returns None for arguments that C cannot read
         call = self.call.changed(given, None)
         # None: C cannot parse these arguments.
         if call is not None:
@@ -161,7 +168,7 @@ class CallInC:
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the tensor's own view and address."""
+    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
     view = request.tensor
     return view.own or view, request.address - view.offset_bytes
 
@@ -226,7 +233,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
 def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
-    """Make the map of a `driver_encode_*` call: refuse what the driver refuses, with reasons."""
+    """Make the map of a `driver_encode_*` call; refuse what the driver refuses, with reasons."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
@@ -235,6 +242,7 @@ def mirror(
     # With encoder="driver" the driver judges, but arguments must still fit its parameters.
     if unreadable or (encoder == "driver" and request.unreadable):
         raise refusal_of(unreadable or request.unreadable)
+    # with encoder="driver" the driver itself judges the arguments
     error = None if encoder == "driver" else error_of(request)
     if error is not None:
         raise error
@@ -247,7 +255,7 @@ def mirror(
     return _map_of(request, device, True)
 
 
-# -- by the driver where there is one, else by the measured layout ("model") -----------------------
+# -- encode: by the driver if this machine has one, else by the measured layout ("model") ----------
 
 
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
@@ -265,7 +273,8 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 
 def _ordinal(device: Device, address: int) -> int:
-    """Return a tensor's GPU. Query the driver, because managed memory is exported as device 0."""
+    """Return the ordinal of a tensor's GPU."""
+    # managed memory is exported as device 0, so the driver must be asked for the GPU
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:
@@ -274,7 +283,7 @@ def _ordinal(device: Device, address: int) -> int:
 
 
 def _encoding_gpu(request: Request, view: TensorView) -> int | None:
-    """Return the GPU of this machine that a tensor is on, if its driver encodes for the target."""
+    """Return the ordinal of a tensor's GPU if the driver can encode for the target there."""
     if not view.device.is_cuda or not driver.is_available():
         return None
     # The device is looked up by the tensor's own address, without offset=.
@@ -290,7 +299,7 @@ def _map_of(
     tensor: object = None,
     capsule: object = None,
 ) -> TensorMap:
-    """Make the map of an accepted call: encoded by the driver of a GPU, or by the measured layout.
+    """Make the map of an accepted call.
 
     It has no bytes without either.
     """

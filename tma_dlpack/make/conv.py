@@ -63,22 +63,24 @@ def make_conv_descriptor(
 ) -> TensorMap:
     """Make the im2col tensor map of a convolution over images N, [D,] [H,] W, C.
 
-    The map is the one of `make_im2col_descriptor` with the corners of `im2col_corners` and with the
-    stride in `elem_strides`. A load for the filter tap at t uses the im2col offset t x dilation.
-    Its coordinates are the input pixel of the column's first output pixel p: p x stride - padding.
+    `make_im2col_descriptor` makes the same map of the corners that `im2col_corners` returns and of
+    the stride in `elem_strides`. A load for the filter tap at t uses the im2col offset
+    t x dilation. For a column whose first output pixel is p, the coordinates of the load are the
+    input pixel p x stride - padding.
 
     Parameters
     ----------
     tensor : object
         Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
     kernel_size : int or sequence of int
-        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,), as many as the tensor has
-        spatial dimensions. A single int applies to each.
+        Filter extents in pixels, row-major, one per spatial dimension of the tensor: (D, H, W),
+        (H, W) or (W,). A single int applies to each dimension.
     padding : int or sequence
-        Pixels of zeros around an image. A single int applies to each side; a sequence has one entry
-        per dimension, an int for both sides or a pair (before, after): ``((1, 2), (0, 1))``.
+        Pixels of zeros around an image. A single int applies to each side of each dimension. A
+        sequence has one entry per dimension: an int for both sides, or a pair (before, after), as
+        in ``((1, 2), (0, 1))``.
     stride, dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each. A stride is 1..8.
+        In pixels, one per spatial dimension; a single int applies to each. A stride is 1..8.
     channels_per_pixel, pixels_per_column, interleave_layout, swizzle, l2_fetch_size, oobfill, \
 data_type, rules, allow, shape, strides, offset, target
         As in `make_im2col_descriptor`.
@@ -106,6 +108,7 @@ data_type, rules, allow, shape, strides, offset, target
     given: dict[str, Any] = {name: reusable(value) for name, value in locals().items()}
     given.pop("tensor")
     call = _read(_shape(tensor), given)
+    # the check reports unreadable arguments together with all other violations
     if call.unreadable:
         check_conv_descriptor(tensor, **given).raise_if_refused()
     try:
@@ -170,20 +173,20 @@ def im2col_corners(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the corners of the im2col bounding box of a convolution.
 
-    Pass them to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`. A load
-    for the filter tap at position t uses the im2col offset t x dilation. `make_conv_descriptor`
-    does all of it.
+    Pass the corners to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`.
+    A load for the filter tap at position t uses the im2col offset t x dilation.
+    `make_conv_descriptor` computes the corners and passes the stride itself.
 
     Parameters
     ----------
     kernel_size : int or sequence of int
         Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
-        unless `padding` or `dilation` has more entries: then it applies to each dimension.
+        but if `padding` or `dilation` has more entries, the int applies to each dimension.
     padding : int or sequence
         In pixels, one entry per dimension: an int, or a pair (before, after). A single int applies
-        to each.
+        to each dimension.
     dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each.
+        In pixels, one per dimension; a single int applies to each dimension.
 
     Returns
     -------
@@ -227,7 +230,7 @@ def _required(name: str, given: object, read: object, count: int) -> tuple[Any, 
 
 
 class _Dimension(NamedTuple):
-    """A spatial dimension of a convolution, in pixels; padding `before` and `after` the image."""
+    """A spatial dimension of a convolution, in pixels; `before` and `after` are the padding."""
 
     extent: int
     kernel_size: int
@@ -242,11 +245,12 @@ class _Call(NamedTuple):
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
-    convolution: tuple[tuple[Any, ...], ...] = ()  # extents, sizes, padding, strides, dilations
+    # extents, kernel sizes, padding, strides, dilations; each (D, H, W), (H, W) or (W,)
+    convolution: tuple[tuple[Any, ...], ...] = ()
 
 
 def _shape(tensor: object) -> tuple[int, ...]:
-    """Return the shape of a tensor; () if it is refused, as `make_im2col_descriptor` will too."""
+    """Return the shape of a tensor; () for a tensor that `make_im2col_descriptor` will refuse."""
     try:
         return as_tensor_view(tensor).shape
     except TmaPreconditionError:
@@ -255,6 +259,7 @@ def _shape(tensor: object) -> tuple[int, ...]:
 
 def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     described = own_shape if given["shape"] is None else integers_of(given["shape"]) or ()
+    # N and C are not spatial
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
     # `make_im2col_descriptor` refuses such a tensor or shape, whatever the corners are.
@@ -267,6 +272,7 @@ def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     rest["pixel_box_lower_corner"], rest["pixel_box_upper_corner"] = _corners(
         sizes, pads, dilations
     )
+    # N and C have no step
     rest["elem_strides"] = (1, *steps, 1)
     return _Call(rest, lost, (described[1:-1], sizes, pads, steps, dilations))
 
@@ -285,7 +291,7 @@ def _unfit(name: str, value: object, spatial: int) -> Violation:
 
 
 def _entries(value: object) -> int | tuple[Any, ...] | None:
-    """Return an integer, or a tuple of integers and of tuples of them; None for anything else."""
+    """Return an integer, or a tuple of integers and of tuples of integers; None for other types."""
     number = None if type(value) is tuple else integer_of(value)
     read = integers_of(value) if number is None else number
     if read is not None or not isinstance(value, (tuple, list, np.ndarray)):
@@ -332,7 +338,7 @@ def _corners(
 
 
 def _worded(call: _Call, violation: Violation) -> Violation:
-    """Return a violation in the words of the convolution, if it names corners or steps."""
+    """Return a violation about corners or steps in the words of the convolution."""
     if violation.rule not in WORDS:
         fix = _OTHER_CORNERS.sub(", which then breaks BOUNDING_BOX", violation.fix)
         return dataclasses.replace(violation, fix=fix)
@@ -347,8 +353,10 @@ def _worded(call: _Call, violation: Violation) -> Violation:
     return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
 
 
-#: A step of a fix with corners, which a convolution has no arguments for.
+#: The part of a fix that names corners, which are no arguments of a convolution:
+#: ", and use a kernel no larger than ...; the nearest that fit ...".
 _OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
+#: The dimension or entry that a violation names: "along H", "(H" or "elem_strides[2]".
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 

@@ -48,8 +48,8 @@ def driver_encode_tiled(
 element_strides, interleave, swizzle, l2_promotion, oob_fill
         The driver's arguments. Arrays are innermost first. `global_dim`, `box_dim` and
         `element_strides` have `tensor_rank` entries, in elements; `global_strides` has
-        `tensor_rank` - 1, in bytes, for dimensions 1 and up. As in C, entries past the rank are
-        ignored.
+        `tensor_rank` - 1 entries, in bytes, for dimensions 1 and up. As in C, entries past the rank
+        are ignored.
     target : Target or str
         The GPU that the map is for.
     encoder : {"auto", "driver", "model"}
@@ -65,12 +65,12 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     Raises
     ------
     TmaPreconditionError
-        For sm_90 exactly where the driver refuses [measured, H200, driver 580.159.04, 2026-11-20];
-        for other targets where the driver API documentation does.
+        For sm_90: if and only if the driver refuses the call [measured, H200, driver 580.159.04,
+        2026-11-20]. For other targets: if the driver API documentation forbids the call.
     TmaDriverError
         If the driver was called and refused; the message shows each argument.
     TmaUnsupportedError
-        If that `encoder` cannot encode for that `target` here.
+        If `encoder` cannot encode for `target` on this machine.
 
     Examples
     --------
@@ -89,16 +89,16 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Return the same map at another address, as ``cuTensorMapReplaceAddress`` does.
 
-    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. Where this
-    machine has a GPU like the map's target, the driver is called too and must agree.
+    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. If this machine
+    has a GPU like the map's target, the driver is called too and must return the same bytes.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        Any map that has bytes, a zeroed one too.
+        Any map that has bytes, also a map of 128 zero bytes.
     global_address : int
         A multiple of 16, above 0 and below 2^57. The driver requires no more, even for maps whose
-        address must be a multiple of 32 [measured]; `TensorMap.with_address` checks that too.
+        address must be a multiple of 32 [measured]; `TensorMap.with_address` checks this multiple.
 
     Returns
     -------
@@ -154,8 +154,9 @@ interleave, swizzle, l2_promotion, oob_fill, target, encoder
         As in `driver_encode_tiled`.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
         Corners of the bounding box as offsets, in pixels, from the image's first and last pixel.
-        Innermost first: (W,), (W, H) or (W, H, D), as the hardware reads them [measured, H200,
-        driver 580.159.04, 2026-11-20]; the driver API documentation writes {D, H, W}.
+        Innermost first: (W,), (W, H) or (W, H, D). The hardware reads the corners in this order
+        [measured, H200, driver 580.159.04, 2026-11-20]; the driver API documentation writes
+        {D, H, W}.
     channels_per_pixel : int
         1..256, elements.
     pixels_per_column : int
@@ -209,8 +210,8 @@ def driver_encode_im2col_wide(
 ) -> TensorMap:
     """Encode a wide im2col map from ``cuTensorMapEncodeIm2colWide``'s arguments.
 
-    With or without a GPU. The documentation requires compute capability 10.0; the measured driver
-    also encodes these maps for sm_90, so this function does too, and `TensorMap.advice` warns.
+    It needs no GPU. The documentation requires compute capability 10.0. The measured driver also
+    encodes these maps for sm_90, so this function encodes them too, and `TensorMap.advice` warns.
 
     Parameters
     ----------

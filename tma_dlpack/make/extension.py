@@ -32,7 +32,7 @@ class Maps:
 
     @property
     def tensors(self) -> tuple[object, ...]:
-        """The tensors, in order."""
+        """The tensor of each map, in order."""
         return tuple(tensor_map.tensor for tensor_map in self.maps)
 
     @property
@@ -54,6 +54,7 @@ def _export(tensor: Any) -> object:
 
 
 def _export_on_cuda(tensor: Any) -> object:
+    # stream -1: the producer must not synchronize (array API standard, __dlpack__)
     return tensor.__dlpack__(max_version=DLPACK_VERSION, stream=-1)
 
 
@@ -112,7 +113,7 @@ else:
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Try `verb` in C before a function is called: a callable with the same signature.
+        """Return a decorator that tries `verb` in C before it calls the decorated function.
 
         It is compiled, because the call of a Python function with 16 parameters takes longer than
         making a map in C.
@@ -120,6 +121,7 @@ else:
 
         def with_verb(function: F) -> F:
             parameters = inspect.signature(function).parameters
+            # parameter -> default; `inspect.Parameter.empty` marks a required parameter
             defaults = {p.name: p.default for p in parameters.values()}
             positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
             # The marker of a parameter without a default.

@@ -65,15 +65,17 @@ def make_im2col_descriptor(
     pixels_per_column : int
         1..1024.
     elem_strides : sequence of int, optional
-        Step from pixel to pixel, the stride of a convolution: row-major, one entry per dimension of
-        the tensor, 1..8 each. The entry for the channels is ignored unless interleaved.
+        Step from pixel to pixel, which is the stride of a convolution: row-major, one entry per
+        dimension of the tensor, 1..8 each. The entry for the channels is ignored unless
+        `interleave_layout` is given.
     interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, allow, shape, strides, offset, \
 target
         As in `make_tma_descriptor`.
     rules : {"documented", "driver"}
-        ``"documented"`` checks what the driver API documentation requires, and what the driver was
-        measured to require beyond it. ``"driver"`` checks only what the measured driver requires;
-        for targets other than sm_90, where nothing is measured, it checks the documentation.
+        ``"documented"`` checks what the driver API documentation requires, and what the measured
+        driver requires beyond the documentation. ``"driver"`` checks only what the measured driver
+        requires; for targets other than sm_90, which are not measured, it checks what the
+        documentation requires.
 
     Returns
     -------
@@ -156,10 +158,10 @@ def make_im2col_wide_descriptor(
 ) -> TensorMap:
     """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
 
-    A load walks along W only, with H and D fixed, and continues in the next image. For compute
-    capability 10.0 and later: documented, not measured. Refused for sm_90 unless
-    ``rules="driver"``: driver 580.159.04 encodes such a map there, but sm_90 has no instruction
-    that uses it.
+    A load walks along W only, with H and D fixed, and continues in the next image. These maps are
+    for compute capability 10.0 and later; their rules are documented, not measured. For sm_90 they
+    are refused unless ``rules="driver"``, because driver 580.159.04 encodes them for sm_90, but
+    sm_90 has no instruction that uses them.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     box_sizes : sequence of int
         The tile (.., m, k), row-major, elements of the tensor.
     swizzle : TmaSwizzle, str or int
-        Its span is the width to split by; ``"none"`` splits into columns of 16 bytes, the core
-        matrices of an unswizzled operand.
+        The inner dimension is split into spans of this swizzle; ``"none"`` splits it into columns
+        of 16 bytes, which are the core matrices of an unswizzled operand.
 
     Returns
     -------
@@ -108,7 +108,8 @@ def _described(
 ) -> TensorMap:
     """Make a map to read its layout: for a target that has every swizzle, by the driver's rules.
 
-    A type that maps do not have is carried as an unsigned integer of its size.
+    Its target has every swizzle, and only the driver's rules apply. If maps do not have the data
+    type of the tensor, the map has an unsigned integer type of the same size.
     """
     try:
         return make_tma_descriptor(
@@ -122,6 +123,7 @@ def _described(
             target="sm_100",
         )
     except TmaPreconditionError as error:
+        # the second attempt has a carrier type, so the recursion is one level deep
         if carrier is not None or [violation.rule for violation in error.violations] != ["DTYPE"]:
             raise
         # Maps have no type for this dtype: take a type of the same size.
@@ -151,8 +153,8 @@ def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
     Raises
     ------
     TmaPreconditionError
-        If the map is not such a map, or `coords` are not as above. A map that is ragged too has
-        its coordinates from `ragged_coords`.
+        If the map has no split inner dimension, `coords` are not as above, or the map is ragged
+        too: `ragged_coords` returns the coordinates for such a map.
 
     Examples
     --------
@@ -184,7 +186,7 @@ def _require_split(tensor_map: object) -> None:
 
 
 def _is_split(tensor_map: TensorMap) -> bool:
-    """Whether a map is split: made so, or with the shape and strides of a split map."""
+    """Return whether a map was made with `split_inner=True`, or has the layout of a split map."""
     if tensor_map.split_inner:
         return True
     if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:
@@ -223,8 +225,8 @@ EXTRA_DIMENSIONS = 2
 def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str, Any]:
     """Return the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
-    One map then serves every slice, ``make_tma_descriptor(x, **ragged(x, box_sizes))``: rows past
-    the end of a slice are out of bounds, although the tensor continues there.
+    One map, ``make_tma_descriptor(x, **ragged(x, box_sizes))``, then serves every slice. Rows past
+    the end of a slice are out of bounds, although they are rows of the tensor.
 
     Parameters
     ----------
@@ -233,15 +235,15 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     box_sizes : sequence of int
         The tile, row-major, elements, one per dimension of the tensor.
     dim : int
-        The dimension that is cut into slices; negative ones count from the end. It cannot be the
-        innermost one.
+        The dimension that is cut into slices; a negative number counts from the end. It cannot be
+        the innermost dimension.
 
     Returns
     -------
     dict
-        `shape`, `strides` (elements), `box_sizes`, all row-major, and `allow` (the strides overlap
-        on purpose). The map has two more dimensions than the tensor, outermost; `ragged_coords`
-        gives the coordinates of a tile.
+        `shape`, `strides` (elements) and `box_sizes`, all row-major, and `allow`, because the
+        strides overlap on purpose. The map has two more dimensions than the tensor, outermost;
+        `ragged_coords` returns the coordinates of a tile.
 
     Raises
     ------
@@ -284,8 +286,8 @@ def ragged_coords(
 ) -> tuple[int, ...]:
     """Return the coordinates, in a map made with `ragged`, of a tile of one slice.
 
-    A kernel computes the same: it puts ``(2^30, offset + size)`` before the tile's coordinates, and
-    uses ``2^30 - size + row`` along the ragged dimension.
+    A kernel computes the same coordinates: it puts ``(2^30, offset + size)`` before the tile's
+    coordinates, and uses ``2^30 - size + row`` along the ragged dimension.
 
     Parameters
     ----------
@@ -295,15 +297,15 @@ def ragged_coords(
         The slice is rows offset to offset + size - 1 of the tensor along the ragged dimension.
     coords : sequence of int
         Coordinates of the tile's first element within the slice: row-major, elements, one per
-        dimension of the tensor. The tile may reach past the end of the slice; it must not begin
-        before its first row, because the previous slice lies there. Of a map with
-        ``split_inner=True`` too the last one is a multiple of the span.
+        dimension of the tensor. The tile may reach past the end of the slice. It must not begin
+        before the slice's first row, because these rows belong to the previous slice. For a map
+        with ``split_inner=True`` too, the last coordinate is a multiple of the span.
 
     Returns
     -------
     tuple of int
-        Row-major, two more entries than `coords`; three if the map is split too, as
-        `split_inner_coords` splits them.
+        Row-major, two more entries than `coords`; three more if the map is split too, because
+        `split_inner_coords` turns the last entry into two.
 
     Raises
     ------
@@ -360,6 +362,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
         # A map from bytes: recognise the extents and strides of the module's docstring.
         shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
         wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
+        # the layout in the docstring of this module: both extra dimensions, and one that wraps
         is_extended = shape[:2] == (RAGGED_EXTRA_EXTENT,) * 2 and not tensor_map.interleave
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1) if is_extended else ():
             wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
@@ -373,7 +376,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
 
 
 def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tuple[int, int]:
-    """Return a slice's offset and size as ints, if it is known to be within the tensor."""
+    """Return a slice's offset and size as ints; refuse a slice that leaves the tensor."""
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:

@@ -63,39 +63,40 @@ def make_tma_descriptor(
     interleave_layout : TmaInterleaveLayout, name or value
         ``"bytes16"`` or ``"bytes32"`` for images stored as NC/8HWC8 or NC/16HWC16.
     swizzle : TmaSwizzle, name or value
-        Order of the bytes in shared memory, to avoid bank conflicts; ``"bytes128"`` for a row of
-        128 bytes, and so on. Here as in all enums, bytes (128) and the names of the driver, CUTLASS
-        and PTX are understood too: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``, ``"K_SW128"``.
+        Order of the bytes in shared memory, to avoid bank conflicts: ``"bytes32"``, ``"bytes64"``
+        or ``"bytes128"`` for a row of as many bytes. All enums also accept a number of bytes (128)
+        and the names of the driver, CUTLASS and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``,
+        ``"K_SW128"``.
     l2_fetch_size : TmaL2FetchSize, name or value
-        Bytes that L2 fetches at a time; changes speed only.
+        Bytes that L2 fetches at a time. It changes only the speed.
     oobfill : TmaOobFill, name or value
         What a load writes for elements outside of the tensor: zeros, or ``"nan"`` (floats only).
     data_type : TensorMapDataType, name or value, optional
         Another map data type of the same element size, such as ``"TFLOAT32"`` for float32 or
-        ``"UINT8"`` for int8; also a dtype or its name, ``torch.float16`` or ``"bf16"``. None means
-        the one that libcu++ uses for the tensor's dtype.
+        ``"UINT8"`` for int8. A dtype or its name is accepted too: ``torch.float16`` or ``"bf16"``.
+        None means the map data type that libcu++ uses for the tensor's dtype.
     rules : {"libcu++", "driver"}
         ``"libcu++"`` checks all preconditions of make_tma_descriptor. ``"driver"`` checks only
-        those of the driver, and so accepts boxes larger than the tensor, overlapping strides and
-        more.
+        those of the driver, so it accepts for example boxes larger than the tensor and overlapping
+        strides.
     allow : iterable of str
-        Ids of rules to skip in this call. Only rules of libcu++ that the driver lacks, such
-        as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
+        Ids of rules to skip in this call. Only rules of libcu++ that the driver does not have can
+        be skipped, such as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
     shape, strides : sequence of int, optional
-        Describe the tensor's memory in another way, as torch's ``as_strided`` does: row-major, in
+        Another description of the tensor's memory, as in torch's ``as_strided``: row-major, in
         elements of the tensor's dtype. If only `shape` is given, the strides are the tensor's own
-        or row-major; where both are possible and differ, `strides` is required.
+        or those of a contiguous tensor; where both are possible and differ, `strides` is required.
     offset : int
-        Elements from the tensor's first element to the first one described; may be negative. Memory
-        outside of the tensor may be described, but a copy must not touch it.
+        Number of elements from the tensor's first element to the first element of the map; may be
+        negative. The map may describe memory outside of the tensor, but a copy must not touch it.
     split_inner : bool
-        Split the last dimension into spans of `swizzle`, which must be given: one copy then fills a
-        tile wider than the span. `box_sizes` is the tile (.., m, k) of the tensor's own dimensions,
-        and the map is the one that `tma.split_inner` describes, with the dimensions
-        (K / span, .., M, span); `split_inner_coords` gives the coordinates of a tile.
+        Split the last dimension into spans of `swizzle`, which must be given, so that one copy
+        fills a tile wider than the span. `box_sizes` is the tile (.., m, k) in the tensor's own
+        dimensions. The map has the dimensions (K / span, .., M, span), as `tma.split_inner`
+        describes; `split_inner_coords` returns the coordinates of a tile.
     ragged : int, optional
-        Make one map for slices of any length along this dimension, as `tma.ragged` describes it:
-        two outer dimensions more; `ragged_coords` gives the coordinates of a tile.
+        Make one map for slices of any length along this dimension, as `tma.ragged` describes. The
+        map has two more outer dimensions; `ragged_coords` returns the coordinates of a tile.
     target : Target or str, optional
         The GPU that the map is for. None means the tensor's own GPU. A map of a host tensor is made
         for sm_90 and is not `launchable`.
@@ -107,15 +108,16 @@ def make_tma_descriptor(
     Raises
     ------
     TmaPreconditionError
-        With every violation, its fix and its source; the first is the one that libcu++ would throw
-        (`TmaPreconditionError` says where not).
+        If the call breaks a rule. The error has every violation with its fix and its source. The
+        first violation is the one that libcu++ would throw (`TmaPreconditionError` lists the
+        exceptions).
     TmaTargetError
         A TmaPreconditionError for a feature that the target lacks.
     TmaDriverError If the driver refuses a call that the rules accept.
 
     Notes
     -----
-    The driver encodes the maps of CUDA tensors. Without one, the 128 bytes follow the layout
+    The driver encodes the maps of CUDA tensors. Without a driver, the 128 bytes follow the layout
     measured on an H200 (driver 580.159.04, 2026-11-20), which NVIDIA does not publish. Source:
     libcu++ make_tma_descriptor.h; CUDA driver API, cuTensorMapEncodeTiled.
 

@@ -39,6 +39,7 @@ static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpack
   return 1;
 }
 
+/* Read swizzle, l2Promotion, oobFill, which follow each other in every encode function. */
 static int read_bare_options(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   return read_bare_member(state, SWIZZLE, args[0], 7, &c->swizzle) &&
          read_bare_member(state, L2_PROMOTION, args[1], 4, &c->l2_promotion) &&
@@ -107,8 +108,8 @@ static int bare_ordinal(PyObject *encoder) {
   return current < 0 ? 0 : current;
 }
 
-/* Make the map of a driver_encode_* call with `count` arguments by position; the last two are target and
- * encoder. NULL for "fall back to Python", or with an exception. */
+/* Make the map of a driver_encode_* call with `count` positional arguments, of which the last two are target
+ * and encoder. NULL for "fall back to Python", or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;
@@ -123,6 +124,7 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
     return NULL;
   int ordinal = bare_ordinal(named);
   int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
+  /* Python raises the error that the target has no model. */
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;

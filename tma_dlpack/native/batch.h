@@ -1,7 +1,7 @@
 /* batch.h: the maps of many tensors, encoded in one call.
  *
- * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. The TensorMap objects
- * are all made when the caller first reads one.
+ * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. All TensorMap objects
+ * are made when the caller first reads a map.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -31,7 +31,7 @@ typedef struct {
   int has_bytes;       /* whether all maps were encoded */
 } Batch;
 
-/* ---- filling one --------------------------------------------------------------------------------- */
+/* ---- making a batch ------------------------------------------------------------------------------ */
 
 /* Make a batch without entries, which the garbage collector does not track yet. NULL with an exception if out
  * of memory. */
@@ -76,7 +76,7 @@ static int fill_batch(State *state, Batch *batch, const Options *options, unsign
   return 1;
 }
 
-/* ---- its maps ------------------------------------------------------------------------------------ */
+/* ---- the maps of a batch ------------------------------------------------------------------------- */
 
 static PyObject *map_of_entry(const Batch *batch, Py_ssize_t i) {
   const BatchEntry *entry = &batch->entries[i];
@@ -104,6 +104,7 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
+    /* A finalizer that ran in the loop may have read the maps, and so made them. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps); /* a finalizer that ran in this loop has made the maps already */
   }

@@ -1,8 +1,8 @@
 /* calls.h: a call for a tensor, up to the encoded map.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge it
- *   map_of_call    the map, with what it keeps of the call
- *   encode         the 128 bytes, by the driver or by the measured layout
+ *   map_of_call    make the map with its record of the call
+ *   encode         write the 128 bytes, by the driver or by the measured layout
  */
 
 #ifndef TMA_DLPACK_CALLS_H
@@ -17,10 +17,11 @@ typedef struct {
   View view;
   TmaDlpackDescribed described;
   TmaDlpackTarget target;
-  int ordinal; /* of the tensor's GPU, or ON_HOST */
+  int ordinal; /* ordinal of the tensor's GPU, or ON_HOST */
   int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
+/* Row 0 of the targets is the default: (major, minor, max_smem_bytes). */
 static TmaDlpackTarget default_target(void) {
   const int *row = tma_dlpack_target(0);
   return (TmaDlpackTarget){row[0], row[1], row[2]};
@@ -119,7 +120,8 @@ static void keep_layout(Record *kept, const Judged *call) {
   kept->flags = (uint8_t)view->flags;
   kept->has_strides = view->tensor.strides != NULL;
   keep_target(kept, &call->target, call->ordinal, call->encoder);
-  memcpy(kept->shape, view->shape, sizeof kept->shape); /* entries past the rank are not read */
+  /* Entries past the rank are copied, but never read. */
+  memcpy(kept->shape, view->shape, sizeof kept->shape);
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
@@ -143,6 +145,7 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
+    /* The memory keeps the collector's header in front of the object, so only the members are cleared. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);

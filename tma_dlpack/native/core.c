@@ -2,11 +2,12 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * A call for one tensor that breaks rules is refused here: the exception or Report gets the judged call, of
- * which Python makes the words when they are read. Everything else that is not accepted, and arguments
- * or tensors of an unusual type, are left to the Python function behind each verb. Exceptions of a producer
- * are cleared, because that function asks the producer again and reports them; only MemoryError,
- * KeyboardInterrupt and the like are passed on. Whatever is accepted here, Python accepts too, with the same bytes.
+ * C refuses a call of one tensor that breaks rules: the exception or Report gets the judged call, from which
+ * Python makes the words when they are read. The Python function behind each verb handles all other calls that
+ * C does not accept, and all arguments and tensors of an unusual type. Exceptions of a producer are cleared,
+ * because the Python function calls the producer again and reports its exception; only MemoryError,
+ * KeyboardInterrupt and other exceptions that are no Exception are passed on. C accepts only calls that Python
+ * accepts, and makes the same bytes.
  *
  *   map.h      defines the class
  *   quick.h    binds the arguments of a call
@@ -103,6 +104,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
   if (!is_number) map->record.flags = (uint8_t)view.flags;
+  /* Without a tensor the map keeps the type of the tensor whose layout it has. */
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
@@ -249,6 +251,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
+/* STATE_OBJECTS calls its argument with the name of each PyObject member of State. */
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
 #define VISIT_OBJECT(name) Py_VISIT(state->name);

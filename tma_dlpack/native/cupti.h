@@ -1,7 +1,7 @@
 /* CUPTI and the driver, found at run time, and one row for each driver call that the trace watches.
  *
- * Declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA 13.0;
- * the numbers of callbacks and the layouts of parameters never change.
+ * Source of the declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA
+ * 13.0. NVIDIA never changes the numbers of callbacks and the layouts of parameters.
  */
 
 #ifndef TMA_DLPACK_CUPTI_H
@@ -24,6 +24,7 @@ enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
 enum { API_ENTER = 0, API_EXIT = 1 };
 enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
 
+/* CUpti_CallbackData */
 typedef struct {
   int site;
   const char *function_name;
@@ -33,6 +34,7 @@ typedef struct {
   /* the rest of the struct is not read */
 } CallbackData;
 
+/* The parameters of cuptiSubscribe_v2; `other_name` receives the name of the subscriber that CUPTI has. */
 typedef struct {
   size_t size_bytes;
   const char *name;
@@ -106,7 +108,7 @@ static int find_driver(void) {
   return dlsym(library, "cuTensorMapEncodeTiled") != NULL;
 }
 
-/* ---- the calls that are watched ------------------------------------------------------------------- */
+/* ---- the calls that are traced -------------------------------------------------------------------- */
 
 /* Byte offsets in the parameters of the four calls, from generated_cuda_meta.h. The map is the first parameter. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
@@ -150,7 +152,7 @@ typedef struct {
 } LaunchShape;
 
 static const LaunchShape LAUNCHES[] = {
-    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel, and for per-thread streams */
+    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel; the next row is its variant for per-thread streams */
     {442, -1, 0, 48, 56, -1},
     {652, -1, 8, 16, 24, -1}, /* cuLaunchKernelEx */
     {653, -1, 8, 16, 24, -1},

@@ -29,28 +29,30 @@ enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
  * from time to time for LAUNCHES_NOW_AND_THEN launches. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
-/* ---- what was seen ------------------------------------------------------------------------------- */
+/* ---- records of calls and kernels ---------------------------------------------------------------- */
 
 /* An encode without its address. It is zeroed before it is filled, because it is compared and hashed as bytes.
  * `address_kind` has what rules need of the address: the low bits, whether it is 0, whether it is too large. */
 typedef struct {
-  uint32_t callback, unreadable; /* a bit for each array, and MAP_BIT */
+  uint32_t callback, unreadable; /* unreadable: a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
     uint64_t array[ARRAYS][LONGEST];
-    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
+    uint64_t body[BODY_WORDS]; /* for cuTensorMapReplaceAddress: the map without its address */
   };
 } Call;
 enum { MAP_BIT = 1 << ARRAYS };
 enum { NOT_RETURNED = -1 };
 
+/* A line of the file: a call, its id, and the map that it made. */
 typedef struct {
   Call call;
   uint32_t id;
   uint64_t body[BODY_WORDS];
 } Record;
 
+/* A map that a kernel took at a place, and the id of the line that says so. */
 typedef struct Pair {
   Record *record;
   uint32_t id;
@@ -65,6 +67,7 @@ typedef struct {
   _Atomic(Pair *) pairs;
 } Place;
 
+/* A kernel's handle, and the places in its parameters that have room for a map. */
 typedef struct {
   void *handle;
   uint32_t generation;
@@ -189,6 +192,8 @@ static uint64_t hash_of_body(const uint64_t *body) {
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
+/* The tables use open addressing: the search ends at the entry or at a free slot. Readers take no lock; writers hold
+ * the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -219,7 +224,7 @@ static uint32_t new_id(void) {
   return next_id++;
 }
 
-/* ---- whether launches are heard ------------------------------------------------------------------ */
+/* ---- enabling the callbacks of launches ---------------------------------------------------------- */
 
 static int64_t milliseconds(void) {
   struct timespec now = {0};
@@ -268,6 +273,7 @@ static const void *pointer_at(const void *base, int offset) {
   return pointer;
 }
 
+/* The number of entries of an array; 0 for the corners of im2col-wide maps, which are scalars. */
 static int entries(const Call *call, int which) {
   uint32_t rank = (uint32_t)call->scalar[RANK];
   if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
@@ -445,6 +451,7 @@ static void put_place(Line *line, const Place *place, void *handle, const char *
   put_string(line, name, 1000);
 }
 
+/* Count a launch whose kernel takes a known map; the first such launch writes a line. */
 static void takes_map(Place *place, Record *record, void *handle, const char *name) {
   for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
     if (p->record == record) {
@@ -487,6 +494,7 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
+/* The record of the call that made these 128 bytes, at any address; or NULL. */
 static Record *map_in(const void *bytes) {
   uint64_t body[BODY_WORDS], bit;
   size_t slot;
@@ -520,6 +528,7 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
 
 /* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
 
+/* The callback for CUPTI. It restores errno, which belongs to the program. */
 static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
   (void)user;
   int saved = errno;
@@ -556,7 +565,8 @@ static int subscribe(void) {
     cupti.unsubscribe(subscriber);
     return write_problem("enable", result, "");
   }
-  for (int i = 1; i < N_ENCODERS; ++i) /* an older CUPTI does not know the last ones */
+  /* Errors are ignored, because an older CUPTI does not know the last calls. */
+  for (int i = 1; i < N_ENCODERS; ++i)
     cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
   for (int i = 0; i < N_UNLOADS; ++i) cupti.enable(1, subscriber, DRIVER_API, UNLOADS[i]);
   cupti.enable(1, subscriber, RESOURCE, MODULE_LOADED);
@@ -577,7 +587,7 @@ static void end(void) {
   write_line(new_line("end"));
 }
 
-/* Begin to trace into a folder. Returns 1, or 0 with a line in the file that has the reason. */
+/* Start a trace into a folder. Returns 1; or 0, and the file has a line with the reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)

@@ -11,11 +11,11 @@
 
 #include <structmember.h>
 
-/* Immutable once it was made. */
+/* Immutable after finish_judged. */
 typedef struct {
   PyObject_HEAD
   PyObject *module;
-  Options options; /* with a reference to the target */
+  Options options; /* owns a reference to `target_object` */
   Judged call;
   char is_exact; /* whether no number of the struct was cut */
   uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* of a rule with a loop: mask of the entries that fail */
@@ -31,11 +31,13 @@ static JudgedCall *start_judged(PyObject *module, const Options *options, const 
   judged->module = module;
   judged->options = *options;
   judged->call.view = *view;
+  /* The copied tensor must point to the copied shape and strides. */
   judged->call.view.tensor.shape = judged->call.view.shape;
   if (view->tensor.strides != NULL) judged->call.view.tensor.strides = judged->call.view.strides;
   return judged;
 }
 
+/* Whether no number of the struct was cut. All members are int64_t, so the struct is read as an array. */
 static int is_exact(const TmaDlpackDescribed *described) {
   const int64_t *numbers = &described->kind;
   for (size_t i = 0; i < sizeof *described / sizeof *numbers; ++i)
@@ -102,9 +104,10 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
   return swallowed() < 0 ? NULL : none();
 }
 
-/* ---- what Python reads ----------------------------------------------------------------------------- */
+/* ---- attributes for Python ------------------------------------------------------------------------- */
 
-/* (layout, address, target, options): the target as it was given, or the GPU's ordinal or ON_HOST. */
+/* (layout, address, target, options). The target is the Target of the call; without one, the ordinal of the
+ * tensor's GPU or ON_HOST. */
 static PyObject *judged_parts(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;
@@ -145,7 +148,7 @@ static PyObject *judged_tx_bytes(PyObject *self, void *unused) {
   return judged->call.failed == 0 ? tx_bytes_of(&judged->call.described) : none();
 }
 
-/* An array of the struct. */
+/* An array member of TmaDlpackDescribed: its offset in bytes, and its number of entries. */
 typedef struct {
   size_t offset, count;
 } ArrayField;

@@ -25,7 +25,8 @@ static pid_t process;
 
 /* ---- lines of JSON ------------------------------------------------------------------------------- */
 
-/* On the heap, because a thread of the program may have a small stack; NULL if out of memory. */
+/* A line is on the heap, because a thread of the program may have a small stack. It is NULL if out of memory, so
+ * the put functions accept NULL. */
 typedef struct {
   size_t used;
   char text[LINE_BYTES];
@@ -74,8 +75,9 @@ static void write_line(Line *line) {
   free(line);
 }
 
-/* ---- memory that may not be there ---------------------------------------------------------------- */
+/* ---- memory that may be unmapped ----------------------------------------------------------------- */
 
+/* Memory to copy; `bit` is set in the result of read_all if `from` is not readable. */
 typedef struct {
   void *to;
   const void *from;
@@ -83,10 +85,12 @@ typedef struct {
   uint32_t bit;
 } Wanted;
 
+/* Copy memory by the kernel, which returns an error for unmapped memory. Returns whether all bytes were read. */
 static int is_read(const Wanted *wanted) {
   struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
   ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
-  if (got < 0 && errno != EFAULT) { /* not allowed in this container, or not in this kernel */
+  /* Some containers and kernels do not allow process_vm_readv. */
+  if (got < 0 && errno != EFAULT) {
     if (self_memory < 0) self_memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
     got = pread(self_memory, wanted->to, wanted->bytes, (off_t)(uintptr_t)wanted->from);
   }
@@ -102,6 +106,7 @@ static int is_on_stack(const void *at, size_t bytes) {
     pthread_attr_t attributes;
     void *start = NULL;
     size_t room = 0;
+    /* 1 means that the stack is not known; 0 that it was not asked for. */
     top = 1;
     if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
       if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
@@ -140,6 +145,7 @@ static uint32_t read_all(const Wanted *wanted, int count) {
     total += (ssize_t)w->bytes;
   }
   if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
+  /* At least one piece is not readable, so each is copied with a call of its own. */
   uint32_t unreadable = 0;
   for (int i = 0; i < count; ++i)
     if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
@@ -149,7 +155,7 @@ static uint32_t read_all(const Wanted *wanted, int count) {
   return unreadable;
 }
 
-/* ---- who made it --------------------------------------------------------------------------------- */
+/* ---- the caller of the driver -------------------------------------------------------------------- */
 
 /* Write the shared objects on the call stack, innermost first, each with its function's name if it has one. */
 static void put_objects(Line *line) {
@@ -233,6 +239,7 @@ static void put_device(Line *line) {
   put(line, "}");
 }
 
+/* Write the rank of the process in a distributed program, from the first variable that is set. */
 static void put_rank(Line *line) {
   static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
                                       "LOCAL_RANK"};

@@ -12,7 +12,7 @@
 
 #include <structmember.h>
 
-/* ---- what the bytes hold, and the record ----------------------------------------------------------- */
+/* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
 /* Read the driver's arguments: decoded from the bytes, or the arguments that were kept instead of bytes. `data`
  * has the bytes as encoded, before a user could write to them. */
@@ -59,6 +59,7 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const int corners = record->kind == TMA_DLPACK_IM2COL ? (int)c.rank - 2 : record->kind == TMA_DLPACK_IM2COL_WIDE;
   o->box_count = record->kind == TMA_DLPACK_TILED ? (int)c.rank : 0;
   o->lower_count = o->upper_count = corners;
+  /* The struct is innermost first, the options are row-major. */
   reverse(c.box_dim, o->box_count, o->box_sizes);
   reverse(c.lower, corners, o->lower);
   reverse(c.upper, corners, o->upper);
@@ -204,6 +205,7 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
+/* The slot is set before the old value is freed, because freeing it may run code that reads the slot. */
 static PyObject *keep(PyObject **slot, PyObject *value) {
   PyObject *before = *slot;
   Py_INCREF(value);
@@ -301,6 +303,7 @@ static void storage_dealloc(PyObject *self) {
   storage_clear(self); /* releases references, which may free other maps */
   free_rare(map->rare);
   PyMem_Free(map->fields);
+  /* PyObject_GC_Del is tp_free of every class that the collector tracks. */
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
   else PyObject_GC_Del(self); /* the tp_free of every class that the collector tracks */
   if (spare != NULL) leave_spare(spare);

@@ -7,7 +7,8 @@
 
 #include "../include/tma_dlpack_make.h"
 
-enum { MOST_RANK = 8, ROOM = 64 }; /* dimensions of the page's tensors; numbers of a request: at most 58 */
+/* MOST_RANK: most dimensions of the page's tensors. ROOM: entries of `asked`; a request has at most 58. */
+enum { MOST_RANK = 8, ROOM = 64 };
 
 #define EXPORT(name) __attribute__((export_name(#name)))
 
@@ -30,7 +31,7 @@ EXPORT(capabilities) int capabilities(int major, int minor) {
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;
 }
 
-/* Read a count and as many numbers, and keep the innermost `room` numbers. Returns the count. */
+/* Read a count and as many numbers, and store the last `room` numbers, which are the innermost. Returns the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -40,8 +41,8 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request in `asked`; returns whether the struct can show it. A rank above 5 is shown
- * unchanged, with the 5 innermost dimensions. */
+/* Describe the request in `asked`. Returns whether the struct can describe it. For a rank above 5 the struct has
+ * this rank, and the 5 innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
@@ -80,6 +81,7 @@ EXPORT(describe) int describe(void) {
   memset(&answered, 0, sizeof answered);
   rows = tma_dlpack_asked(&o, &target);
   if (tma_dlpack_describe(&tensor, &o, &target, &answered) != NULL) return 0;
+  /* The rules for counts judge the counts of the request, which may be larger than the arrays. */
   answered.rank = rank;
   answered.box_count = o.kind == TMA_DLPACK_TILED ? box : 0;
   answered.elem_stride_count = has_steps ? steps : rank;
@@ -96,7 +98,8 @@ EXPORT(judge) uint64_t judge(void) {
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged, of a refused request as far as there is room for them. */
+/* Add the dimensions of split_inner and ragged. For a refused request, add them only if their numbers are valid and
+ * the rank stays within 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

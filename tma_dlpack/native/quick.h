@@ -1,7 +1,7 @@
-/* quick.h: a Python function that is tried in C first.
+/* quick.h: the callable object that tries a verb in C before it calls the Python function.
  *
- * Calling a Python function of 16 parameters alone takes longer than making a map in C. So the public
- * function is a callable object that binds the arguments itself. Where C falls back to Python, or the arguments do
+ * A call of a Python function with 16 parameters alone takes longer than making a map in C. So the public
+ * function is a callable object that binds the arguments itself. If C falls back to Python, or the arguments do
  * not bind, it calls the Python function with the same arguments.
  *
  * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
@@ -20,18 +20,19 @@
 
 enum { MAX_PARAMETERS = 24 };
 
-/* Py_TPFLAGS_HAVE_VECTORCALL, and the flag in a count that is none of the count [CPython, PEP 590]. */
+/* Py_TPFLAGS_HAVE_VECTORCALL, and PY_VECTORCALL_ARGUMENTS_OFFSET, the flag in the top bit of the count of
+ * arguments [CPython, PEP 590]. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* What is done with a call: a map of a tensor or of bare arguments, or a report on a tensor. */
+/* The result of a call: the map of a tensor, the map of bare arguments, or the report on a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
-  int argument_count; /* of bare arguments; 0 for a tensor and options */
+  int argument_count; /* number of bare arguments; 0 for a tensor and options */
 } Verb;
 
 static const Verb verbs[] = {
@@ -46,8 +47,8 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* If a call's arguments differ from the kept arguments, keep every eighth such call, because keeping costs a
- * tenth of a call. */
+/* Of the calls whose arguments differ from the kept arguments, every eighth is kept, because keeping takes a
+ * tenth of the time of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
 /* The arguments of an earlier accepted call without the tensor, and the options read from them. The next call
@@ -64,9 +65,9 @@ typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
   PyObject *module, *function;
-  State *state; /* of the module; NULL once this object was cleared */
-  PyObject *names[MAX_PARAMETERS];    /* interned, as keywords are */
-  PyObject *defaults[MAX_PARAMETERS]; /* NULL for those that must be given */
+  State *state; /* of the module; NULL after quick_clear */
+  PyObject *names[MAX_PARAMETERS];    /* parameters, interned because keywords are */
+  PyObject *defaults[MAX_PARAMETERS]; /* NULL for a required parameter */
   const Verb *verb;
   Options options; /* of a call with required arguments only */
   int required;    /* parameters up to the last one that must be given */
@@ -75,11 +76,12 @@ typedef struct {
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
 } Quick;
 
-/* The parameter that a keyword names, after the first `given` parameters; -1 for an unknown keyword. */
+/* The index of the parameter that a keyword names; -1 if it is unknown, or one of the first `given`. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
-  for (int i = (int)given; i < quick->count; ++i) /* made at run time, and so not interned */
+  /* A keyword that was made at run time is not interned. */
+  for (int i = (int)given; i < quick->count; ++i)
     if (PyUnicode_Compare(quick->names[i], keyword) == 0) return i;
   return -1;
 }
@@ -96,16 +98,17 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
   return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
-/* Both readers return 0 for a malformed call (an unknown, repeated or missing argument), so that the Python
- * function raises the TypeError. */
+/* read_call and bind_arguments return 0 for a call with an unknown, repeated or missing argument, so that the
+ * Python function raises the TypeError. */
 
-/* Read the arguments of a call for a tensor; `quick->options` has the defaults of the others. */
+/* Read the arguments of a call for a tensor; `quick->options` has the defaults of missing arguments. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  memcpy(options, &quick->options, offsetof(Options, o.box_sizes)); /* everything before the arrays */
+  /* Copy the members before the arrays, whose counts say how many entries are valid. */
+  memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
   for (Py_ssize_t i = 1; i < given; ++i)
@@ -120,7 +123,7 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Whether a call has the kept arguments; its tensor is given by position. */
+/* Whether a call has the same objects as the kept call. args[0] is the tensor, because given > 0. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
@@ -129,6 +132,7 @@ static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
+/* `count` is 0 before the objects are freed, so that no call finds half of the kept arguments. */
 static void forget_call(KeptCall *kept) {
   Py_ssize_t count = kept->count;
   kept->count = 0;
@@ -136,7 +140,7 @@ static void forget_call(KeptCall *kept) {
   Py_CLEAR(kept->keywords);
 }
 
-/* Whether a value never changes, and runs no code when it is freed. */
+/* Whether a value is immutable, and runs no code when it is freed. */
 static int is_constant(PyObject *value) {
   if (!PyTuple_CheckExact(value))
     return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
@@ -148,7 +152,7 @@ static int is_constant(PyObject *value) {
   return 1;
 }
 
-/* Keep the arguments of an accepted call, if they never change. */
+/* Keep the arguments of an accepted call if all of them are immutable. */
 static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                                 PyObject *keywords, const Options *options) {
   Py_ssize_t count = given + (keywords == NULL ? 0 : PyTuple_Size(keywords));
@@ -168,7 +172,7 @@ static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_
   kept->options = *options;
 }
 
-/* Put the arguments of a call without a tensor in the order of the parameters. */
+/* Put the arguments of a call in the order of the parameters, with defaults for missing arguments. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords);
@@ -259,6 +263,7 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
     made = (PyObject *)map_of_tensor(quick->state, tensor, &options, &call);
     if (made != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
   }
+  /* `failed` is not 0 if rules refuse the call. */
   if (made == NULL && (call.failed == 0 || PyErr_Occurred())) return NULL;
   if (made != NULL && !verb->is_check) return made;
 
@@ -334,7 +339,7 @@ static PyObject *quick_repr(PyObject *self) {
   return text;
 }
 
-/* Pickled by name, as functions are. */
+/* The object is pickled by name, like a function. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
   return function_attribute(self, "__qualname__");
@@ -348,7 +353,7 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   return self;
 }
 
-/* ---- making one ---------------------------------------------------------------------------------- */
+/* ---- making a callable --------------------------------------------------------------------------- */
 
 /* Keep the parameters: a dict {name: default}, in which `required` marks a parameter without a default.
  * `positional` of them may be given by position. */
@@ -437,7 +442,7 @@ static PyType_Slot quick_slots[] = {
     {0, NULL},
 };
 
-/* Named "function" for help() and IPython, which show the name of the type. */
+/* The type's name is "function", because help() and IPython show it. */
 static PyType_Spec quick_spec = {
     .name = "tma_dlpack.native._core.function",
     .basicsize = sizeof(Quick),

@@ -1,13 +1,14 @@
-/* state.h: the state of the extension: classes, names, and how tensors of each type are read. */
+/* state.h: the state of the extension: classes, names, and the way to read tensors of each type. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
 
 #include "storage.h"
 
-/* Functions of one argument that call `__dlpack__`; setup() receives them. */
+/* Indices of the functions of one argument that call `__dlpack__`; setup() receives the functions. */
 enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 
+/* Indices of the enums in setup() and in State.words. */
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
 /* Names of the attributes that are read. They are interned, which makes CPython's lookups fast. */
@@ -15,15 +16,15 @@ enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
-/* An enum: its class, {name: member} including the names of cuda.h, and the members' own names in the
- * order of their values, interned as the string literals of a program are. */
+/* An enum: its class, a dict {name: member} that has the names of cuda.h too, and the members' own names by value.
+ * The own names are interned, as string literals of Python code are. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
   PyObject *interned[MAX_MEMBERS];
 } Words;
 
-/* A Target that was read; a Target object never changes. */
+/* A Target and its numbers; a Target object is immutable. */
 typedef struct {
   PyObject *object;
   TmaDlpackTarget target;
@@ -45,7 +46,7 @@ typedef struct {
   PyObject *platform;         /* JAX: the method that names the device; else NULL */
   PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array reads freed memory */
   int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
-  int is_jax;                 /* its arrays never change */
+  int is_jax;                 /* JAX: arrays are read-only, although the capsule does not say so */
 } Producer;
 
 enum { MAX_PRODUCERS = 16 }; /* known libraries have few types; further types are left to Python */
@@ -60,7 +61,7 @@ typedef struct {
   PyObject *presets;    /* {name: Target} */
   PyObject *default_target;
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
-  PyObject *readers[3]; /* by kind of map: {argument: which of `readers`} of the function that makes it */
+  PyObject *readers[3]; /* by kind of map: {argument: index in `readers` of options.h} */
   PyObject *no_swizzle; /* the default of `swizzle`, an object of its own */
   PyObject *accepted, *refused; /* functions of make/build.py that make Reports; imported on first use */
   KnownTarget targets[KNOWN_TARGETS];

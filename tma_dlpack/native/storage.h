@@ -1,4 +1,4 @@
-/* storage.h: the memory of a TensorMap: map.h has its class, calls.h and batch.h fill it. */
+/* storage.h: the memory of a TensorMap. map.h has the class; calls.h and batch.h write the memory. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H
@@ -12,7 +12,7 @@
 #include "../include/tma_dlpack_make.h"
 
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
-enum { ON_HOST = -1 }; /* in place of a GPU's ordinal */
+enum { ON_HOST = -1 }; /* takes the place of a GPU's ordinal */
 
 /* Parts of an accepted call that the 128 bytes do not hold: the tensor's layout, a few options, the target. */
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
 
 /* All options of a call that uses a rare option; allocated only for such calls. */
 typedef struct {
-  PyObject *target; /* as it was given; NULL: the tensor's own */
+  PyObject *target; /* the Target of the call; NULL: the tensor's own */
   TmaDlpackOptions o;
 } RareOptions;
 
@@ -38,7 +38,7 @@ struct MapStorage;
  * every step, and reuse is twice as fast as CPython's allocator with its collector's bookkeeping.
  * It belongs to the module that makes maps and to all maps that it made. */
 typedef struct {
-  struct MapStorage *map; /* or NULL */
+  struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
   int closed; /* whether the module was freed */
 } SpareMap;
@@ -56,7 +56,9 @@ typedef struct MapStorage {
   Record record;
   uint8_t has_record, has_bytes, launchable;
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
-} MapStorage; /* objects begin at multiples of 16, and so does `room`: it holds 128 aligned bytes */
+} MapStorage;
+
+/* Objects begin at multiples of 16, and `room` too. So at most 112 bytes precede the 128 aligned bytes in it. */
 
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
@@ -88,7 +90,7 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
-/* Keep the driver's arguments, in place of bytes that cannot be decoded. 0 with an exception if out of memory. */
+/* Store the driver's arguments of a map whose bytes cannot be decoded. 0 with an exception if out of memory. */
 static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
   if (c == NULL) return 1;
   *kept = PyMem_Malloc(sizeof **kept);
@@ -104,6 +106,7 @@ static inline PyObject *none(void) {
   return Py_None;
 }
 
+/* A tuple of `count` values, each divided by `unit`: 8 makes bits bytes. */
 static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (int64_t i = 0; tuple != NULL && i < count; ++i) {
@@ -158,6 +161,7 @@ static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
+    /* With an element stride the load takes every n-th element of the box, ceil(box / stride) of them. */
     line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
       lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];

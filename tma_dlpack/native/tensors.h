@@ -34,7 +34,7 @@ static int keep_view(View *view, uint64_t flags) {
   return !(flags & TMA_DLPACK_SUBBYTE_PADDED && tensor->dtype.bits < 8);
 }
 
-/* ---- how tensors of a type are read -------------------------------------------------------------- */
+/* ---- the way to read tensors of a type ----------------------------------------------------------- */
 
 /* These functions run Python code, which may be interrupted. An exception that swallowed() keeps stays set, later
  * functions then do nothing, and learn() returns with the exception. */
@@ -66,8 +66,8 @@ static PyObject *attribute_of_own_module(const char *module_name, const char *at
   return found;
 }
 
-/* DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]: 0 version (u32 major, u32 minor),
- * 3 managed_tensor_from_py_object_no_sync, 5 dltensor_from_py_object_no_sync, which may be NULL. */
+/* Read DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]. Word 0: version (u32 major, u32 minor);
+ * word 3: managed_tensor_from_py_object_no_sync; word 5: dltensor_from_py_object_no_sync, which may be NULL. */
 static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   PyObject *capsule = attribute_of((PyObject *)type, "__dlpack_c_exchange_api__");
   void **table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
@@ -77,7 +77,8 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
     memcpy(&producer->fill, &table[5], sizeof table[5]);
   }
   swallowed();
-  Py_XDECREF(capsule); /* the table is static: "stays alive throughout the program" */
+  /* The table outlives the capsule, because it is static [dlpack.h: "stays alive throughout the program"]. */
+  Py_XDECREF(capsule);
   return usable;
 }
 
@@ -138,6 +139,7 @@ static int row_has(PyObject *row, const char *flag) {
   return has;
 }
 
+/* Whether the type itself has the exchange API; an inherited one may not know the subclass. */
 static int owns_exchange_api(PyTypeObject *type) {
   PyObject *own = attribute_of((PyObject *)type, "__dict__");
   PyObject *api = own == NULL ? NULL : PyMapping_GetItemString(own, "__dlpack_c_exchange_api__");
@@ -190,7 +192,7 @@ static const Producer *known_producer(const State *state, const PyTypeObject *ty
   return NULL;
 }
 
-/* Choose how tensors of a type are read; NULL to leave it to Python, possibly with an exception. */
+/* Choose the way to read tensors of a type. NULL to fall back to Python, possibly with an exception. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   Producer learned = {0};
@@ -223,7 +225,8 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* The exchange API does not report lazy negation and conjugation; complex types are left to Python. */
+/* Read a torch tensor by the exchange API, which does not report lazy negation and conjugation. A negated tensor
+ * and every complex tensor fall back to Python. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -245,6 +248,7 @@ static int copy_integers(PyObject *tuple, int64_t *out) {
   return count;
 }
 
+/* Call a method that returns one integer or a tuple of integers, and copy them as copy_integers does. */
 static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
   int count = answer != NULL && PyLong_Check(answer) ? 1 : copy_integers(answer, out);
@@ -324,7 +328,8 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
-  if (producer->is_jax) { /* calling the type's function costs half of calling the array's method */
+  /* A call of the type's function takes half the time of a call of the array's method. */
+  if (producer->is_jax) {
     PyObject *deleted = PyObject_CallFunctionObjArgs(producer->is_deleted, tensor, NULL);
     Py_XDECREF(deleted);
     if (deleted != Py_False) return -1;
@@ -348,8 +353,8 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
-/* Whether this thread is in a producer's method. The method may be written in Python and make a map itself;
- * such a call goes to the Python function, because Python detects endless recursion. */
+/* Whether this thread runs a producer's method. The method may be written in Python and make a map itself. This
+ * inner call falls back to the Python function, because Python detects endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {

@@ -6,6 +6,7 @@ that is read from the driver's arguments). `description.py` computes the argumen
 call on first use of an attribute, so that making a map is fast, and checks a new address.
 `ptx_replace.py` and `cpp.py` serve `replace()`, `replace_cuda()` and `cpp()`; `text.py` prints.
 
-A new launcher: a function in `storage.py` and an `as_...` method in `map.py`. A new attribute: a
-property in `attributes.py`, a row in `text.map_rows`, and its name in the docstring of `TensorMap`.
+A new launcher needs a function in `storage.py` and an `as_...` method in `map.py`. A new attribute
+needs a property in `attributes.py`, a row in `text.map_rows`, and its name in the docstring of
+`TensorMap`.
 """

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class MapKey(NamedTuple):
-    """The values that a kernel specialises on; see `TensorMap.key`. `box_sizes` are row-major."""
+    """The values that a kernel specialises on; see `TensorMap.key`.
+
+    `box_sizes` and `elem_strides` are row-major.
+    """
 
     kind: MapKind
     data_type: TensorMapDataType
@@ -42,7 +45,7 @@ class MapKey(NamedTuple):
 
 
 class MapAttributes(MapStorage):
-    """The attributes of a map: the driver's words innermost first, libcu++'s words row-major."""
+    """The attributes of a map: the driver's names innermost first, libcu++'s names row-major."""
 
     __slots__ = ()
 
@@ -144,17 +147,17 @@ class MapAttributes(MapStorage):
     # libcu++'s names for three of these attributes.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
-        """`interleave` under the name of the argument."""
+        """`interleave` under the argument's name."""
         return self.interleave
 
     @property
     def l2_fetch_size(self) -> TmaL2FetchSize:
-        """`l2_promotion` under the name of the argument."""
+        """`l2_promotion` under the argument's name."""
         return self.l2_promotion
 
     @property
     def oobfill(self) -> TmaOobFill:
-        """`oob_fill` under the name of the argument."""
+        """`oob_fill` under the argument's name."""
         return self.oob_fill
 
     @property
@@ -179,7 +182,7 @@ class MapAttributes(MapStorage):
 
     @property
     def mode(self) -> TensorMapIm2ColWideMode:
-        """How far an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
+        """Number of pixels that an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
         return self.arguments.mode
 
     @property
@@ -218,8 +221,8 @@ class MapAttributes(MapStorage):
     def key(self) -> MapKey:
         """Return the values that a kernel specialises on, as a key for a cache of kernels.
 
-        The key has everything that decides the layout of a tile in shared memory and the number of
-        bytes of a copy. It has nothing that may change from call to call: no address, extents,
+        The key has every value that decides the layout of a tile in shared memory and the number of
+        bytes of a copy. It has no value that may change from call to call: no address, extents,
         strides or corners of the bounding box, and no L2 promotion.
 
         Returns
@@ -260,12 +263,13 @@ class MapAttributes(MapStorage):
 
     @property
     def ragged(self) -> int | None:
-        """The dimension of the tensor, row-major from 0, that `ragged=` names; None without it."""
+        """The dimension of the tensor that `ragged=` names, row-major from 0; None without it."""
         added = self._added_dimensions
         return None if added is None else added[1]
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
+        # (split_inner, ragged); a map made in C has them without a description
         known = self._description
         return self._added if known is None else known.added
 
@@ -274,7 +278,7 @@ class MapAttributes(MapStorage):
     def tx_bytes(self) -> int:
         """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
 
-        The whole box counts, out-of-bounds elements included.
+        Out-of-bounds elements of the box count too.
         """
         known = self._tx_bytes
         return self._find_tx_bytes() if known is None else known
@@ -298,7 +302,8 @@ class MapAttributes(MapStorage):
     def smem_alignment(self) -> int:
         """Alignment of the tile in shared memory, bytes, at which the swizzle pattern starts at 0.
 
-        128 is enough for the copy itself; readers that assume a fixed pattern need this one.
+        The copy itself needs only 128. Code that reads the tile with a fixed swizzle pattern needs
+        this alignment.
         """
         from tma_dlpack import geometry
 

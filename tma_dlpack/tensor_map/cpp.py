@@ -1,4 +1,4 @@
-"""Generated code: C++ that makes a map on the host."""
+"""C++ code, generated from a map, that makes the same map on the host."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tma_dlpack.tables.dtypes import DLDataType, data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
 from tma_dlpack.tensor_map.description import Description
 
+# The templates below are format strings, so a brace of C++ is written twice.
 _HEAD = """\
 // Makes the tensor map
 //   {title}
@@ -113,11 +114,12 @@ inline CUtensorMap make_tensor_map(void* address) {{
 
 #: Data types of maps of wgmma operands. 8-bit integers and floats have maps of UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
+#: Swizzles that a matrix descriptor of wgmma has (PTX ISA, wgmma, matrix descriptor).
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
 def cpp(known: Description, address: int, title: str) -> str:
-    """Return C++ that makes a map: with libcu++ if that makes the same, else with the driver."""
+    """Return C++ that makes a map: with libcu++ if libcu++ makes the same map, else the driver."""
     head = _HEAD.format(title=title, notes=_notes(known))
     main = _wgmma(known.arguments) + _MAIN.format(address=address)
     if known.view is not None and _is_libcudacxx_own(known, known.view):
@@ -155,6 +157,8 @@ def _notes(known: Description) -> str:
 
 
 def _is_libcudacxx_own(known: Description, view: TensorView) -> bool:
+    """Return whether cuda::make_tma_descriptor makes the same map of the view's tensor."""
+    # the map has libcu++'s data type of the dtype, and libcu++'s rules accept the call
     return (
         known.request is not None
         and known.arguments.kind == "tiled"
@@ -170,10 +174,13 @@ def _driver_cpp(a: EncodeArguments) -> str:
     encoder = ENCODERS[a.kind]
     arrays, call = [], []
     for p in encoder.parameters:
-        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)  # snake_case
+        # globalDim -> global_dim
+        name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
         value = p.read(a, name)
+        # parameters with `fewer` are arrays
         if p.fewer is not None:
-            numbers = value or (0,)  # C has no empty arrays: a map of rank 1 has no strides
+            # a map of rank 1 has no strides, but C has no empty arrays
+            numbers = value or (0,)
             arrays.append(f"  const {p.c_name} {name}[] = {{{_list(numbers)}}};")
             value = name
         elif isinstance(value, IntEnum):
@@ -181,6 +188,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
         call.append(f"      {value}")
     return _DRIVER.format(
         function=encoder.function,
+        # 12030 is CUDA 12.3
         version=encoder.since,
         major=encoder.since // 1000,
         minor=encoder.since % 1000 // 10,
@@ -190,7 +198,8 @@ def _driver_cpp(a: EncodeArguments) -> str:
 
 
 def _wgmma(a: EncodeArguments) -> str:
-    """Return the matrix descriptor of a tile stored as [columns of one span][rows][span]."""
+    """Return C++ of wgmma's matrix descriptor, for a K-major tile [column of spans][row][span]."""
+    # bytes of one swizzle span: 16, 32, 64, 128 for none, bytes32, bytes64, bytes128
     span_bytes = 16 << a.swizzle
     is_k_major = (
         a.kind == "tiled"
@@ -200,6 +209,7 @@ def _wgmma(a: EncodeArguments) -> str:
         and a.data_type.name in _WGMMA_TYPES
         and a.swizzle.name in _WGMMA_SWIZZLES
         and a.inner_box_bytes == span_bytes
+        # a core matrix has 8 rows
         and a.box_dim[1] % 8 == 0
     )
     return _WGMMA.format(rows=a.box_dim[1], swizzle=a.swizzle.name) if is_k_major else ""
@@ -216,6 +226,7 @@ def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:
     shape, strides = view.shape, view.strides
     if dtype.bits == 4:
         shape = reverse(a.global_dim)
+        # two 4-bit values a byte
         strides = (*reverse([stride * 2 for stride in a.global_strides]), 1)
     return _LIBCUDACXX.format(
         shape=_list(shape),

@@ -1,4 +1,4 @@
-"""The description of a map besides its bytes and address, and the rules for a new address."""
+"""The description of a map, which has neither bytes nor address; the rules for a new address."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Description:
     arguments : EncodeArguments
     target : Target
     encoder : {"driver", "model", None}
-        What made the bytes; None if there are none, or they came from elsewhere.
+        What encoded the bytes; None for decoded or changed bytes, and for a map without bytes.
     view : TensorView or None
         The tensor, with address 0 and no owner; None for bare addresses.
     request : Request or None
         The request that was accepted; None for decoded bytes.
     added : (bool, int or None) or None
-        Whether `split_inner=` made the map, and the dimension of the tensor that `ragged=` names,
-        from 0; None where the call is not known.
+        Whether `split_inner=` made the map, and the dimension of the tensor, from 0, that `ragged=`
+        names. None if the call is not known.
     """
 
     arguments: EncodeArguments
@@ -51,10 +51,11 @@ class Description:
 
 
 def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Description:
-    """Describe the map of `TensorMap.replace`, whose arguments are `arguments`.
+    """Describe the map that `TensorMap.replace` returns, whose arguments are `arguments`.
 
-    It has no request. `split_inner` and `ragged` are forgotten together where fields that their
-    coordinates rest on have changed: of a map with both, each counts on the other's dimensions.
+    The description has no request. If a field that the coordinates of `split_inner` or `ragged`
+    depend on has changed, it has neither of the two options, because in a map with both the
+    coordinates of each option depend on the dimensions of the other.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
@@ -63,19 +64,26 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
 
 
 def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, ...]:
-    """Return the fields of a map that the coordinates of `split_inner` and `ragged` rest on."""
+    """Return the fields that the coordinates of `split_inner` and `ragged` depend on.
+
+    Arrays in `new` are innermost first. The order of the dimensions, outermost first: the two that
+    `ragged` adds, the one that `split_inner` adds, the tensor's own.
+    """
     old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
-    extra = 0 if ragged is None else 2  # dimensions, outermost
+    extra = 0 if ragged is None else 2  # number of dimensions that `ragged` adds
+    # index of the outermost dimension that `ragged` did not add; of a split map, the spans
     outermost = old.rank - extra - 1
     if split or extra:
         base += [new.rank, new.interleave]
     if new.rank != old.rank:
         return (*base,)
-    if split:  # a span of every row, and the step from one to the next
+    # the width of a span, and the step from span to span
+    if split:
         base += [new.type_row.element_bits, new.global_dim[0], new.box_dim[0]]
         base.append(new.global_strides[outermost - 1])
-    if ragged is not None:  # the extent and stride of its rows, and the dimensions that wrap
+    # the extent and stride of the ragged dimension, and the two added dimensions
+    if ragged is not None:
         row = outermost - bool(split) - ragged
         base += [new.global_dim[row], new.global_strides[row - 1]]
         base += [new.global_dim[-extra:], new.global_strides[-extra:]]
@@ -83,12 +91,13 @@ def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, 
 
 
 def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
-    """Describe the map of an accepted request, with its `encode_arguments()`."""
+    """Describe the map of an accepted request; `arguments` are its `encode_arguments()`."""
     view, ragged = request.view, request.rare.ragged
     return Description(
         arguments,
         request.target,
         encoder,
+        # a description has address 0 and no owner: it must not keep the tensor alive
         view if view is None or view.own is None else view.at(0),
         request,
         (request.rare.split_inner, None if ragged is None else ragged % request.rank),
@@ -96,15 +105,17 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 
 def describe(tensor_map: Any) -> Description:
-    """Describe a `TensorMap` that was made in C. Nothing is parsed or checked again."""
+    """Describe a `TensorMap` that was made in C, without parsing or checking its call again."""
     from tma_dlpack.checks.layout import described
     from tma_dlpack.checks.options import Options
     from tma_dlpack.checks.request import Request, driver_call
 
     assert tensor_map._call is not None
     arguments, target = arguments_of(tensor_map._numbers), tensor_map.target
+    # the items of a Layout and of Options; empty for a driver_encode_* call
     if tensor_map._call:
         layout, fields = tensor_map._call
+        # a moved map has no tensor, but the type of the tensor whose layout it has
         owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
         producer = name_of(owner if isinstance(owner, type) else type(owner))
         options = Options.of(fields)
@@ -124,7 +135,7 @@ def describe(tensor_map: Any) -> Description:
 
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:
-    """Refuse an address that no map can have."""
+    """Refuse an address that is misaligned, 0, negative, or 2^57 and above."""
     if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
         return
     rule = "ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE"
@@ -136,10 +147,11 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
-    """Return one violation per difference between a tensor and the one that a map describes."""
+    """Return one violation for each difference between a tensor and the tensor of a map."""
     from tma_dlpack.checks.layout import driver_layout  # the rules are imported when first needed
 
     old, arguments = description.view, description.arguments
+    # compare the map's tensor itself, not its description by shape=, strides= and offset=
     if old is not None and old.own is not None:
         old = old.own
     if old is not None:
@@ -150,6 +162,7 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
             ("device", str(old.device), str(view.device)),
         ]
     else:
+        # a map of a bare address has no tensor: compare the driver's arguments, innermost first
         dims, strides_bytes = driver_layout(view, arguments.data_type)
         pairs = [
             ("shape", arguments.global_dim, dims),
@@ -168,7 +181,10 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
 
 
 def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
-    """Name the map's data type if it fits the tensor's dtype, else the type that would."""
+    """Return the name of the map's data type if it fits the tensor's dtype.
+
+    Else return the name of the data type that fits, or of the dtype if none fits.
+    """
     usual = data_type_of(view.dtype)
     if arguments.data_type in (usual, *overrides_of(view.dtype)):
         return arguments.data_type.name

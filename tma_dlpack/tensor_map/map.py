@@ -32,11 +32,12 @@ class TensorMap(MapAttributes, Drawn):
     """A CUDA tensor map (CUtensorMap): 128 bytes that tell the TMA what to copy, and how.
 
     Made by `make_tma_descriptor`, the other `make_*` and `driver_encode_*` functions, or
-    `from_bytes`; the class cannot be called. Immutable and hashable; equal if the arguments,
-    address, bytes and target are equal (the tensor object does not matter). It keeps its tensor
-    alive.
+    `from_bytes`; the class cannot be called. Maps are immutable and hashable. Two maps are equal if
+    their arguments, address, bytes and target are equal; their tensor objects are not compared. A
+    map keeps its tensor alive.
 
-    Pass it to a kernel with `as_ctypes`, `as_torch`, `as_cuda_bindings`, or by its address `ptr`.
+    Pass a map to a kernel with `as_ctypes`, `as_torch`, `as_cuda_bindings`, or by its address
+    `ptr`.
 
     Row-major, as the tensor: `shape`, `strides` (elements), `box_sizes`, `elem_strides`. As the
     arguments are named: `interleave_layout`, `swizzle`, `l2_fetch_size`, `oobfill`.
@@ -86,16 +87,16 @@ class TensorMap(MapAttributes, Drawn):
         Returns
         -------
         TensorMap
-            With exactly these bytes. It has an address and no tensor. 128 zero bytes are not
-            a map yet, but `replace` can make a map from them: `is_zero` is True, and the text names
-            them an all-zero map.
+            A map with exactly these bytes. It has an address and no tensor. 128 zero bytes are not
+            a map yet, but `replace` can make a map from them; `is_zero` is True, and the text of
+            the result says "an all-zero map".
 
         Raises
         ------
         TmaPreconditionError
-            If the bytes are not a map of that target.
+            If the bytes are not a map for `target`.
         TmaUnsupportedError
-            If the layout of that target is not known, and for the 96-byte swizzle of sm_103.
+            If the layout for `target` is not known, or the map has the 96-byte swizzle of sm_103.
 
         Notes
         -----
@@ -142,7 +143,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     @untraced
     def ptr(self) -> int:
-        """Address of the map's own 128 bytes: 128-byte aligned, valid as long as the map lives.
+        """Address of the map's own 128 bytes, 128-byte aligned and valid as long as the map lives.
 
         Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a
         map that could not be encoded on this machine.
@@ -159,7 +160,7 @@ class TensorMap(MapAttributes, Drawn):
     def numpy(self) -> NDArray[np.uint8]:
         """Return the 128 bytes as a read-only uint8 array.
 
-        For a launchable map the array shares the storage that `ptr` points to, and keeps it alive.
+        For a launchable map the array shares the storage of `ptr` and keeps this storage alive.
         Raises `TmaUnsupportedError` if the map could not be encoded on this machine.
         """
         if not self._launchable:
@@ -179,9 +180,10 @@ class TensorMap(MapAttributes, Drawn):
     def as_ctypes(self) -> Any:
         """Return the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-        For launchers that take a ctypes object or a pointer to one, such as cuLaunchKernel. It
-        keeps the storage alive. Do not write to it: that would change what launchers get, but not
-        the attributes of the map. Raises `TmaUnsupportedError` as `ptr` does.
+        For launchers that take a ctypes object or a pointer to it, such as cuLaunchKernel. The
+        array keeps the storage alive. Do not write to the array: a write changes the bytes that
+        launchers get, but not the attributes of the map. Raises `TmaUnsupportedError` as `ptr`
+        does.
         """
         return np.ctypeslib.as_ctypes(self._shared_bytes())
 
@@ -189,21 +191,22 @@ class TensorMap(MapAttributes, Drawn):
     def as_torch(self) -> Any:
         """Return the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
-        For a PyTorch extension: an ``at::Tensor`` of 128 bytes, 128-byte aligned. It keeps the
-        storage alive. Do not write to it: that would change what launchers get, but not the
-        attributes of the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch is not
-        imported.
+        For a PyTorch extension: an ``at::Tensor`` of 128 bytes, 128-byte aligned. The tensor keeps
+        the storage alive. Do not write to the tensor: a write changes the bytes that launchers get,
+        but not the attributes of the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch
+        is not imported.
         """
         return for_torch(self._shared_bytes())
 
     @opaque
     def as_cuda_bindings(self) -> Any:
-        """Return the map as a ``cuda.bindings.driver.CUtensorMap`` (a copy, in its own storage).
+        """Return the map as a ``cuda.bindings.driver.CUtensorMap``, a copy with its own storage.
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
         if not self._launchable:
             self._refuse_pointer()
+        # cuda.bindings sets the 128 bytes as 16 words of 64 bits
         words = np.frombuffer(bytes(self), dtype="<u8")
         try:
             from cuda.bindings import driver
@@ -215,17 +218,17 @@ class TensorMap(MapAttributes, Drawn):
         handle.opaque = [driver.cuuint64_t(int(word)) for word in words]
         return handle
 
-    # -- launchers that find a map by its methods --------------------------------------------------
+    # -- protocols by which launchers recognise a map ----------------------------------------------
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of the map as an argument of a numba-cuda-mlir kernel: by value."""
+        """The type of the map as a kernel's argument in numba-cuda-mlir, passed by value."""
         from tma_dlpack.tensor_map.numba import numba_type
 
         return numba_type()
 
     def __tma_descriptor_c_api__(self) -> int:
-        """Return `ptr`: numba-cuda-mlir copies the 128 bytes that it finds there at each launch."""
+        """Return `ptr`; numba-cuda-mlir copies the 128 bytes at this address at each launch."""
         return self.ptr
 
     # -- change ----------------------------------------------------------------------------------
@@ -239,14 +242,14 @@ class TensorMap(MapAttributes, Drawn):
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Return the same map for another tensor of the same layout, or for another address.
 
-        As cuTensorMapReplaceAddress: only the address changes, and only the new tensor or address
-        is checked.
+        Only the address changes, as with cuTensorMapReplaceAddress, and only the new tensor or
+        address is checked.
 
         Parameters
         ----------
         tensor_or_int : tensor or int
             A tensor of the same shape, strides, data type and device, which the new map keeps
-            alive; or an address on the map's device: then the caller keeps the memory alive.
+            alive; or an address on the map's device, whose memory the caller keeps alive.
 
         Returns
         -------
@@ -256,7 +259,7 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the tensor's shape, strides, data type or device differ (the message names it), or
+            If the tensor's shape, strides, data type or device differ (the message says which), or
             the address is misaligned or too large.
 
         Examples
@@ -281,6 +284,7 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
+        # a map of shape=, strides= and offset= describes the new tensor's memory in the same way
         described = self.description.view
         if described is not None and described.own is not None:
             view = view.as_strided(described.shape, described.strides, described.offset_bytes)
@@ -294,8 +298,8 @@ class TensorMap(MapAttributes, Drawn):
     def at_bare_address(self, address: int) -> TensorMap:
         """Return the same map at an address, launchable and without a tensor.
 
-        As cuTensorMapReplaceAddress, which requires a multiple of 16 for every map [measured, H200,
-        driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
+        The address must be a multiple of 16 for every map, as in cuTensorMapReplaceAddress
+        [measured, H200, driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
         """
         from tma_dlpack.tensor_map.description import check_address
 
@@ -342,16 +346,16 @@ class TensorMap(MapAttributes, Drawn):
         global_address : int, optional
             A multiple of 16 below 2^57. If omitted, the map keeps its address and tensor.
         rank : int, optional
-            1..5. (The PTX operand is one less; `replace_cuda` writes that.)
+            1..5. (The PTX operand is rank - 1; `replace_cuda` writes this operand.)
         box_dim, global_dim, element_stride : dict of int to int, optional
-            Dimension (0..4, 0 is innermost) to value, in elements.
+            Dimension (0..4, 0 is innermost) -> value, in elements.
         global_stride : dict of int to int, optional
-            Ordinal (0..3, 0 is the stride of dimension 1) to value, in bytes, multiples of 16.
+            Ordinal (0..3, 0 is the stride of dimension 1) -> value, in bytes, a multiple of 16.
         elemtype : TensorMapDataType, name, or int, optional
             A member or name is a data type. A plain int is the **PTX number** (f16 is 6, bf16 10,
             tf32 11), which differs from the driver's enum.
         interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
-            On sm_100 and later, swizzle_mode sets PTX's swizzle_atomicity too.
+            On sm_100 and later, `swizzle_mode` also sets PTX's swizzle_atomicity.
 
         Returns
         -------
@@ -362,8 +366,8 @@ class TensorMap(MapAttributes, Drawn):
         TmaPreconditionError
             If a value is out of range; `violations` has all of them.
         TmaUnsupportedError
-            For im2col maps, which PTX cannot change, and for targets whose layout is not known. Of
-            sm_100 and later it is derived from the compiler, not measured.
+            For im2col maps, which PTX cannot change, and for targets whose layout is not known. The
+            layout for sm_100 and later is derived from the compiler, not measured.
 
         Examples
         --------
@@ -381,6 +385,7 @@ class TensorMap(MapAttributes, Drawn):
 
         changes = ptx_replace.read_replacements(self, given)
         data = ptx_replace.apply(bytes(self), changes)
+        # the attributes are decoded from the new bytes, as the engine would read them
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
         moved = global_address is not None
@@ -394,10 +399,10 @@ class TensorMap(MapAttributes, Drawn):
     def replace_cuda(self, changes: dict[str, Any]) -> str:
         """Return the source of a CUDA C++ kernel that makes the same change on the device.
 
-        ``replace_tensor_map<<<1, 32>>>(template_map, out)`` takes the map as a parameter, changes
-        these fields in shared memory, and copies the 128 bytes to `out` with the fence that later
-        copies need. Compile it for sm_90a. The values are constants at the top of the kernel; turn
-        them into parameters where they are known only at run time.
+        The kernel, ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a
+        parameter, changes the fields in shared memory, and copies the 128 bytes to `out` with the
+        fence that later copies need. Compile it for sm_90a. The values are constants at the top of
+        the kernel; turn a value that is known only at run time into a parameter.
 
         Takes the arguments of `replace`.
 
@@ -469,21 +474,24 @@ class TensorMap(MapAttributes, Drawn):
     def launchable(self) -> bool:
         """Whether the map may be passed to a kernel: False for host tensors and unpickled maps.
 
-        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable: whether the address
-        is valid, only the caller knows.
+        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable; only the caller
+        knows whether its address is valid.
         """
         return self._launchable
 
     @property
     def encoder(self) -> str | None:
-        """The encoder of the bytes: ``"driver"`` or ``"model"``; None for other bytes, or none."""
+        """The encoder of the bytes: ``"driver"`` or ``"model"``.
+
+        None for decoded or changed bytes, and for a map without bytes.
+        """
         known = self._description
         return self._encoder if known is None else known.encoder
 
     @property
     @opaque
     def advice(self) -> tuple[Advice, ...]:
-        """Advice on the call that made the map, as in `Report.advice`, and on its 128 bytes."""
+        """Advice on the map's call, as in `Report.advice`, and on its 128 bytes."""
         from tma_dlpack.checks.advice import advise, advise_map
 
         of_call = () if self.description.request is None else advise(self._accepted_request())

@@ -10,20 +10,21 @@ from typing import Any
 
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
-#: The parameter of a kernel that gets the 128 bytes, in PTX. A pointer is ``.param .u64`` instead.
+#: The parameter in PTX of a kernel that gets the 128 bytes, for example
+#: ``.param .align 64 .b8 kernel_param_0[128]``. The parameter for a pointer is ``.param .u64``.
 BY_VALUE = re.compile(r"\.param\s+\.align\s+\d+\s+\.b8\s+\w+\[128\]")
 
 
 def numba_type() -> Any:
-    """Return numba-cuda-mlir's type of a map that is passed by value.
+    """Return numba-cuda-mlir's type of a map that is passed to a kernel by value.
 
     Raises
     ------
     AttributeError
         If numba-cuda-mlir is not imported. Numba then reports an argument of unknown type.
     TmaUnsupportedError
-        If the installed compiler makes a pointer of the parameter. The kernel would use the first
-        8 bytes of the map as its address.
+        If the installed compiler compiles the parameter as a pointer, so that the kernel would use
+        the first 8 bytes of the map as its address.
     """
     if "numba_cuda_mlir" not in sys.modules:
         raise AttributeError("_numba_type_ is for numba-cuda-mlir, which is not imported")
@@ -41,9 +42,9 @@ def numba_type() -> Any:
 
 @functools.cache
 def _passes_maps_by_value() -> bool:
-    """Compile a kernel that has one map as its parameter, and look at its PTX.
+    """Compile a kernel whose only parameter is a map; return whether its PTX has 128 bytes.
 
-    True on a machine without a driver, too. Nothing can be launched there.
+    The result is also True on a machine without a driver, because no kernel can be launched on it.
     """
     cuda, types = map(import_module, ("numba_cuda_mlir.cuda", "numba_cuda_mlir.types"))
     no_driver = import_module("numba_cuda_mlir.numba_cuda.cudadrv.error").CudaSupportError

@@ -1,7 +1,7 @@
-"""PTX ``tensormap.replace``: the fields, their ranges, and the change, here or in a kernel.
+"""PTX ``tensormap.replace``: the fields, their ranges, and the change, in Python or in a kernel.
 
-Source: PTX ISA, tensormap.replace; bits measured on an H200 (driver 580.159.04, 2026-11-20), those
-of sm_100 and later derived from ptxas 13.0.
+Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
+2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 class Replacement:
     """One ``tensormap.replace``: a PTX field, its ordinal if it has one, and the value.
 
-    `value` is as in `TensorMap.replace`.
+    `value` is an argument of `TensorMap.replace` as a number.
     """
 
     field: str
@@ -43,7 +43,7 @@ class Replacement:
 
     @property
     def operand(self) -> int:
-        """The operand of the instruction; for rank it is one less than the value."""
+        """The operand of the instruction: the value, or rank - 1."""
         return self.value - 1 if self.field == "rank" else self.value
 
     @property
@@ -53,7 +53,7 @@ class Replacement:
 
     @property
     def is_immediate(self) -> bool:
-        """Whether the operand must be a constant in the instruction."""
+        """Whether the operand must be an immediate of the instruction."""
         return self.field not in _NUMBERS
 
     @property
@@ -64,7 +64,10 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """A field with one integer value, or one per ordinal: its range and step."""
+    """The range and step of a field with one integer value, or with one value per ordinal.
+
+    `ordinals` is the number of ordinals; 0 for a field with one value.
+    """
 
     low: int
     high: int
@@ -78,25 +81,29 @@ class _Scalar:
         return f"be {self.low}..{high}{step}"
 
 
-#: PTX fields that take numbers. The operands and the encoded bits limit the ranges.
+#: PTX fields whose operand is a number. The width of the operand or of the encoded bits limits each
+#: range.
 _NUMBERS = {
     "global_address": _Scalar(0, ADDRESS_END - 1, step=16),
     "rank": _Scalar(1, MAX_RANK),
     "box_dim": _Scalar(1, MAX_BOX, ordinals=MAX_RANK),
-    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=MAX_RANK),  # the operand has 32 bits
+    # the operand has 32 bits, so it cannot hold the largest extent of a map, 2^32
+    "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=MAX_RANK),
     "global_stride": _Scalar(0, STRIDE_BYTES_END - 1, step=16, ordinals=MAX_RANK - 1),
     "element_stride": _Scalar(1, MAX_ELEM_STRIDE, ordinals=MAX_RANK),
 }
-#: PTX fields that take an immediate: a number of the enum.
+#: PTX fields whose operand is an immediate, the value of a member of the enum.
 PTX_ENUMS: dict[str, type[IntEnum]] = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle_mode": TmaSwizzle,
     "fill_mode": TmaOobFill,
 }
+#: PTX has one swizzle_mode for bytes128 and its variants, and a swizzle_atomicity that selects one.
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
 _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
-_MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)  # on sm_90a
+#: The largest PTX number on sm_90a, which has no packed types.
+_MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)
 #: PTX field -> the name of the driver's argument in FIELDS.
 _NAME_OF = {f.ptx: f.name for f in DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
 _FIELD = {(f.name, f.index): f for f in DERIVED_FIELDS}
@@ -121,6 +128,7 @@ def read_replacements(
             f"the bytes of maps for {target} are not known, so they cannot be changed here; "
             f"known are the bytes for sm_90 and, derived from the compiler, for {DERIVED_NAMES}"
         )
+    # every argument is read, so that one error lists all wrong values
     changes: list[Replacement] = []
     wrong: list[Violation] = []
     for name, value in given.items():
@@ -171,7 +179,10 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
 
 
 def _check_tf32(now: TensorMapDataType | None, number: int) -> None:
-    """Refuse another type for a TFLOAT32 map: the instruction sets its bit and never clears it."""
+    """Refuse a type that is not TF32 for a TF32 map.
+
+    The instruction sets the bit of TF32 and never clears it.
+    """
     if now in _TF32 and _TYPE_OF_PTX[number] not in _TF32:
         assert now is not None
         raise _refused(
@@ -199,7 +210,8 @@ def _member(name: str, value: object, enum: type[AnyEnum], must: str = "") -> An
 
 
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
-    """Return a swizzle as PTX has it: a mode, and on sm_100 and later an atomicity."""
+    """Return the replacement of swizzle_mode, and on sm_100 and later of swizzle_atomicity."""
+    # TmaSwizzle counts on after bytes128 in the order of PTX's atomicities
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
     changes = [Replacement("swizzle_mode", None, mode)]
     if target.has_derived_layout:
@@ -214,7 +226,10 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
 
 
 def _elemtype(value: object, target: Target) -> int:
-    """Read a TensorMapDataType (or its name) as such, and any other integer as PTX's number."""
+    """Return PTX's number of an element type.
+
+    `value` is a TensorMapDataType, the name of a member, or as any other integer PTX's number.
+    """
     if issubclass(type(value), (str, TensorMapDataType)):
         named = _member("elemtype", value, TensorMapDataType, "be a data type")
         number = DATA_TYPES[named].ptx_elemtype
@@ -230,6 +245,7 @@ def _elemtype(value: object, target: Target) -> int:
 def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
     """Make the changes in 128 bytes as the hardware does: bytes 64..127 do not change."""
     for change in changes:
+        # PTX's element type is in two fields of the map: the type's number, and the bit of TF32
         if change.field == "elemtype":
             element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value], derived=True)
             data = _FIELD["element_type", None].write(data, element_type)
@@ -241,7 +257,7 @@ def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
 
 
 def replace_field(data: bytes, field: str, ordinal: int | None, operand: int) -> bytes:
-    """Return 128 bytes after one ``tensormap.replace`` with an operand as PTX has it."""
+    """Return 128 bytes after one ``tensormap.replace`` with an operand of the instruction."""
     value = operand + 1 if field == "rank" else operand
     return apply(data, (Replacement(field, ordinal, value),))
 
@@ -249,6 +265,7 @@ def replace_field(data: bytes, field: str, ordinal: int | None, operand: int) ->
 # -- as a kernel -----------------------------------------------------------------------------------
 
 
+# A format string, so a brace of C++ is written twice.
 _KERNEL = """\
 // Changes a tensor map on the device and makes it visible to later copies.
 // Generated by tma_dlpack. tensormap.replace is specific to {arch}a:
@@ -281,10 +298,11 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Return a CUDA C++ kernel that makes these changes, for an arch such as sm_90."""
+    """Return a CUDA C++ kernel that makes the changes; `arch` is a name such as sm_90."""
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"
+        # an immediate is written into the instruction, so it has no constant
         if not r.is_immediate:
             number = f"{r.operand:#x}" if r.field == "global_address" else f"{r.operand}"
             suffix = "ull" if r.is_64_bit else "u"

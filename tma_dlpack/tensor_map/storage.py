@@ -57,28 +57,28 @@ def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
 
 
 class PythonStorage:
-    """128 bytes and their owner. Immutable, except for values cached on the first read.
+    """128 bytes and their owner, immutable except for values that are cached on the first read.
 
     Attributes
     ----------
     _tensor : object
-        Kept alive; None for a bare address.
+        The tensor, kept alive; None for a bare address.
     _capsule : object
-        The DLPack capsule of an unknown producer, which keeps the memory alive; else None.
+        The DLPack capsule, if the producer is unknown and the capsule keeps the memory alive.
     _address : int
         Address of element (0, ..., 0).
     _data : bytes or None
-        The 128 bytes; None where neither driver nor model can make them.
+        The 128 bytes; None if neither the driver nor the model can encode them.
     _launchable : bool
         Whether the map may be passed to a kernel.
     _description : description.Description or None
-        What the map describes.
+        The description of the map.
     _arguments : EncodeArguments or None
-        The driver's arguments, once they have been read.
+        The driver's arguments; None before the first read.
     _tx_bytes : int or None
-        Bytes that one load adds, where C computes them.
+        Bytes that one load adds to the mbarrier's count; None if C does not compute them.
 
-    A map made in C builds its description on the first access.
+    A map made in C has no description before the first access.
     """
 
     # The tensor is kept alive; its capsule too, if the export owns the memory.
@@ -115,15 +115,15 @@ class PythonStorage:
         return made
 
     def _keep(self, description: Any) -> None:
-        """Keep the description of the map."""
+        """Store the description of the map."""
         self.__dict__["_description"] = description
 
     def _keep_arguments(self, arguments: EncodeArguments) -> None:
-        """Keep the driver's arguments."""
+        """Store the driver's arguments."""
         self.__dict__["_arguments"] = arguments
 
     def _keep_data(self) -> None:
-        """Save the bytes before handing out writable storage (only the compiled class needs it)."""
+        """Do nothing; the compiled class saves the bytes before a caller gets writable storage."""
 
     def __bytes__(self) -> bytes:
         return self._refuse_bytes() if self._data is None else self._data
@@ -138,15 +138,17 @@ class PythonStorage:
         if own is None:
             room, _ = aligned_bytes(MAP_BYTES)
             room[:] = np.frombuffer(self._data, np.uint8)
-            # setdefault is atomic: all threads get the same bytes
+            # setdefault is atomic, so all threads get the same storage
             own = self.__dict__.setdefault("_own_bytes", room)
         return int(own.ctypes.data)
 
     def _refuse_bytes(self) -> bytes:
-        raise NotImplementedError  # TensorMap raises with the reason
+        # overridden by TensorMap, which raises with the reason
+        raise NotImplementedError
 
     def _refuse_pointer(self) -> int:
-        raise NotImplementedError  # TensorMap raises with the reason
+        # overridden by TensorMap, which raises with the reason
+        raise NotImplementedError
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a TensorMap is immutable: {name} cannot be set")
@@ -165,7 +167,7 @@ def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:
-    """Return the bytes of the same map at another address: only the first 8 differ."""
+    """Return the bytes of the same map at another address; only the first 8 bytes differ."""
     return (
         None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
     )
@@ -176,10 +178,22 @@ if TYPE_CHECKING:
     class MapStorage(PythonStorage):
         """The additional values of the compiled class, for a map that C made without a description.
 
-        The items of `dlpack.Layout` and of `checks.options.Options`, neither for a
-        `driver_encode_*` call; the type of the tensor whose layout it was, where a bare address
-        took its place; the fields of `EncodeArguments`, from the bytes; the target or the ordinal
-        of a GPU; the encoder; `split_inner` and `ragged`.
+        Attributes
+        ----------
+        _call : tuple or None
+            Items of `dlpack.Layout` and of `checks.options.Options`; () for a `driver_encode_*`
+            call.
+        _producer : type or None
+            Type of the tensor whose layout the map has, if `with_address` replaced the tensor by a
+            bare address.
+        _numbers : tuple or None
+            Fields of `EncodeArguments`, decoded from the bytes; enums as numbers.
+        _target : Target, int or None
+            Target of the call, or the ordinal of the tensor's GPU; None for the default target.
+        _encoder : str or None
+            The encoder of the bytes.
+        _added : tuple or None
+            `split_inner` and `ragged`.
         """
 
         _call: tuple[Any, ...] | None
@@ -192,6 +206,7 @@ if TYPE_CHECKING:
     COMPILED: bool
 else:
     try:
+        # built only where a C compiler was found
         from tma_dlpack.native._core import MapStorage
 
         COMPILED = True
@@ -200,7 +215,7 @@ else:
 
 
 def for_torch(storage: NDArray[np.uint8]) -> Any:
-    """Return the bytes of maps as a torch CPU tensor that shares them."""
+    """Return the bytes of maps as a torch CPU tensor that shares their memory."""
     from tma_dlpack.dlpack.frameworks import TORCH
 
     assert TORCH.launcher is not None
@@ -208,7 +223,7 @@ def for_torch(storage: NDArray[np.uint8]) -> Any:
 
 
 def not_launchable(view: TensorView | None, address: int) -> TmaUnsupportedError:
-    """Make the error of a map that must not be passed to a kernel."""
+    """Return the error for a map that must not be passed to a kernel."""
     on_host = view is not None and view.device.is_host
     where = "a host tensor" if on_host else "a tensor that is not in this process (unpickled)"
     return TmaUnsupportedError(
@@ -219,7 +234,7 @@ def not_launchable(view: TensorView | None, address: int) -> TmaUnsupportedError
 
 
 def no_bytes(target: Target) -> TmaUnsupportedError:
-    """Make the error of a map that could not be encoded on this machine."""
+    """Return the error for a map that could not be encoded on this machine."""
     return TmaUnsupportedError(
         f"this map has no bytes: the layout for {target} has not been measured, and this machine "
         "has no such GPU whose driver could encode it; make the map on a machine that has one "

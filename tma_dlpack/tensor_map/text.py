@@ -23,7 +23,7 @@ ALL_ZERO = (
 
 
 def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
-    """Return the values of a map in row-major and in innermost-first order, with warnings."""
+    """Return the values of a map in row-major and in innermost-first order, with advice."""
     a = tensor_map.arguments
     if tensor_map.is_zero:
         return ALL_ZERO
@@ -38,13 +38,13 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
-    """Return advice on a description that may be wrong, and on set bits that no argument sets."""
+    """Return advice on a shape that may be wrong, and notes on set bits that no argument sets."""
     shown = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in SHOWN_WITH_THE_MAP)
     return (*shown, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
-    """Return how many bytes one tile takes; or, wrapped to lines, why no copy is possible."""
+    """Return the bytes of one tile as text, or why no copy is possible, wrapped to lines."""
     try:
         return (
             f"one tile: {tensor_map.tx_bytes} bytes copied, {tensor_map.smem_bytes} bytes of "
@@ -86,7 +86,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 
 
 def map_line(tensor_map: MapAttributes) -> str:
-    """Return a map as one line of at most 100 columns; the last parts are omitted if too long."""
+    """Return a map as one line of at most 100 columns; last parts that do not fit are omitted."""
     a = tensor_map.arguments
     if tensor_map.is_zero:
         return f"<TensorMap all-zero: 128 zero bytes, {tensor_map.target}>"
@@ -104,6 +104,7 @@ def map_line(tensor_map: MapAttributes) -> str:
     line = f"<TensorMap {a.kind} {a.data_type.name} shape {tensor_map.shape}"
     # The most important parts come first, because the last ones may be omitted.
     for part in (tile, options, place):
+        # keep room for the end of a line that omits the next part
         if len(line) + len(part) + len(", ...>") > COLUMNS:
             return f"{line}, ...>"
         line += part
@@ -111,7 +112,7 @@ def map_line(tensor_map: MapAttributes) -> str:
 
 
 def hex_lines(data: bytes) -> Iterable[str]:
-    """Return bytes as lines of 32, with the offset before each.
+    """Yield lines of 32 bytes in hex digits, each after the offset of its first byte.
 
     >>> next(iter(hex_lines(bytes(range(33)))))
     '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
@@ -133,10 +134,11 @@ def _strides(tensor_map: MapAttributes) -> str:
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    """Put both orders side by side, or one below the other if they are too wide."""
+    """Return lines with both orders side by side, or row-major first if they are too wide."""
     lines = _aligned(rows)
     if max(map(len, lines)) <= COLUMNS:
         return lines
+    # rows without an innermost-first value, such as channels_per_pixel, are in the first block only
     return _aligned([row[:2] for row in rows]) + _aligned([row[2:] for row in rows if row[2]])
 
 

@@ -1,11 +1,11 @@
-/* string.h: what the core needs of it where there is no C library, which is when page.c is compiled. */
+/* string.h: the functions that the core needs, for page.c, which is compiled without a C library. */
 
 #ifndef TMA_DLPACK_STRING_H
 #define TMA_DLPACK_STRING_H
 
 #include <stddef.h>
 
-/* Of volatile bytes, so that no compiler makes calls of these functions out of their loops. */
+/* The bytes are volatile, so that no compiler replaces the loops by calls of these functions. */
 void *memset(void *to, int value, size_t count) {
   for (size_t i = 0; i < count; ++i) ((volatile unsigned char *)to)[i] = (unsigned char)value;
   return to;
