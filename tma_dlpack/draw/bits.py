@@ -59,7 +59,6 @@ class SwizzleBits(Figure):
         """Return the pairs (from, onto) of bits, the highest first."""
         # A term (r, m, left) means: address ^= (address >> r & m) << left.
         terms = SWIZZLES[self.swizzle].terms
-        # A term (right, mask, left) XORs address bits right + k onto bits left + k.
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
         return tuple(sorted(pairs, reverse=True))
 
@@ -154,7 +153,6 @@ class SwizzleBits(Figure):
         (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
         # A fold's two bits have one tint, which depends on the higher bit.
         onto = {to for _, to in folds}
-        # Both bits of a fold have one colour.
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         # `bottom`: y of the swizzled bits, below one line per fold and the arrow heads.
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14

@@ -97,7 +97,6 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     """
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     title = repr(tensor_map)
-    # The address of a host tensor differs in every run and means nothing to a reader.
     if is_of_host_tensor(tensor_map):
         # A host address differs in each run; without it the HTML of a notebook does not change.
         title = title.replace(f", at {tensor_map.global_address:#x}", "")

@@ -145,7 +145,7 @@ class SharedMemory(Figure):
         return tuple(layout.scene(self.notes) for layout in self.layouts)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width per layout; chunks name only their first element."""
+        """Lower to one panel of a phone's width per layout; chunks name their first element."""
         return tuple(layout.scene(self.notes, is_narrow=True) for layout in self.layouts)
 
     def text(self) -> str:

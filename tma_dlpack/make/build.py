@@ -145,7 +145,6 @@ class CallInC:
         request = self.request_of(self.call)
         # `changed` returns None for arguments that C cannot read
         call = self.call.changed(given, None)
-        # None: C cannot parse these arguments.
         if call is not None:
             return self.request_of(call)
         own, address = _own(request)
