@@ -106,7 +106,7 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
     if (maps == NULL) return NULL;
     /* A finalizer that ran in the loop may have read the maps, and so made them. */
     if (batch->maps == NULL) batch->maps = maps;
-    else Py_DECREF(maps); /* a finalizer that ran in this loop has made the maps already */
+    else Py_DECREF(maps);
   }
   Py_INCREF(batch->maps);
   return batch->maps;
