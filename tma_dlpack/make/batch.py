@@ -171,7 +171,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
         Shapes, strides and data types may differ. A list of torch tensors with equal shape, strides
         and dtype takes the least time.
     box_sizes, ..., target
-        All other arguments of `make_tma_descriptor`. They apply to every tensor.
+        As in `make_tma_descriptor`; they apply to every tensor.
 
     Returns
     -------
