@@ -23,7 +23,10 @@ PLACES = ("tma_dlpack", "notebooks", "README.md", ".packaging")
 _ROOT = Path(__file__).parents[1]
 _HEADING = re.compile(r"\n *[A-Z][A-Za-z ]+\n *-{3,}\n")  # of a section of a docstring
 _EXAMPLE = re.compile(r"^ *(>>>|\.\.\.).*?(?=\n *\n|\Z)", re.MULTILINE | re.DOTALL)
-_MARKS = re.compile(r"^\s*(?:#|//|\*|/\*\*?)+<?:? ?", re.MULTILINE)
+#: Lines of comments, one below the other; or the comment after code.
+_HASHES = re.compile(r"(?:^ *#[^\n]*\n)+|(?<=  )# [^\n]*", re.MULTILINE)
+_SLASHES = re.compile(r"(?:^ *//[^\n]*\n)+|(?<= )// [^\n]*|/\*.*?\*/", re.MULTILINE | re.DOTALL)
+_MARKS = re.compile(r"^\s*(?:#|//|/\*|\*/?)+<?:? ?|\*/$", re.MULTILINE)
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`*\[])")
 #: A new paragraph: an empty line, an item of a list, a parameter of a docstring, an indent.
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-|*] |\n *\*?\w[\w, ]* : [^\n]*\n|\n {4,}(?=\S+ {2,})")
@@ -38,29 +41,15 @@ def blocks(path: Path) -> Iterator[tuple[int, str]]:
                 found = ast.get_docstring(node)
                 if found:
                     yield getattr(node, "lineno", 1), found
-        lines = text.splitlines()
-        number = 0
-        while number < len(lines):
-            first = number
-            while number < len(lines) and lines[number].lstrip().startswith("#"):
-                number += 1
-            if number > first:
-                yield first + 1, "\n".join(lines[first:number])
-            number += 1
+        for block in _HASHES.finditer(text):
+            yield text.count("\n", 0, block.start()) + 1, block[0]
     elif path.suffix == ".ipynb":
         for number, cell in enumerate(json.loads(text)["cells"]):
             if cell["cell_type"] == "markdown":
                 yield number, _CODE_BLOCK.sub("", "".join(cell["source"]))
     elif path.suffix in {".h", ".c", ".hpp", ".cu", ".cuh", ".js"}:
-        lines = [*text.splitlines(), ""]
-        number = 0
-        while number < len(lines):
-            first = number
-            while lines[number].lstrip().startswith("//"):
-                number += 1
-            if number > first:
-                yield first + 1, "\n".join(lines[first:number])
-            number += 1
+        for block in _SLASHES.finditer(text):
+            yield text.count("\n", 0, block.start()) + 1, block[0]
     else:
         yield from prose(path.name, text)
 
