@@ -93,7 +93,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         """
         if self._rows is None:
             # Raises with the reason.
-            bytes(next(tensor_map for tensor_map in self if tensor_map.encoder is None))
+            bytes(next(tensor_map for tensor_map in self._maps if tensor_map._data is None))
         assert self._rows is not None
         rows: NDArray[np.uint8] = self._rows.view()
         rows.flags.writeable = False
@@ -102,7 +102,10 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @opaque
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         rows = self.numpy()
-        return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
+        converted = np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
+        if copy is False and not np.shares_memory(converted, rows):
+            raise ValueError(f"the maps are uint8: as {converted.dtype} they must be copied")
+        return converted
 
     @property
     @opaque
