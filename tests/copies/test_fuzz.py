@@ -9,7 +9,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.copies.reductions import OPERATIONS
+from tma_dlpack.copies.backend import OPERATIONS
 from tma_dlpack.geometry import lines
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.fields import FIELDS

@@ -11,5 +11,6 @@ To add
   tests/golden; unless the field is an argument of the same name, compute it in `bits._computed`;
 - an enum: add its class, and a row to `enums.C_ENUMS`;
 - a refusal of an argument or a file: add a row to `refusals`, raise it by
-  ``REFUSALS["ID"].error(argument, found)``, and add a pair to tests/copies/test_every_refusal.py.
+  ``REFUSALS["ID"].error(argument, found)``, and add a pair to tests/copies/test_every_refusal.py;
+  a refusal of a copy: see `tma_dlpack.copies`.
 """
