@@ -32,6 +32,7 @@ from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
 from tma_dlpack.tables import dtypes, limits
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
+from tma_dlpack.tables.bits import FIELDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -43,7 +44,6 @@ from tma_dlpack.tables.enums import (
     c_name,
 )
 from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX
-from tma_dlpack.tables.fields import FIELDS
 from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.targets import TARGETS
 

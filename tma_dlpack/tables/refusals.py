@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from tma_dlpack.tables.errors import ARGUMENT, Rule, rules_of
-from tma_dlpack.tables.fields import PROVENANCE
+from tma_dlpack.tables.targets import PROVENANCE
 
 #: Limits of files from other sources; larger files are not read.
 MAX_PTX_BYTES = 96 << 20

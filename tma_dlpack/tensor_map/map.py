@@ -116,7 +116,7 @@ class TensorMap(MapAttributes, Drawn):
         ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.tables import bits
-        from tma_dlpack.tables.fields import DERIVED, PROVENANCE
+        from tma_dlpack.tables.targets import DERIVED, PROVENANCE
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)

@@ -9,8 +9,8 @@ from tma_dlpack.tables.arguments import CORNERS, OPTION_NAMES
 from tma_dlpack.tables.bits import noted_bits
 from tma_dlpack.tables.coerce import aligned
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
-from tma_dlpack.tables.fields import DERIVED
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import DERIVED
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 BYTES_A_LINE = 32  # of a hex dump
