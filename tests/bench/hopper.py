@@ -20,8 +20,7 @@ from tma_dlpack import driver
 from tma_dlpack.copies import launch
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.conv import im2col_corners
-from tma_dlpack.make.im2col import make_im2col_descriptor
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_im2col_descriptor, make_tma_descriptor
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
