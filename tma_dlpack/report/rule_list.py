@@ -13,8 +13,8 @@ from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
-from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
+from tma_dlpack.consumer.verbs import LDMATRIX_RULES
 from tma_dlpack.dlpack.layout import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.public import Drawn, opaque, public_in
 from tma_dlpack.tables.arguments import KINDS
