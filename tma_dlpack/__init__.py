@@ -1,6 +1,6 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
-from tma_dlpack.public import interrupt as _interrupt  # before the others: for Ctrl-C
+from tma_dlpack.public import PICTURES, public  # before the others: for Ctrl-C
 
 # isort: split
 import importlib
@@ -27,7 +27,6 @@ from tma_dlpack.make.driver_words import (
     driver_encode_tiled,
     driver_replace_address,
 )
-from tma_dlpack.public import PICTURES, public
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
