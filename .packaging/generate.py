@@ -42,10 +42,9 @@ from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.tables import arguments
 from tma_dlpack.tables.arguments import KINDS
-from tma_dlpack.tables.bits import element_type_bits
+from tma_dlpack.tables.bits import FIELDS, element_type_bits
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS
 from tma_dlpack.tables.enums import DLDataTypeCode
-from tma_dlpack.tables.fields import FIELDS
 from tma_dlpack.tables.targets import COLUMNS, TARGETS
 
 MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions

@@ -27,12 +27,12 @@ from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.checks.rule import STRUCT
 from tma_dlpack.consumer import descriptor, operand, refusals
-from tma_dlpack.copies.refusals import REFUSALS
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
 from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
 from tma_dlpack.tables import dtypes, limits
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
+from tma_dlpack.tables.bits import FIELDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -44,7 +44,7 @@ from tma_dlpack.tables.enums import (
     c_name,
 )
 from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX
-from tma_dlpack.tables.fields import FIELDS
+from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.targets import TARGETS
 
 #: The enums by our name of the argument.
@@ -251,7 +251,7 @@ def js_tables() -> str:
         name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
         for name, t in TARGETS.items()
     }
-    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in REFUSALS.items()}
+    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in COPY_REFUSALS.items()}
     tables: dict[str, Any] = {
         "VERBS": js_verbs(),
         "STRUCT": [(name, count) for name, count, *_ in STRUCT],

@@ -10,11 +10,11 @@ from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import ALLOCATION_CLASS, FIELDS
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Advice, Rule
-from tma_dlpack.tables.fields import ALLOCATION_CLASS, FIELDS
 from tma_dlpack.tables.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.make.extension import Maps, accept_many
-from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import Drawn, opaque, with_options_of
 from tma_dlpack.tables.coerce import reusable
 from tma_dlpack.tables.enums import Tensor

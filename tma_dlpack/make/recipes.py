@@ -30,7 +30,7 @@ from typing import Any, SupportsIndex
 
 from tma_dlpack.checks.layout import ragged_wrap_bytes
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import NO_SWIZZLE, reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
