@@ -19,11 +19,9 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
-from tma_dlpack.checks.columns import describe
+from tma_dlpack.checks.fixes import faults_of, rows_of
 from tma_dlpack.checks.judge import judge
-from tma_dlpack.checks.layout import OtherTensor
-from tma_dlpack.checks.options import mask_of
-from tma_dlpack.checks.repairs import faults_of, rows_of
+from tma_dlpack.checks.struct import OtherTensor, describe, mask_of
 from tma_dlpack.make import build
 from tma_dlpack.tables.dtypes import DLDataType
 

@@ -13,7 +13,8 @@ from tma_dlpack.consumer.refusals import find_violations
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, shown
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, bad_value
+from tma_dlpack.tables.errors import TmaPreconditionError, bad_value
+from tma_dlpack.tables.rule import Rule
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 # Lanes of a warp; a matrix has 8 rows of 16 bytes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from tma_dlpack.tables.errors import rules_of
+from tma_dlpack.tables.rule import rules_of
 
 _MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
 _MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from tma_dlpack.tables.errors import rules_of
+from tma_dlpack.tables.rule import rules_of
 
 MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
 

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.options import JudgedCall
-from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks.call import read_call, read_driver_call
 from tma_dlpack.checks.report import (
     UNSUPPORTED_ROWS,
     Report,
@@ -19,6 +18,7 @@ from tma_dlpack.checks.report import (
     refusal_of,
 )
 from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.struct import JudgedCall
 from tma_dlpack.checks.words import Names, names_in_caller
 from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits

@@ -28,7 +28,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from tma_dlpack.checks.layout import ragged_wrap_bytes
+from tma_dlpack.checks.request import ragged_wrap_bytes
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import opaque

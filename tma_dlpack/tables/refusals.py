@@ -7,8 +7,8 @@ depends on the call, `asks` is the general limit for the list of rules.
 
 from __future__ import annotations
 
-from tma_dlpack.tables.errors import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.fields import PROVENANCE
+from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
 
 #: Limits of files from other sources; larger files are not read.
 MAX_PTX_BYTES = 96 << 20

@@ -106,9 +106,8 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C, without parsing or checking its call again."""
-    from tma_dlpack.checks.layout import described
-    from tma_dlpack.checks.options import Options
-    from tma_dlpack.checks.request import Request, driver_call
+    from tma_dlpack.checks.request import Request, described, driver_call
+    from tma_dlpack.checks.struct import Options
 
     assert tensor_map._call is not None
     arguments, target = arguments_of(tensor_map._numbers), tensor_map.target
@@ -148,7 +147,7 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
     """Return one violation for each difference between a tensor and the tensor of a map."""
-    from tma_dlpack.checks.layout import driver_layout  # the rules are imported when first needed
+    from tma_dlpack.checks.request import driver_layout
 
     old, arguments = description.view, description.arguments
     # compare the map's tensor itself, not its description by shape=, strides= and offset=
