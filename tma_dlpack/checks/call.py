@@ -12,10 +12,11 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any, TypeVar
 
+from tma_dlpack import driver
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.request import Request, described, omitted_strides
 from tma_dlpack.checks.struct import RULE_SETS, Options, mask_of
-from tma_dlpack.dlpack import TensorView, canonical_strides, row_major_strides
+from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 from tma_dlpack.tables.abi import RareOptions
 from tma_dlpack.tables.arguments import (
     CORNERS,
@@ -38,11 +39,17 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
-from tma_dlpack.tables.errors import Violation, argument_violation
+from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType, TensorMapIm2ColWideMode
+from tma_dlpack.tables.errors import (
+    TmaError,
+    TmaPreconditionError,
+    Violation,
+    argument_error,
+    argument_violation,
+)
 from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
-from tma_dlpack.tables.targets import TARGETS, Target
+from tma_dlpack.tables.targets import DEFAULT_TARGET, TARGETS, Target
 
 
 def read_call(
@@ -195,6 +202,70 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
         is_driver_call=True,
         unreadable=tuple(read.unreadable),
     )
+
+
+# -- the target and the tensor ---------------------------------------------------------------------
+
+
+def request_of_tensor(
+    kind: MapKind,
+    view: TensorView | None,
+    address: int,
+    refused: tuple[Violation, ...],
+    given: Mapping[str, Any],
+) -> Request:
+    """Read a `make_*` call, for the target of the tensor's device if none is given."""
+    target, assumed, unreadable = _read_target(given["target"], view, address)
+    return read_call(kind, view, address, given, target, assumed, refused + unreadable)
+
+
+def _read_target(
+    target: object, view: TensorView | None, address: int
+) -> tuple[Target, bool, tuple[Violation, ...]]:
+    if target is not None:
+        named, unreadable = named_target(target)
+        return named, False, unreadable
+    if view is None:
+        return DEFAULT_TARGET, False, ()
+    try:
+        return *target_of(view.device, address), ()
+    except TmaError as error:
+        no_device = argument_error(
+            "target", str(error), "be known", "pass target='sm_90' or a tma.Target"
+        )
+        return DEFAULT_TARGET, False, no_device.violations
+
+
+def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
+    """Return the target of an argument, or the default one and why it is refused."""
+    try:
+        return Target.of(target), ()  # type: ignore[arg-type]
+    except TmaPreconditionError as error:
+        return DEFAULT_TARGET, error.violations
+
+
+def target_of(device: Device, address: int) -> tuple[Target, bool]:
+    """Return the target of a tensor's device, and whether it is only assumed.
+
+    Host tensors get sm_90. So do CUDA tensors without a driver; this is an assumption, which the
+    report states as an advice.
+    """
+    if device.is_host:
+        return DEFAULT_TARGET, False
+    # The description of a CUDA tensor, on a machine without a driver.
+    if not driver.is_available():
+        return DEFAULT_TARGET, True
+    return driver.device_target(ordinal_of(device, address)), False
+
+
+def ordinal_of(device: Device, address: int) -> int:
+    """Return the ordinal of a tensor's GPU."""
+    # managed memory is exported as device 0, so the driver must be asked for the GPU
+    if device.device_type == DLDeviceType.kDLCUDAManaged:
+        owner = driver.pointer_device(address)
+        if owner is not None:
+            return owner
+    return device.device_id
 
 
 # -- one argument at a time ------------------------------------------------------------------------

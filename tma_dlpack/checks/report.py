@@ -9,6 +9,7 @@ from typing import Any
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
+from tma_dlpack.checks.call import named_target, read_call, request_of_tensor
 from tma_dlpack.checks.candidates import Candidate
 from tma_dlpack.checks.fixes import (
     DRIVERS_RULES,
@@ -23,7 +24,9 @@ from tma_dlpack.checks.fixes import (
     is_same_entry,
     outcome_of,
 )
-from tma_dlpack.checks.request import Request
+from tma_dlpack.checks.request import Request, request_of_map
+from tma_dlpack.checks.struct import JudgedCall
+from tma_dlpack.dlpack import TensorView
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.public import Drawn, opaque, public
 from tma_dlpack.tables.arguments import KINDS
@@ -226,6 +229,91 @@ class Report(Drawn):
         violations, advice = self.violations, [f"advice: {a}" for a in self.advice]
         head = f"refused: {counted(len(violations), 'violation')}" if violations else "accepted"
         return "\n".join([head, *map(str, violations), *advice])
+
+
+# -- the calls that reports hold -------------------------------------------------------------------
+
+
+class CallInC:
+    """A refused call for a tensor that C has read.
+
+    Calling it parses other arguments, in C if possible.
+    """
+
+    __slots__ = ("call", "names", "producer")
+
+    def __init__(self, call: JudgedCall, producer: type, names: words.Names) -> None:
+        self.call: JudgedCall = call
+        self.producer: type = producer
+        self.names: words.Names = names
+
+    def __call__(self, given: Mapping[str, Any]) -> Request:
+        """Return the request of the same tensor with the arguments in `given`."""
+        request = self.request_of(self.call)
+        # `changed` returns None for arguments that C cannot read
+        call = self.call.changed(given, None)
+        if call is not None:
+            return self.request_of(call)
+        own, address = _own(request)
+        named = request.target if given["target"] is None else given["target"]
+        target, unreadable = named_target(named)
+        return read_call(request.kind, own, address, given, target, False, unreadable)
+
+    def request_of(self, call: JudgedCall) -> Request:
+        """Return the request of a judged call on the tensor."""
+        request = Request(call=call, producer=self.producer)
+        # C cuts numbers that do not fit its struct; then Python computes the facts again.
+        if call.is_exact:
+            request.facts = call
+        return request
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Return the violations of the call itself."""
+        return find_violations(self.request_of(self.call), self.names)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled call cannot be pickled; the Python function with the same tensor can.
+        request = self.request_of(self.call)
+        return partial, (request_of_tensor, request.kind, *_own(request), ())
+
+
+def _own(request: Request) -> tuple[TensorView, int]:
+    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
+    view = request.tensor
+    return view.own or view, request.address - view.offset_bytes
+
+
+class AcceptedCall:
+    """An accepted call that C has read: its map, without tensor and bytes, or its request."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Any) -> None:
+        self.call: Any = call
+
+    def __call__(self, given: Arguments) -> Request:
+        """Return the request that was accepted."""
+        return self.call if isinstance(self.call, Request) else request_of_map(self.call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AcceptedCall, (self({}),)
+
+
+@dataclass(frozen=True, slots=True)
+class CallInOtherWords:
+    """A call whose arguments include none of `dropped`, from which it has the `fixed` ones."""
+
+    of_call: RequestOf
+    dropped: frozenset[str]
+    fixed: Arguments
+
+    def __call__(self, given: Arguments) -> Request:
+        """Return the request with the other arguments in `given`."""
+        kept = {name: value for name, value in given.items() if name not in self.dropped}
+        return self.of_call({**kept, **self.fixed})
+
+
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:

@@ -405,6 +405,27 @@ def driver_call(arguments: EncodeArguments, address: int, target: Target) -> Req
     )
 
 
+def request_of_map(tensor_map: Any) -> Request:
+    """Return the request of a map that C made of a tensor, from what the map keeps.
+
+    The request keeps neither the map nor the tensor.
+    """
+    layout, fields = tensor_map._call
+    options = Options.of(fields)
+    # a moved map has no tensor, but the type of the tensor whose layout it has
+    owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
+    producer = name_of(owner if isinstance(owner, type) else type(owner))
+    known = tensor_map._target  # as given, or a GPU's ordinal, or None
+    target = driver.device_target(known) if type(known) is int else known
+    return Request(
+        kind=KINDS[tensor_map._numbers[0]],
+        options=options,
+        view=described(TensorView(0, *check_layout(layout), producer), options.rare),
+        address=tensor_map._address,
+        target=DEFAULT_TARGET if target is None else target,
+    )
+
+
 def in_bytes(bits: Number) -> Number:
     """Return bits as bytes; a Fraction if the bytes are not whole."""
     return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
+from tma_dlpack.public import computed_later
 from tma_dlpack.tables.coerce import integer_of, shown
 
 COLUMNS = 100  # of text
@@ -152,7 +153,7 @@ class TmaPreconditionError(TmaError, ValueError):
     ['BOX_RANGE', 'BOX_INNER_16B']
     """
 
-    violations: tuple[Violation, ...]
+    violations: tuple[Violation, ...] = computed_later("_find_violations")  # type: ignore[assignment]
 
     def __init__(self, violations: Violation | Sequence[Violation]) -> None:
         if isinstance(violations, Violation):
@@ -168,23 +169,13 @@ class TmaPreconditionError(TmaError, ValueError):
         error.__dict__["_find_violations"] = find_violations
         return error
 
-    def _reworded(self, change: Callable[[Violation], Violation]) -> TmaPreconditionError:
-        """Return the same error with changed violations; they are computed on first use."""
-        find = self.__dict__.get("_find_violations")
-        if find is None:
-            return type(self)(tuple(map(change, self.violations)))
-        return self._deferred(lambda: tuple(map(change, find())))
-
-    def __getattr__(self, name: str) -> Any:
-        """Work out the violations."""
-        known = self.__dict__  # which several threads may read at once
-        find_violations = known.get("_find_violations")
-        if name != "violations" or (find_violations is None and name not in known):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if find_violations is not None:
-            known["violations"] = find_violations()
-            known.pop("_find_violations", None)
-        return known["violations"]
+    def _finder(self) -> Callable[[], tuple[Violation, ...]]:
+        """Return the function that computes the violations; it does not keep the error."""
+        find: Callable[[], tuple[Violation, ...]] | None = self.__dict__.get("_find_violations")
+        if find is not None:
+            return find
+        violations = self.violations
+        return lambda: violations
 
     @property
     def args(self) -> tuple[Any, ...]:
