@@ -57,8 +57,7 @@ def worded(monkeypatch) -> list[object]:
         made.append(request)
         return find(request, *names)
 
-    for module in (build, reports):
-        monkeypatch.setattr(module, "find_violations", found)
+    monkeypatch.setattr(reports, "find_violations", found)
     return made
 
 
@@ -280,7 +279,7 @@ def test_c_and_python_judge_every_way_alike():
         if asked is None:
             continue
         read = CHECKS[asked.kind](asked.tensor, **asked.given)._request_of
-        if not isinstance(read, build.CallInC):  # accepted, or left to Python
+        if not isinstance(read, reports.CallInC):  # accepted, or left to Python
             continue
         request = read.request_of(read.call)
         for fault in faults_of(request):

@@ -267,14 +267,15 @@ class CallInC:
             request.facts = call
         return request
 
-    def violations(self) -> tuple[Violation, ...]:
-        """Return the violations of the call itself."""
-        return find_violations(self.request_of(self.call), self.names)
-
     def __reduce__(self) -> tuple[Any, ...]:
         # The compiled call cannot be pickled; the Python function with the same tensor can.
         request = self.request_of(self.call)
         return partial, (request_of_tensor, request.kind, *_own(request), ())
+
+
+def violations_in_c(read: CallInC) -> tuple[Violation, ...]:
+    """Return the violations of the call itself."""
+    return find_violations(read.request_of(read.call), read.names)
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
@@ -326,6 +327,33 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
         return Report((), advise(request), given, request_of)
     find = partial(find_violations, request, words.names_in_caller(tensor))
     return Report._judged(given, request_of, find)
+
+
+def accepted(given: dict[str, Any], call: Any) -> Report:
+    """Return the report on a call that C accepted.
+
+    `call` is the map of the call, without its tensor and bytes.
+    """
+    return Report._judged(given, AcceptedCall(call))
+
+
+def refused(
+    tensor: object, call: JudgedCall, given: dict[str, Any] | None
+) -> Report | TmaPreconditionError:
+    """Return the report on a call that C refused, or its error if `given` is None.
+
+    The words of the violations are made from numbers when they are first read, so neither result
+    keeps the tensor.
+    """
+    read = CallInC(call, type(tensor), words.names_in_caller(tensor))
+    find = partial(violations_in_c, read)
+    if given is not None:
+        return Report._judged(given, read, find)
+    # The class of the error depends on the first violation, so find the violations now.
+    if call.mask & UNSUPPORTED_ROWS:
+        return refusal_of(find())
+    # All other errors compute their violations on first use.
+    return TmaPreconditionError._deferred(find)
 
 
 def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:

@@ -136,7 +136,7 @@ class Request:
 
     @lazy
     def options(self) -> Options:
-        return Options.of(self._parts[3])
+        return _options_of(self._parts[3])
 
     @lazy
     def target(self) -> Target:
@@ -411,7 +411,7 @@ def request_of_map(tensor_map: Any) -> Request:
     The request keeps neither the map nor the tensor.
     """
     layout, fields = tensor_map._call
-    options = Options.of(fields)
+    options = _options_of(fields)
     # a moved map has no tensor, but the type of the tensor whose layout it has
     owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
     producer = name_of(owner if isinstance(owner, type) else type(owner))
@@ -424,6 +424,11 @@ def request_of_map(tensor_map: Any) -> Request:
         address=tensor_map._address,
         target=DEFAULT_TARGET if target is None else target,
     )
+
+
+def _options_of(fields: tuple[Any, ...]) -> Options:
+    """Return the options of a call that C has read."""
+    return Options._make((*fields[:-1], RareOptions(*fields[-1])))
 
 
 def in_bytes(bits: Number) -> Number:

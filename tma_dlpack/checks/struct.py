@@ -102,11 +102,6 @@ class Options(NamedTuple):
     pixels: int = 0
     rare: RareOptions = USUAL
 
-    @classmethod
-    def of(cls, fields: tuple[Any, ...]) -> Options:
-        """Make them of what C returns."""
-        return cls._make((*fields[:-1], RareOptions(*fields[-1])))
-
     def changed(self, change: Mapping[str, Any]) -> Options:
         """Return the options with other arguments, row-major, which are valid values."""
         fields: dict[str, Any] = {"has_swizzle": self.has_swizzle or "swizzle" in change}

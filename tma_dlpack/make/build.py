@@ -9,18 +9,15 @@ from typing import Any, Literal, SupportsIndex, get_args
 from tma_dlpack import driver
 from tma_dlpack.checks.call import named_target, ordinal_of, read_driver_call, request_of_tensor
 from tma_dlpack.checks.report import (
-    UNSUPPORTED_ROWS,
-    AcceptedCall,
-    CallInC,
     Report,
     RequestOf,
     check_request,
     error_of,
     refusal_of,
 )
+from tma_dlpack.checks.report import accepted as accepted  # C calls both in this module
+from tma_dlpack.checks.report import refused as refused
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.struct import JudgedCall
-from tma_dlpack.checks.words import names_in_caller
 from tma_dlpack.dlpack import TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import MapKind
@@ -92,32 +89,6 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
     except TmaPreconditionError as error:
         return partial(request_of_tensor, kind, None, 0, error.violations), None, error
     return partial(request_of_tensor, kind, view, address, ()), capsule, None
-
-
-def accepted(given: dict[str, Any], call: TensorMap) -> Report:
-    """Return the report on a call that C accepted.
-
-    `call` is the map of the call, without its tensor and bytes.
-    """
-    return Report._judged(given, AcceptedCall(call))
-
-
-def refused(
-    tensor: object, call: JudgedCall, given: dict[str, Any] | None
-) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error if `given` is None.
-
-    The words of the violations are made from numbers when they are first read, so neither result
-    keeps the tensor.
-    """
-    read = CallInC(call, type(tensor), names_in_caller(tensor))
-    if given is not None:
-        return Report._judged(given, read, read.violations)
-    # The class of the error depends on the first violation, so find the violations now.
-    if call.mask & UNSUPPORTED_ROWS:
-        return refusal_of(read.violations())
-    # All other errors compute their violations on first use.
-    return TmaPreconditionError._deferred(read.violations)
 
 
 def reworded(
