@@ -49,11 +49,11 @@ def inner_found(r: Request) -> str:
 
 def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
     if r.facts.box_dim[i] < 1:
-        yield candidates.box_entries(r, i, "use at least {}")
+        yield candidates.box_entries(r, i, "use at least {}".format)
         return
     if i == 0:
         yield candidates.split(r)
-    yield candidates.box_entries(r, i, "use {}, and several copies for a larger tile")
+    yield candidates.box_entries(r, i, "use {}, and several copies for a larger tile".format)
     if i == 0 and not r.facts.interleave and not r.facts.swizzle and not r.asked_type:
         yield (
             candidate
@@ -66,8 +66,8 @@ def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
 def _shape_candidates(r: Request, i: int) -> Iterator[Candidates]:
     turned = words.turned_box(r)
     if turned is not None:
-        text = f"box_sizes is row-major: did you mean {turned}?"
-        yield [Candidate(text, {"box_sizes": turned}, is_guess=True)]
+        wording = partial("box_sizes is row-major: did you mean {}?".format, turned)
+        yield [Candidate(wording, {"box_sizes": turned}, is_guess=True)]
     yield candidates.allow(r, "BOX_IN_SHAPE")
     yield candidates.box_entries(r, i)
 
@@ -82,7 +82,7 @@ def unit_fix(r: Request) -> str:
 def unit_candidates(r: Request) -> Iterator[Candidates]:
     """Yield rows of the box that are multiples of 16 bytes, the nearest one first."""
     yield (
-        candidate._replace(text=_with_nearest(r, candidate))
+        candidate._replace(wording=partial(_with_nearest, r, candidate))
         for candidate in candidates.box_entries(r, 0)
     )
 
@@ -95,22 +95,24 @@ def _with_nearest(r: Request, candidate: Candidate) -> str:
     )
 
 
+_NARROWER = "narrow it to {} elements and copy in several steps"
+
+
 def _span_candidates(r: Request) -> Iterator[Candidates]:
     if r.facts.inner_box_bits % (8 * INNER_BYTES):  # the row must change anyway, and may then fit
-        yield candidates.box_entries(r, 0, "narrow it to {} elements and copy in several steps")
+        yield candidates.box_entries(r, 0, _NARROWER.format)
         return
     yield candidates.wider_swizzles(r)
     yield candidates.split(r)
     span = r.span_elements
-    to = f"{counted(span, 'element')} ({r.span_bytes} bytes)"
+
+    def to_one_span() -> str:
+        to = f"{counted(span, 'element')} ({r.span_bytes} bytes)"
+        return f"narrow it to {to} and copy in several steps"
+
     yield chain(
-        [
-            Candidate(
-                f"narrow it to {to} and copy in several steps",
-                candidates.with_box_entry(r, 0, span),
-            )
-        ],
-        candidates.box_entries(r, 0, "narrow it to {} elements and copy in several steps"),
+        [Candidate(to_one_span, candidates.with_box_entry(r, 0, span))],
+        candidates.box_entries(r, 0, _NARROWER.format),
     )
     yield [Candidate("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
 
@@ -202,7 +204,7 @@ BOX_RULES: tuple[Rule, ...] = (
         candidates=lambda r: [
             [
                 Candidate(
-                    f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
+                    lambda: f"use {PADDED_INNER_VALUES} for {words.inner_box(r)}",
                     candidates.with_box_entry(r, 0, PADDED_INNER_VALUES),
                 )
             ],
@@ -319,8 +321,9 @@ def _corner_range(which: str) -> Rule:
 def _clamped_corner(r: Request, which: str, i: int) -> Iterator[Candidate]:
     values = list(r.corner(which))
     values[i] = _nearest(values[i], r.corner_range)
-    text = f"use {values[i]}, the nearest that fits, or a convolution with a smaller "
-    yield Candidate(text + _CAUSES[which], _with_corner(r, which, values))
+    text = "use {}, the nearest that fits, or a convolution with a smaller {}"
+    wording = partial(text.format, values[i], _CAUSES[which])
+    yield Candidate(wording, _with_corner(r, which, values))
 
 
 def _corner_must(r: Request, i: int) -> str:
@@ -335,8 +338,12 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
         return count
 
     def _count_candidates(r: Request) -> Iterator[Candidate]:
-        more = f", and several copies for more {what}" if value(r) > limit else ""
-        return (w._replace(text=w.text + more) for w in candidates.counts(r, name))
+        for candidate in candidates.counts(r, name):
+            if value(r) > limit:
+                candidate = candidate.reworded(
+                    lambda text: f"{text}, and several copies for more {what}"
+                )
+            yield candidate
 
     return Rule(
         id=rule_id,
@@ -403,8 +410,12 @@ def _open_bounding_box(r: Request, i: int) -> Iterator[Candidate]:
     change = _with_corner(r, "upper", upper)
     if tuple(lower) != r.corner("lower"):
         change |= _with_corner(r, "lower", lower)
-    corners = ", ".join(f"{name}={value}" for name, value in change.items())
-    yield Candidate(f"{_bounding_box_fix(r, i)}; the nearest that fit are {corners}", change)
+
+    def wording() -> str:
+        corners = ", ".join(f"{name}={value}" for name, value in change.items())
+        return f"{_bounding_box_fix(r, i)}; the nearest that fit are {corners}"
+
+    yield Candidate(wording, change)
 
 
 def _with_corner(r: Request, which: str, values: Sequence[int]) -> Change:
@@ -419,9 +430,12 @@ def _nearest(value: int, valid: range) -> int:
 
 def _column_candidates(r: Request) -> Iterator[Candidate]:
     for candidate in candidates.counts(r, "pixels_per_column"):
-        pixels = counted(candidate.change["pixels_per_column"], "pixel")
-        text = f"use at most {pixels} per column, or fewer channels per pixel"
-        yield candidate._replace(text=text)
+        yield candidate._replace(wording=partial(_fewer_pixels, candidate))
+
+
+def _fewer_pixels(candidate: Candidate) -> str:
+    pixels = counted(candidate.change["pixels_per_column"], "pixel")
+    return f"use at most {pixels} per column, or fewer channels per pixel"
 
 
 # -- rules -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ that are reported already. If a candidate needs a second step, the same sentence
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks import RULES, words
@@ -243,7 +243,8 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
     taken, change, view = [first.candidate], dict(first.candidate.change), first.candidate.view
     for _ in range(MAX_STEPS):
         if answer.is_enough:
-            candidate = Candidate(_in_one_sentence(taken), change, view, first.candidate.is_guess)
+            wording = partial(_in_one_sentence, taken)
+            candidate = Candidate(wording, change, view, first.candidate.is_guess)
             return answer._replace(candidate=candidate, start=first.start, is_alone=False)
         # Fix the first newly broken rule, with a certain fix, best one that breaks nothing more.
         new = next(f for f in answer.left if f.key not in known)
@@ -253,16 +254,22 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
             break
         answer = steps[0]
         step = answer.candidate
-        # Name arguments of the step that its own text does not mention.
-        names = [name for name in step.change if f"{name}=" not in step.text]
-        values = " and ".join(f"{name}={step.change[name]}" for name in names)
-        has_own_words = not names or step.is_other_tensor
-        taken.append(step if has_own_words else step._replace(text=f"pass {values}"))
+        taken.append(step._replace(wording=partial(_text_of_step, step)))
         change |= step.change
         view = step.view or view
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
-    text = f"{first.candidate.text}, which then breaks {' and '.join(rules)}"
-    return first._replace(candidate=first.candidate._replace(text=text, is_guess=True))
+    named = first.candidate.reworded(
+        lambda text: f"{text}, which then breaks {' and '.join(rules)}"
+    )
+    return first._replace(candidate=named._replace(is_guess=True))
+
+
+def _text_of_step(step: Candidate) -> str:
+    """Return the text of a later step; it must name every argument that the step changes."""
+    names = [name for name in step.change if f"{name}=" not in step.text]
+    if not names or step.is_other_tensor:
+        return step.text
+    return f"pass {' and '.join(f'{name}={step.change[name]}' for name in names)}"
 
 
 def _in_one_sentence(steps: list[Candidate]) -> str:

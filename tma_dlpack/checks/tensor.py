@@ -16,8 +16,8 @@ from tma_dlpack.tables.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, MEASURED, 
 
 def _gpu_candidates(r: Request) -> Iterator[Candidates]:
     gpu, target = ("Blackwell", "sm_100") if r.kind == "im2col_wide" else ("Hopper", "sm_90")
-    text = f"use a {gpu} or newer GPU, or make the map for one: target={target!r}"
-    yield candidates.targets(target, text)
+    text = "use a {} or newer GPU, or make the map for one: target={!r}"
+    yield candidates.targets(target, partial(text.format, gpu, target))
 
 
 def _min_rank(r: Request) -> int:
@@ -75,8 +75,10 @@ def _address_candidates(r: Request) -> Iterator[Candidates]:
         offset = words.nearest_offset(r)
         if offset is not None:
             yield candidates.moved(r, offset)
-    start = f"start the view at a multiple of {r.facts.alignment_bytes} bytes, or "
-    yield (w._replace(text=start + w.text) for w in candidates.copies(r))
+    start = partial(
+        "start the view at a multiple of {} bytes, or {}".format, r.facts.alignment_bytes
+    )
+    yield (w.reworded(start) for w in candidates.copies(r))
 
 
 def _innermost_candidates(r: Request) -> Iterator[Candidates]:
@@ -86,24 +88,29 @@ def _innermost_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_own_layout:
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
-            yield candidates.described(meant, text)
+            yield candidates.described(meant, text.format, is_guess=True)
         given = (*r.tensor.strides[:-1], 1)
-        yield candidates.described(given, "pass strides whose last entry is 1, such as {}")
+        yield candidates.described(given, "pass strides whose last entry is 1, such as {}".format)
         return
     strides = r.tensor.strides
     contiguous = [d for d, n in enumerate(r.tensor.shape) if strides[d] == 1 and n > 1]
     if contiguous and r.kind != "tiled" and r.rank >= 3 and strides[1] == 1:
         order = (0, *range(2, r.rank), 1)
-        text = "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves "
-        yield candidates.permuted(r, order, text + "no data")
+        text = (
+            "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves no "
+            "data"
+        )
+        yield candidates.permuted(r, order, text.format)
         return
     elif contiguous:
         last = contiguous[-1]
         order = (*(d for d in range(r.rank) if d != last), last)
-        yield candidates.permuted(r, order, f"dimension {last} is the contiguous one: pass {{}}")
+        yield candidates.permuted(
+            r, order, partial("dimension {} is the contiguous one: pass {}".format, last)
+        )
     else:
-        note = "elem_strides cannot step the last dimension; "
-        yield (w._replace(text=note + w.text) for w in candidates.copies(r))
+        text = "elem_strides cannot step the last dimension; {}"
+        yield (w.reworded(text.format) for w in candidates.copies(r))
         return
     yield candidates.copies(r)
 
@@ -114,7 +121,7 @@ def _unique_candidates(r: Request) -> Iterator[Candidates]:
         return
     order = words.nesting_order(r.tensor)
     if order[-1] == r.rank - 1:
-        yield candidates.permuted(r, order, "order the dimensions by stride: pass {}")
+        yield candidates.permuted(r, order, "order the dimensions by stride: pass {}".format)
     yield candidates.copies(r)
 
 
@@ -126,8 +133,12 @@ def _aligned_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_driver_call and not r.is_own_layout:
         unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
-        text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
-        yield candidates.described(strides, text)
+        yield candidates.described(
+            strides,
+            lambda code: (
+                f"use strides that are multiples of {counted(unit, 'element')}, such as {code}"
+            ),
+        )
     yield candidates.copies(r)
 
 
@@ -175,8 +186,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
         candidates=lambda r: [
             candidates.targets(
                 "sm_100",
-                f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
-                "map, or make it for a GPU that has: target='sm_100'",
+                lambda: (
+                    f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
+                    "map, or make it for a GPU that has: target='sm_100'"
+                ),
             )
         ],
         documented=True,
@@ -402,10 +415,7 @@ _nan_rule = partial(
     must="be none for data types that are not floating-point",
     documented=True,
     candidates=lambda r: [
-        (
-            w._replace(text=f"{w.text}, which fills with zeros")
-            for w in candidates.members(r, "oobfill")
-        )
+        (w.reworded("{}, which fills with zeros".format) for w in candidates.members(r, "oobfill"))
     ],
 )
 

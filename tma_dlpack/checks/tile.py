@@ -201,12 +201,16 @@ def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
     if _extent_breaks(r.facts):
         yield candidates.widened(r, span)
         one = candidates.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
-        text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
-        yield [Candidate(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
+        text = "copy one span at a time: box_sizes={}, swizzle={!r}, without split_inner"
+        wording = partial(text.format, one["box_sizes"], swizzle.name)
+        yield [Candidate(wording, one | {"split_inner": False}, is_guess=True)]
     else:
-        yield candidates.box_entries(r, 0, f"use a multiple of {span}: {{}}")
+        yield candidates.box_entries(r, 0, partial("use a multiple of {}: {}".format, span))
     yield (
-        Candidate(f"pass swizzle={narrower.name!r}, whose spans divide it", {"swizzle": narrower})
+        Candidate(
+            partial("pass swizzle={!r}, whose spans divide it".format, narrower.name),
+            {"swizzle": narrower},
+        )
         for narrower in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
         if narrower < swizzle
     )
