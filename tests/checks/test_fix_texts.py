@@ -25,7 +25,6 @@ CALLS = {
     "a row of 200 bytes": (np.zeros((256, 128), np.float16), {"box_sizes": (64, 100)}),
     "a wide box": (np.zeros((64, 1024), np.float16), {"box_sizes": (64, 512)}),
     "a box of 300 rows": (np.zeros((128, 64), np.float16), {"box_sizes": (300, 64)}),
-    "a row of 1024 bytes": (np.zeros((1024, 512), np.float32), {"box_sizes": (256, 256)}),
 }
 
 
