@@ -39,7 +39,7 @@ from rare_options import FORMS, c_options, cpp_options, form_of, minor_release
 
 from tma_dlpack import __version__
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.rule import STRUCT
+from tma_dlpack.checks.struct import STRUCT
 from tma_dlpack.tables import arguments
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.bits import FIELDS, element_type_bits

@@ -24,8 +24,7 @@ from predicates import (
 )
 
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.checks.options import RULE_SETS
-from tma_dlpack.checks.rule import STRUCT
+from tma_dlpack.checks.struct import RULE_SETS, STRUCT
 from tma_dlpack.consumer import descriptor, operand, refusals
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
 from tma_dlpack.explorer import choice
@@ -43,8 +42,8 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.errors import DOCUMENTS, LIBCUDACXX
 from tma_dlpack.tables.refusals import COPY_REFUSALS
+from tma_dlpack.tables.rule import DOCUMENTS, LIBCUDACXX
 from tma_dlpack.tables.targets import TARGETS
 
 #: The enums by our name of the argument.

@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT))
 sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be older
 
 from tma_dlpack.checks import RULES  # noqa: E402
-from tma_dlpack.checks.rule import LOOPS, STRUCT  # noqa: E402
+from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
 from tma_dlpack.tables import arguments, limits  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
-from tma_dlpack.tables.errors import Rule  # noqa: E402
+from tma_dlpack.tables.rule import Rule  # noqa: E402
 from tma_dlpack.tables.targets import COLUMNS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {

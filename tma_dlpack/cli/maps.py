@@ -204,7 +204,7 @@ def _view(options: argparse.Namespace) -> TensorView:
 
 def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
     """Return the kind of map and the arguments of its `make_*` function."""
-    from tma_dlpack.checks.options import RULE_SETS
+    from tma_dlpack.checks.struct import RULE_SETS
 
     kind = _kind(options)
     names = ("box_sizes",) if kind == "tiled" else _COLUMN

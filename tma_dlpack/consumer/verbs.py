@@ -28,7 +28,8 @@ from tma_dlpack.consumer.refusals import ROWS, find_violations
 from tma_dlpack.geometry import SMEM_ALIGNMENT, swizzle_offset
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import integer_of, shown, text_of
-from tma_dlpack.tables.errors import Rule, TmaPreconditionError, TmaTargetError, bad_value
+from tma_dlpack.tables.errors import TmaPreconditionError, TmaTargetError, bad_value
+from tma_dlpack.tables.rule import Rule
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 

@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.draw.map_bytes import is_of_host_tensor

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tma_dlpack.checks.options import RULE_SETS
+from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.boxes import tensor

@@ -244,7 +244,9 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
     """Add the index of the tensor to the error."""
-    return error._reworded(partial(_with_index, index))
+    from tma_dlpack.make.build import reworded
+
+    return reworded(error, partial(_with_index, index))
 
 
 def _with_index(index: int, violation: Violation) -> Violation:

@@ -141,6 +141,47 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
         return kept
 
 
+class computed_later:  # noqa: N801 # as `lazy`
+    """An attribute that is computed on first use by a function that its instance got.
+
+    The function may be of a room below the room of the class: an error of `tables` gets its
+    violations from `checks` when its text is read.
+
+    Parameters
+    ----------
+    source : str
+        The item of the instance's ``__dict__`` with the function, which takes no arguments.
+
+    Examples
+    --------
+    >>> class Error:
+    ...     text = computed_later("find_text")
+    >>> error = Error()
+    >>> error.find_text = lambda: print("working") or "refused"
+    >>> error.text, error.text
+    working
+    ('refused', 'refused')
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        known = instance.__dict__  # which several threads may read at once
+        find = known.get(self.source)
+        if find is not None:
+            known[self.name] = find()
+            known.pop(self.source, None)
+        elif self.name not in known:
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+        return known[self.name]
+
+
 # -- torch.compile ---------------------------------------------------------------------------------
 
 #: The text that torch adds if it must not leave the graph (``fullgraph=True``).

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from tma_dlpack.tables.errors import ARGUMENT, Rule, rules_of
+from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.targets import PROVENANCE
 
 #: Limits of files from other sources; larger files are not read.

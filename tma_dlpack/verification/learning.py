@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.call import read_driver_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.public import Drawn, public_in
 from tma_dlpack.tables import bits
