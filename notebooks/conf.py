@@ -1,7 +1,8 @@
-"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs all.
+"""Configuration of the site, which ``sphinx-build -W notebooks build/site`` builds.
 
-Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
-`GENERATED[NAME]` returns. The code of a guide is run, and what it prints stands below it.
+``-D nb_execution_mode=force`` runs all notebooks again. A line ``<!-- generated: NAME -->`` of a
+page is replaced by the result of `GENERATED[NAME]`. The code of each guide is run, and its output
+is shown below the code.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-nb_execution_mode = "off"  # stored outputs; tests/test_notebooks.py runs the notebooks
+nb_execution_mode = "off"  # show the stored outputs; tests/test_notebooks.py runs the notebooks
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
-    "mystnb.unknown_mime_type",  # of live widgets: the site shows their pictures
+    "mystnb.unknown_mime_type",  # from live widgets, which the site shows as pictures
     "ref.python",  # `.ok` in a docstring is the attribute of several classes
 ]
 
@@ -55,11 +56,11 @@ html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
 html_show_search_summary = False  # a summary loads every page that was found, pictures included
-html_sidebars = {"explorer": [], "guide/changes": []}  # alone in their sections
+html_sidebars = {"explorer": [], "guide/changes": []}  # these pages are alone in their sections
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
-#: Which names of `tma_dlpack` stand together; a test compares them with `tma.__all__`.
+#: Chapter of the Python reference -> its names; a test compares the names with `tma.__all__`.
 CHAPTERS = {
     "Make a map, or check the call": (
         "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
@@ -92,7 +93,7 @@ CHAPTERS = {
     "Extensions in C++": "get_include",
 }
 
-#: Room -> the classes of results that users import from it.
+#: Subpackage -> the classes of results that users import from the subpackage.
 RESULT_CLASSES = {
     "tma_dlpack.debug": (
         "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
@@ -104,7 +105,7 @@ RESULT_CLASSES = {
     "tma_dlpack.verification": "VerifyReport BandwidthReport",
 }
 
-#: The functions of `draw` whose picture of one map the reference shows.
+#: The functions of `draw` that the reference shows with an example picture.
 PICTURED = (
     "tensor",
     "shared",
@@ -116,7 +117,7 @@ PICTURED = (
     "swizzle_bits",
 )
 
-#: The groups of `tma.rules()`, as headings.
+#: Group of `tma.rules()` -> its heading.
 RULE_GROUPS = {
     "rule": "Preconditions of a map, in libcu++'s order",
     "advice": "Remarks on accepted calls",
@@ -129,7 +130,7 @@ RULE_GROUPS = {
 
 
 def entry(module: str, name: str, value: object) -> str:
-    """Return the reStructuredText that documents one public name."""
+    """Return the reStructuredText that documents a public name."""
     if inspect.ismodule(value):
         return f".. py:data:: {module}.{name}\n\n   A module: see :doc:`draw`.\n"
     if inspect.isclass(value):
@@ -140,7 +141,7 @@ def entry(module: str, name: str, value: object) -> str:
 
 
 def entries(module: str, names: list[str], values: object) -> str:
-    """Return the entries of several names, as a block of a MyST page."""
+    """Return the entries of several names as one block of a MyST page."""
     listed = "\n".join(entry(module, name, getattr(values, name)) for name in names)
     return f"```{{eval-rst}}\n{listed}```\n"
 
@@ -175,7 +176,7 @@ def draw_reference() -> str:
 
 
 def rule_reference() -> str:
-    """Return every rule, with an anchor such as rule-BOX_RANGE."""
+    """Return the entry of every rule, with an anchor such as rule-BOX_RANGE."""
     lines: list[str] = []
     for group, title in RULE_GROUPS.items():
         lines += [f"## {title}", ""]
@@ -203,7 +204,7 @@ def rule_reference() -> str:
 
 
 def error_reference() -> str:
-    """Return every error number that `explain` answers; a heading is what the search finds."""
+    """Return an entry for every error that `explain` knows; the search finds its heading."""
     parts = []
     for result in sorted(RESULTS, key=lambda result: result.code):
         answer = str(tma.explain(f"{result.name} {result.code}"))
@@ -216,14 +217,14 @@ def error_reference() -> str:
 
 
 def plain(text: str) -> str:
-    """Return Markdown that shows the text of a rule unchanged."""
+    """Return a text with Markdown's characters escaped."""
     for character in "\\`*_<>[]#":
         text = text.replace(character, "\\" + character)
     return text
 
 
 def help_of(*arguments: str) -> str:
-    """Return what the command prints for its own ``--help``."""
+    """Return the output of ``--help`` of the command, or of a subcommand."""
     printed = io.StringIO()
     columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
     with contextlib.redirect_stdout(printed):
@@ -236,33 +237,33 @@ def help_of(*arguments: str) -> str:
 
 
 def command_reference() -> str:
-    """Return the help of the command and of each verb."""
+    """Return the help of the command and of each subcommand."""
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## {name}\n\n```text\n{help_of(name)}```\n" for name in commands()]
     return "\n".join(parts)
 
 
 def docstring(package: str) -> str:
-    """Return the docstring of a package, which tells how to add to its table."""
+    """Return the docstring of a subpackage, which explains how to add a row to its table."""
     module = importlib.import_module(f"tma_dlpack.{package}")
     return f"```text\n{inspect.getdoc(module)}\n```\n"
 
 
 def home() -> str:
-    """Return the picture of the home page: one copy, moving, in the theme of the page."""
+    """Return the picture of the home page: a copy in motion."""
     x = np.zeros((32, 96), dtype=np.float16)
     tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
     return raw(draw.copy_motion(tensor_map, (8, 0)).html())
 
 
 def race() -> str:
-    """Return the picture of the lint guide: its kernel's store and copy, without a fence."""
+    """Return the picture of the lint guide: a store and a copy without a fence between them."""
     store, copy = "st.shared.u32", "cp.async.bulk.global.shared::cta"
     return raw(draw.missing_fence(store, copy, title="PROXY_FENCE: a missing fence").html())
 
 
 def hang() -> str:
-    """Return the picture of the postmortem guide: what its hang waits for."""
+    """Return the picture of the postmortem guide: a hang, its barrier and its bytes."""
     links = [
         ("264 warps", "barrier 0x400", "parity 0"),
         ("barrier 0x400", "its copies", "12,288 bytes", True),
@@ -270,7 +271,7 @@ def hang() -> str:
     return raw(draw.chain(links, title="HANG_BYTES: 12,288 of 24,576 bytes came").html())
 
 
-#: Shows the explorer in the theme of the site, which may be another than the system's.
+#: HTML that shows the explorer in the theme of the site, which may differ from the system's theme.
 FRAME = """\
 <p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent.</p>
 <iframe class="explorer" title="the explorer" height="1100"></iframe>
@@ -278,15 +279,15 @@ FRAME = """\
 {
   const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
   const show = () => {
-    let state = "";  // of the page that was shown, which a file:// page may not read
-    try { state = frame.contentWindow.location.hash; } catch { /* without a state, then */ }
+    let state = "";  // the explorer's state; a page from file:// may not read it
+    try { state = frame.contentWindow.location.hash; } catch { /* keep no state */ }
     frame.src = `explore.html?${root.dataset.theme || "light"}${state}`;
   };
   new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   show();
 }
 </script>"""
-#: A script in the frame's page, which runs before anything is painted.
+#: A script for the explorer's page, which sets the theme before the browser paints the page.
 FRAME_THEME = """<script>
 const themes = { "?dark": "dark", "?light": "light" };
 document.documentElement.style.colorScheme = themes[location.search] || "";
@@ -294,11 +295,11 @@ document.documentElement.style.colorScheme = themes[location.search] || "";
 
 
 def raw(html: str) -> str:
-    """Return a block of a MyST page that is HTML."""
+    """Return HTML as a block of a MyST page."""
     return f'````{{raw}} html\n<div class="shown">{html}</div>\n````\n'
 
 
-#: What the markers of pages are replaced by.
+#: Name in a marker of a page -> function that returns the text for the marker.
 GENERATED = {
     "home": home,
     "race": race,
@@ -320,7 +321,7 @@ GENERATED = {
 
 
 def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace the markers of a page by what they name."""
+    """Replace the markers of a page by generated text; run the code of a guide."""
     for name, generate in GENERATED.items():
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():
@@ -330,9 +331,10 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def with_outputs(page: str) -> str:
-    """Return a page with what its code prints below each block; code that raises raises.
+    """Return a page with the output of each block of code below the block.
 
-    The figure of a last line that is one is shown too.
+    If the last line of a block is a figure, the figure is shown too. Exceptions of the code are
+    raised.
 
     >>> print(with_outputs("```python\\nx = 2\\nprint(x + 1)\\n```"))
     ```python
@@ -367,13 +369,13 @@ def with_outputs(page: str) -> str:
 
 
 def write_explorer(app: Sphinx, error: Exception | None) -> None:
-    """Write the page that explorer.md shows."""
+    """Write the explorer's page, which explorer.md shows in a frame."""
     if error is None:
         themed = page().replace("<head>", f"<head>{FRAME_THEME}", 1)
         (Path(app.outdir) / "explore.html").write_text(themed, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the generator."""
+    """Connect the functions of this module to Sphinx."""
     app.connect("source-read", fill)
     app.connect("build-finished", write_explorer)
