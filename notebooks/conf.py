@@ -1,8 +1,7 @@
-"""Configuration of the site, which ``sphinx-build -W notebooks build/site`` builds.
+"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs all.
 
-``-D nb_execution_mode=force`` runs all notebooks again. A line ``<!-- generated: NAME -->`` of a
-page is replaced by the result of `GENERATED[NAME]`. The code of each guide is run, and its output
-is shown below the code.
+Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
+`GENERATED[NAME]` returns. The code of a guide is run, and what it prints stands below it.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-nb_execution_mode = "off"  # show the stored outputs; tests/test_notebooks.py runs the notebooks
+nb_execution_mode = "off"  # stored outputs; tests/test_notebooks.py runs the notebooks
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
-    "mystnb.unknown_mime_type",  # from live widgets, which the site shows as pictures
+    "mystnb.unknown_mime_type",  # of live widgets: the site shows their pictures
     "ref.python",  # `.ok` in a docstring is the attribute of several classes
 ]
 
@@ -56,11 +55,11 @@ html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
 html_show_search_summary = False  # a summary loads every page that was found, pictures included
-html_sidebars = {"explorer": [], "guide/changes": []}  # these pages are alone in their sections
+html_sidebars = {"explorer": [], "guide/changes": []}  # alone in their sections
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
-#: Chapter of the Python reference -> its names; a test compares the names with `tma.__all__`.
+#: Which names of `tma_dlpack` stand together; a test compares them with `tma.__all__`.
 CHAPTERS = {
     "Make a map, or check the call": (
         "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
@@ -93,7 +92,7 @@ CHAPTERS = {
     "Extensions in C++": "get_include",
 }
 
-#: Subpackage -> the classes of results that users import from the subpackage.
+#: Room -> the classes of results that users import from it.
 RESULT_CLASSES = {
     "tma_dlpack.debug": (
         "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
@@ -105,7 +104,7 @@ RESULT_CLASSES = {
     "tma_dlpack.verification": "VerifyReport BandwidthReport",
 }
 
-#: The functions of `draw` that the reference shows with an example picture.
+#: The functions of `draw` whose picture of one map the reference shows.
 PICTURED = (
     "tensor",
     "shared",
@@ -117,7 +116,7 @@ PICTURED = (
     "swizzle_bits",
 )
 
-#: Group of `tma.rules()` -> its heading.
+#: The groups of `tma.rules()`, as headings.
 RULE_GROUPS = {
     "rule": "Preconditions of a map, in libcu++'s order",
     "advice": "Remarks on accepted calls",
@@ -130,7 +129,7 @@ RULE_GROUPS = {
 
 
 def entry(module: str, name: str, value: object) -> str:
-    """Return the reStructuredText that documents a public name."""
+    """Return the reStructuredText that documents one public name."""
     if inspect.ismodule(value):
         return f".. py:data:: {module}.{name}\n\n   A module: see :doc:`draw`.\n"
     if inspect.isclass(value):
@@ -141,7 +140,7 @@ def entry(module: str, name: str, value: object) -> str:
 
 
 def entries(module: str, names: list[str], values: object) -> str:
-    """Return the entries of several names as one block of a MyST page."""
+    """Return the entries of several names, as a block of a MyST page."""
     listed = "\n".join(entry(module, name, getattr(values, name)) for name in names)
     return f"```{{eval-rst}}\n{listed}```\n"
 
@@ -176,7 +175,7 @@ def draw_reference() -> str:
 
 
 def rule_reference() -> str:
-    """Return the entry of every rule, with an anchor such as rule-BOX_RANGE."""
+    """Return every rule, with an anchor such as rule-BOX_RANGE."""
     lines: list[str] = []
     for group, title in RULE_GROUPS.items():
         lines += [f"## {title}", ""]
@@ -204,7 +203,7 @@ def rule_reference() -> str:
 
 
 def error_reference() -> str:
-    """Return an entry for every error that `explain` knows; the search finds its heading."""
+    """Return every error number that `explain` answers; a heading is what the search finds."""
     parts = []
     for result in sorted(RESULTS, key=lambda result: result.code):
         answer = str(tma.explain(f"{result.name} {result.code}"))
@@ -217,14 +216,14 @@ def error_reference() -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text with Markdown's characters escaped."""
+    """Return Markdown that shows the text of a rule unchanged."""
     for character in "\\`*_<>[]#":
         text = text.replace(character, "\\" + character)
     return text
 
 
 def help_of(*arguments: str) -> str:
-    """Return the output of ``--help`` of the command, or of a subcommand."""
+    """Return what the command prints for its own ``--help``."""
     printed = io.StringIO()
     columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
     with contextlib.redirect_stdout(printed):
@@ -237,33 +236,33 @@ def help_of(*arguments: str) -> str:
 
 
 def command_reference() -> str:
-    """Return the help of the command and of each subcommand."""
+    """Return the help of the command and of each verb."""
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## {name}\n\n```text\n{help_of(name)}```\n" for name in commands()]
     return "\n".join(parts)
 
 
 def docstring(package: str) -> str:
-    """Return the docstring of a subpackage, which explains how to add a row to its table."""
+    """Return the docstring of a package, which tells how to add to its table."""
     module = importlib.import_module(f"tma_dlpack.{package}")
     return f"```text\n{inspect.getdoc(module)}\n```\n"
 
 
 def home() -> str:
-    """Return the picture of the home page: a copy in motion."""
+    """Return the picture of the home page: one copy, moving, in the theme of the page."""
     x = np.zeros((32, 96), dtype=np.float16)
     tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
     return raw(draw.copy_motion(tensor_map, (8, 0)).html())
 
 
 def race() -> str:
-    """Return the picture of the lint guide: a store and a copy without a fence between them."""
+    """Return the picture of the lint guide: its kernel's store and copy, without a fence."""
     store, copy = "st.shared.u32", "cp.async.bulk.global.shared::cta"
     return raw(draw.missing_fence(store, copy, title="PROXY_FENCE: a missing fence").html())
 
 
 def hang() -> str:
-    """Return the picture of the postmortem guide: a hang, its barrier and its bytes."""
+    """Return the picture of the postmortem guide: what its hang waits for."""
     links = [
         ("264 warps", "barrier 0x400", "parity 0"),
         ("barrier 0x400", "its copies", "12,288 bytes", True),
@@ -271,7 +270,7 @@ def hang() -> str:
     return raw(draw.chain(links, title="HANG_BYTES: 12,288 of 24,576 bytes came").html())
 
 
-#: HTML that shows the explorer in the theme of the site, which may differ from the system's theme.
+#: Shows the explorer in the theme of the site, which may be another than the system's.
 FRAME = """\
 <p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent.</p>
 <iframe class="explorer" title="the explorer" height="1100"></iframe>
@@ -279,15 +278,15 @@ FRAME = """\
 {
   const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
   const show = () => {
-    let state = "";  // the explorer's state; a page from file:// may not read it
-    try { state = frame.contentWindow.location.hash; } catch { /* keep no state */ }
+    let state = "";  // of the page that was shown, which a file:// page may not read
+    try { state = frame.contentWindow.location.hash; } catch { /* without a state, then */ }
     frame.src = `explore.html?${root.dataset.theme || "light"}${state}`;
   };
   new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   show();
 }
 </script>"""
-#: A script for the explorer's page, which sets the theme before the browser paints the page.
+#: A script in the frame's page, which runs before anything is painted.
 FRAME_THEME = """<script>
 const themes = { "?dark": "dark", "?light": "light" };
 document.documentElement.style.colorScheme = themes[location.search] || "";
@@ -295,11 +294,11 @@ document.documentElement.style.colorScheme = themes[location.search] || "";
 
 
 def raw(html: str) -> str:
-    """Return HTML as a block of a MyST page."""
+    """Return a block of a MyST page that is HTML."""
     return f'````{{raw}} html\n<div class="shown">{html}</div>\n````\n'
 
 
-#: Name in a marker of a page -> function that returns the text for the marker.
+#: What the markers of pages are replaced by.
 GENERATED = {
     "home": home,
     "race": race,
@@ -321,7 +320,7 @@ GENERATED = {
 
 
 def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace the markers of a page by generated text; run the code of a guide."""
+    """Replace the markers of a page by what they name."""
     for name, generate in GENERATED.items():
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():
@@ -331,10 +330,9 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def with_outputs(page: str) -> str:
-    """Return a page with the output of each block of code below the block.
+    """Return a page with what its code prints below each block; code that raises raises.
 
-    If the last line of a block is a figure, the figure is shown too. Exceptions of the code are
-    raised.
+    The figure of a last line that is one is shown too.
 
     >>> print(with_outputs("```python\\nx = 2\\nprint(x + 1)\\n```"))
     ```python
@@ -369,13 +367,13 @@ def with_outputs(page: str) -> str:
 
 
 def write_explorer(app: Sphinx, error: Exception | None) -> None:
-    """Write the explorer's page, which explorer.md shows in a frame."""
+    """Write the page that explorer.md shows."""
     if error is None:
         themed = page().replace("<head>", f"<head>{FRAME_THEME}", 1)
         (Path(app.outdir) / "explore.html").write_text(themed, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the functions of this module to Sphinx."""
+    """Connect the generator."""
     app.connect("source-read", fill)
     app.connect("build-finished", write_explorer)
