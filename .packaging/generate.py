@@ -5,7 +5,7 @@ that evaluates all predicates. Run the generator after a change of rows of `chec
 `checks.rule.STRUCT`, or of `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the judge in Python
-``tma_dlpack/tables/abi.py``                 the number of these tables, and the rare options
+``tma_dlpack/tables/abi.py``                 a checksum of these tables, and the rare options
 ``tma_dlpack/include/tma_dlpack_tables.h``   the judge, limits, data types, targets, fields in C
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
@@ -183,7 +183,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return the arguments of a macro: the fields of the struct that are arrays, or numbers."""
+    """Return the array fields, or the other fields, of the struct as arguments of a macro."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
@@ -293,7 +293,7 @@ def c_tables() -> str:
 
 
 def python_abi() -> str:
-    """Return tables/abi.py, with which an import compares the C extension; it imports no rules."""
+    """Return tables/abi.py, which an import compares with the C extension; it imports no rules."""
     rows = {rule_id: NUMBER[rule_id] for rule_id in ALLOWABLE}
     return "\n".join(
         [

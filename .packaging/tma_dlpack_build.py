@@ -1,4 +1,4 @@
-"""Build backend: setuptools', and an option for a wheel without the C extension.
+"""Build backend: setuptools' backend with an option for a wheel without the C extension.
 
 ``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension. Without a C
 compiler it warns and omits the extension. ``pip wheel . -C pure=true`` builds the wheel
