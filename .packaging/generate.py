@@ -1,8 +1,6 @@
 """Generate code from the rules and tables of the package: ``python .packaging/generate.py``.
 
-A rule (a row) has a predicate, which must be true for an accepted call; a judge is the function
-that evaluates all predicates. Run the generator after a change of rows of `checks/`, of
-`checks.rule.STRUCT`, or of `tables/`. It writes
+Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the judge in Python
 ``tma_dlpack/tables/abi.py``                 a checksum of these tables, and the rare options
@@ -10,9 +8,11 @@ that evaluates all predicates. Run the generator after a change of rows of `chec
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
 
-All these files are checked in; tests/include/test_generated.py compares them with the output of
-the generator. `predicates.py` translates the predicates, `rare_options.py` prints the options, and
-`in_javascript.py` prints the tables of the page. This module prints the tables in C.
+A row is a rule with a predicate, which must be true for an accepted call. A judge is the function
+that evaluates all predicates. All these files are checked in; tests/include/test_generated.py
+compares them with the output of the generator. `predicates.py` translates the predicates,
+`rare_options.py` prints the options, and `in_javascript.py` prints the tables of the page. This
+module prints the tables in C.
 """
 
 from __future__ import annotations
