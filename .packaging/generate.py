@@ -127,7 +127,7 @@ def c_types() -> list[str]:
         f"enum {{ TMA_DLPACK_LAST_CODE = {max(DLDataTypeCode)} }}; /* of DLDataTypeCode */",
         "",
         "/* Return the map type of a DLPack type, as libcu++'s __get_tensor_map_data_type does,",
-        " * or -1 if there is none. */",
+        " * or -1 without such a type. */",
         "static inline int tma_dlpack_own_type(int code, int bits, int lanes) {",
         "  switch (code << 8 | bits) {",
         *cases,

@@ -251,7 +251,7 @@ def pages(hand_written: str, header: str) -> dict[str, str]:
     ]
     parts: dict[str, str] = {}
     for name, (title, chapters) in PARTS.items():
-        lines = [f"# {title}", "", f"Conventions, compilers, all verbs: [{TITLE}](headers.md).", ""]
+        lines = [f"# {title}", "", f"[{TITLE}](headers.md) has the conventions and all verbs.", ""]
         contents += [f"## [{title.removeprefix('Headers: ').capitalize()}]({name})", ""]
         for chapter in chapters:
             here = [e for e in entries if e.chapter == chapter]

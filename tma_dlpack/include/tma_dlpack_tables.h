@@ -334,7 +334,7 @@ static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {
 enum { TMA_DLPACK_LAST_CODE = 17 }; /* of DLDataTypeCode */
 
 /* Return the map type of a DLPack type, as libcu++'s __get_tensor_map_data_type does,
- * or -1 if there is none. */
+ * or -1 without such a type. */
 static inline int tma_dlpack_own_type(int code, int bits, int lanes) {
   switch (code << 8 | bits) {
     case 0 << 8 | 32: return lanes == 1 ? 3 : -1; /* kDLInt */
