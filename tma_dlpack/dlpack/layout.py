@@ -86,7 +86,7 @@ class Layout(NamedTuple):
 class Export(NamedTuple):
     """The address and the layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive. It is None for known producers.
+    `capsule` keeps the memory of an unknown producer alive. For known producers it is None.
     """
 
     address: int

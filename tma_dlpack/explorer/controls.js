@@ -61,7 +61,7 @@ class NumberControl {
       type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
       oninput: () => {
         const now = this.slider.valueAsNumber;
-        const step = now - this.value;  // a key changes the value by one; then snap goes on to the next legal value
+        const step = now - this.value;  // a key changes the value by one; then snap searches the next legal value
         const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
         this.slider.value = value;
         change(value);

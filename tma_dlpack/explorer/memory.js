@@ -181,7 +181,7 @@ function rankedPicture(ranked, width) {
 
 const REST = { group: "the rest", style: "cell" };
 
-// Return the fields with their group, style and letters, which are those of draw/map_bytes.py.
+// Return the fields with their group, style and letters, which equal those in draw/map_bytes.py.
 function marked(fields) {
   let small = 0;
   return fields.map((field) => {

@@ -1,4 +1,4 @@
-// Pictures as SVG text. Their styles, STYLE_SHEET and STYLE_ATTRIBUTES, are those of draw/grid.py. A picture is as wide
+// Pictures as SVG text. Their styles, STYLE_SHEET and STYLE_ATTRIBUTES, come from draw/grid.py. A picture is as wide
 // as its place in the page, and all its letters have the same size.
 
 const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px, px, and the width of a letter as a share of the font size

@@ -338,7 +338,7 @@ def _meant(word: str, names: Collection[str]) -> str | None:
 def with_arguments_of(
     model: Callable[P, object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], Callable[P, R]]:
-    """Return a decorator that gives a function the signature of `model`, except the return type.
+    """Return a decorator that copies the signature of `model`, except the return type.
 
     The decorated function itself has two parameters: the first argument, and a dict with all other
     arguments by name, defaults included. A wrong call raises the TypeError that Python would raise
@@ -395,7 +395,7 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Return a decorator that gives a function the parameters of `model` after the first.
+    """Return a decorator that copies the parameters of `model` to a function, except the first.
 
     The first parameter keeps the name that the decorated function has for it: `tensors`.
 
