@@ -36,8 +36,8 @@ EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    The status is 130 after Ctrl-C. It is 141 if the reader of a pipe closed the pipe before all
-    output was written.
+    The status is 130 after Ctrl-C. The status is 141 if the program that reads the output through a
+    pipe closed the pipe before all output was written.
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -155,7 +155,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     examples = "\n".join(f"  {program()} {example}" for example in command.examples)
     status = textwrap.fill(f"exit status: {command.status}", 90)
     about = command.about + (f".\n\n{textwrap.fill(command.more, 90)}" if command.more else "")
-    # Python 3.14's argparse can colour the help. This is off, because `output.write` colours it.
+    # `output.write` colours the help, so the colours that argparse has from Python 3.14 are off.
     more: dict[str, bool] = {"color": False} if sys.version_info >= (3, 14) else {}
     parser = Parser(
         prog=f"{program()} {command.name}",

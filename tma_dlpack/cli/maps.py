@@ -1,7 +1,7 @@
-"""Commands that make and show the map of a tensor that need not exist.
+"""Commands that make and show the map of a tensor, which need not exist.
 
-Options describe the tensor by its shape and dtype. Other options set the arguments of
-`make_tma_descriptor`.
+Some options describe the tensor's shape, dtype, strides and address. Other options set the
+arguments of `make_tma_descriptor`.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ _CHOICES: dict[str, type[IntEnum]] = {
     "data_type": TensorMapDataType,
 }
 #: `_COLUMN` has the arguments that only im2col maps have. `_OF_EVERY_MAP` has the arguments that
-#: every map has. The order is that of `Report.fixed()`.
+#: every map has. Both lists have the order of `Report.fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_CHOICES, "rules", "target")
-# Arguments that the im2col functions lack. They are passed only if the command line has them.
+# The im2col functions lack these arguments, so a command passes them only if the user sets them.
 _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
@@ -287,7 +287,7 @@ def _page_state(options: argparse.Namespace) -> dict[str, object]:
     given |= {name: _member(enum, given[name]) for name, enum in _CHOICES.items()}
     given["split_inner"] = "yes" if options.split_inner else None
     if not options.box_sizes:
-        del given["swizzle"]  # the page chooses it with the box
+        del given["swizzle"]  # the page chooses the swizzle together with the box
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -335,7 +335,8 @@ def _check(options: argparse.Namespace) -> int:
     from tma_dlpack.make import build
     from tma_dlpack.tensor_map.text import tile_line
 
-    # For this command a broken rule is a result, so it calls `check_view`, which does not raise.
+    # A broken rule is a result of this command, so the command calls `check_view`, which does not
+    # raise an error for a broken rule.
     kind, arguments = _request(options)
     report = build.check_view(kind, _view(options), arguments)
     words, fixed = str(report), report.fixed()

@@ -97,9 +97,9 @@ def show(
 ) -> None:
     """Write a result to `to`.
 
-    With ``--json``, write the result as JSON. Otherwise write `words`, or ``str(result)`` if
-    `words` is None. With ``--html``, also write the HTML that `page` returns. If the HTML and the
-    text would both go to standard output, write only the HTML.
+    With ``--json``, write the result as JSON. Without ``--json``, write `words`, or
+    ``str(result)`` if `words` is None. With ``--html``, also write the HTML that `page` returns. If
+    the HTML and the text would both go to standard output, write only the HTML.
     """
     page_to: Path | None = getattr(options, "html", None)
     # `page_to` is None without --html.
@@ -121,7 +121,7 @@ def write(target: Path | TextIO, text: str) -> None:
         text = coloured(text)
     try:
         stream.write(text)
-    except UnicodeEncodeError:  # a terminal or a pipe that is not UTF-8
+    except UnicodeEncodeError:  # the encoding of the terminal or pipe lacks a character
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 

@@ -175,7 +175,7 @@ def command(
     more : str
         Further text of ``--help``.
     runs_program : bool
-        Whether the words after ``--`` are a program that the command runs. They become
+        Whether the words after ``--`` are a program that the command runs. The words become
         `options.program`. The command writes its own output to standard error, so that standard
         output has only the program's output.
     after_dashes : str

@@ -4,10 +4,10 @@
 producer; a `Layout` has the integers of DLPack's structs. Then `check_layout` converts the layout
 to checked values, or refuses the tensor.
 
-This package never reads or copies a tensor's data, imports a framework, or synchronizes. It does
-not consume the producer's capsule, so the capsule's destructor calls the deleter.
+This package never reads or copies a tensor's data, never imports a framework, and never
+synchronizes. The producer's capsule is not consumed, so the capsule's destructor calls the deleter.
 
-Each of these files imports only from the files before it:
+Each file of this list imports only from the files above it:
 
 - `layout.py` has the types `Layout` and `TensorView`, and the reasons to refuse a tensor.
 - `torch_tensor.py` reads torch's tensors.

@@ -60,11 +60,12 @@ class Native(NamedTuple):
     storage : callable (tensor) -> Storage
         Returns the memory around a tensor.
     read : callable (tensor) -> Export or None
-        Reads a tensor without `__dlpack__`. It returns None if `__dlpack__` must be called.
+        Reads a tensor without `__dlpack__`. The result is None if `__dlpack__` must be called.
     current_stream : callable (device id) -> CUstream, or None
         Returns the stream that computes the tensors. None means the legacy default stream.
     wait : callable (CUstream, device id), or None
-        Makes a stream wait for the tensors. None means that ``__dlpack__(stream=...)`` does so.
+        Makes a stream wait for the tensors. None means that ``__dlpack__(stream=...)`` makes the
+        stream wait.
     """
 
     tensor: str
@@ -148,9 +149,9 @@ _NUMPY_TYPES = {
     for dtype in map(np.dtype, "?bBhHiIlLqQefd")
 }
 #: Returns the struct in a capsule as an array of 64-bit words. The struct is PyArrayInterface (see
-#: "The array interface protocol" in NumPy's manual). Its fields are: int two, nd; char typekind;
-#: int itemsize, flags; 4 bytes of padding; then the pointers shape, strides and data. So the
-#: pointer `data` is word 5.
+#: "The array interface protocol" in NumPy's manual). The struct's fields are: int two, nd; char
+#: typekind; int itemsize, flags; 4 bytes of padding; then the pointers shape, strides and data. The
+#: pointer `data` is word 5, counted from 0.
 _words_of = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_size_t), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -387,10 +388,10 @@ def words_of(view: TensorView) -> Words:
 def is_trusted(kind: type) -> bool:
     """Return whether a trusted framework defines a type, or the `__dlpack__` that it inherits.
 
-    A map of such a tensor keeps the tensor alive, but not the capsule. The reason: a tensor of a
-    subclass may have its own map as an attribute, so that the capsule would be part of a reference
-    cycle. The cycle would never be freed, because the garbage collector does not look into
-    capsules.
+    A map of a trusted type's tensor keeps the tensor alive, but not the capsule. If the map kept
+    the capsule, a tensor that has its own map as an attribute would be in a reference cycle with
+    the capsule. Python would never free this cycle, because the garbage collector does not look
+    into capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return framework_of(kind).trusted or framework_of(maker).trusted
@@ -399,7 +400,7 @@ def is_trusted(kind: type) -> bool:
 def storage_of(view: TensorView) -> Storage:
     """Return the storage of a tensor, or the tensor's own extent if the storage is unknown.
 
-    A subclass of torch.Tensor may raise anything here.
+    For a subclass of torch.Tensor, this function may raise any exception.
 
     >>> from tma_dlpack.dlpack import as_tensor_view
     >>> x = np.zeros((4, 8), np.float32)

@@ -86,7 +86,7 @@ class Layout(NamedTuple):
 class Export(NamedTuple):
     """The address and the layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive. For known producers it is None.
+    `capsule` keeps the memory of an unknown producer alive. For known producers, `capsule` is None.
     """
 
     address: int
@@ -146,12 +146,12 @@ def canonical_strides(
 ) -> tuple[int, ...]:
     """Replace the strides of dimensions of extent 1, which no access uses, by valid strides.
 
-    The new stride is 1 for the innermost dimension. For another dimension it is the row-major
-    stride (extent times stride of the next inner dimension), rounded up to a multiple of
+    For the innermost dimension, the new stride is 1. For other dimensions, the new stride is the
+    row-major stride (extent times stride of the next inner dimension), rounded up to a multiple of
     `align_bytes`, because maps require this alignment. A stride that would reach 2^40 bytes becomes
     0. The new stride is never larger than the next outer stride, if the outer stride is aligned and
-    the tensor does not overlap itself. Strides of other dimensions do not change. The result may be
-    passed to this function again, with the same or another alignment.
+    the tensor does not overlap itself. Strides of dimensions of other extents do not change. The
+    result may be passed to this function again, with the same or another alignment.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class TensorView:
     Attributes
     ----------
     address : int
-        Address of element (0, ..., 0). It may be 0 only if an extent is 0.
+        Address of element (0, ..., 0). An address of 0 is possible only if an extent is 0.
     device : Device
         The memory that contains the tensor. For managed memory `device_id` is always 0.
     dtype : DLDataType
@@ -209,8 +209,8 @@ class TensorView:
     owner : object
         The tensor, which keeps the memory alive.
     capsule : object
-        The capsule of an unknown producer. It keeps the memory alive if the producer exported a
-        temporary copy. None for known producers.
+        The capsule of an unknown producer, or None for known producers. If the producer exported a
+        temporary copy, the capsule keeps the memory of the copy alive.
     own : TensorView or None
         The tensor's own view, if `as_strided` made this view.
     offset_bytes : int
@@ -275,9 +275,9 @@ class TensorView:
 class Storage(NamedTuple):
     """The memory around a tensor, which may be larger than the tensor.
 
-    `is_own` is True if the framework itself allocated the memory. Such memory can be read, and it
-    can be written unless the tensor is read-only. Memory that the framework only wraps may be
-    unmapped.
+    `is_own` is True if the framework itself allocated the memory. Memory that the framework
+    allocated can be read, and can be written unless the tensor is read-only. Memory that the
+    framework only wraps may be unmapped.
     """
 
     address: int

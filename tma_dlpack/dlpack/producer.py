@@ -4,9 +4,9 @@ A tensor is read by its attributes if its framework's row has a function for the
 read through `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`.
 
 The DLTensor inside a capsule is read without consuming the capsule. Capsules of known producers are
-read directly. In a capsule of an unknown producer, a pointer may be wrong. So the operating system
-copies the bytes behind each of its pointers (see `read_safely`), the capsule's name included: a
-wrong pointer then raises an error instead of crashing the process.
+read directly. A capsule of an unknown producer may contain a wrong pointer. The bytes behind all
+its pointers, including the pointer to its name, are therefore copied by the operating system (see
+`read_safely`). With this copy, a wrong pointer raises an error instead of crashing the process.
 
 Byte offsets of fields follow dlpack.h 1.3 on 64-bit machines. DLTensor has 48 bytes: data 0, device
 type 8, device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset
@@ -51,10 +51,10 @@ from tma_dlpack.tables.limits import DLPACK_VERSION
 def as_tensor_view(tensor: object) -> TensorView:
     """Return the view of a tensor of any framework, without copying or reading its data.
 
-    torch tensors are read by their attributes. So Parameters, tensors that require a gradient, and
-    float8 tensors of old versions work too. Other tensors are read through `__dlpack__`, or through
-    `__cuda_array_interface__` if they have no `__dlpack__`. The latter interface does not name the
-    device, so the view has device 0.
+    torch tensors are read by their attributes, which also works for Parameters, tensors that
+    require a gradient, and float8 tensors of old versions. Other tensors are read through
+    `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`. The
+    `__cuda_array_interface__` does not name the device, so the view then has device 0.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _read(tensor: Any) -> Export:
         return export
     if is_a(kind, "torch.fx.proxy.Proxy"):
         refuse("TENSOR_FAKE", "is a torch.fx.Proxy, which stands for a tensor in a graph")
-    if is_a(kind, "numpy.ma.MaskedArray"):  # its __dlpack__ drops the mask
+    if is_a(kind, "numpy.ma.MaskedArray"):  # `__dlpack__` of a masked array drops the mask
         refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")
     if name_of(kind) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
@@ -173,7 +173,7 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
 
 
 def _takes_stream(tensor: Any) -> bool:
-    """Return whether `__dlpack__` takes a stream, which is so for a tensor on a CUDA device."""
+    """Return whether the tensor is on a CUDA device, so that `__dlpack__` takes a stream."""
     try:
         device_type, device_id = tensor.__dlpack_device__()
         if device_type in HOST:
@@ -268,7 +268,8 @@ def host_bytes(
     numpy.ndarray
         uint8, 1-D, from the first byte of element (0, ..., 0) to the last byte of the last element,
         gaps between rows included. The array shares the tensor's memory and keeps the tensor alive.
-        It is not writeable if the view is read-only, and empty if the tensor has no elements.
+        The array is not writeable if the view is read-only. The array is empty if the tensor has no
+        elements.
 
     Raises
     ------
@@ -389,9 +390,9 @@ def _read_name(address: int) -> bytes:
     return name.partition(b"\0")[0]
 
 
-#: The process's memory as one array. It starts at address 1, because address 0 would be a null
-#: pointer. Slicing the array copies bytes. `from_address` is not used, because it raises an audit
-#: event at each read, which is slow if an audit hook is installed, and JAX installs one.
+#: The process's memory as one array. The array starts at address 1, because address 0 would be a
+#: null pointer. Slicing the array copies bytes. `from_address` is not used, because each call
+#: raises an audit event, which is slow if an audit hook is installed, and JAX installs a hook.
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 

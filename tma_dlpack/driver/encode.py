@@ -224,7 +224,7 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     function = driver_function(encoder.function)
     function.argtypes = encoder.prototype
     values = bind(encoder, arguments, address)
-    # `room` owns the memory at `start`, so it must live until the bytes are copied.
+    # `room` owns the memory at `start`, so `room` must live until the bytes are copied.
     room, start = _map_storage()
     result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
@@ -292,11 +292,11 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
 
 
 def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
-    """Clear bit 85 in the maps in which libcu++ clears it.
+    """Clear bit 85 in those maps in which libcu++ clears bit 85.
 
-    libcu++ means to clear the bit only for tensors below 128 KiB. For a tiled map of rank 2 or
-    more, it clears the bit at any size: it multiplies by a stride after the last stride, which is
-    0, so the size that it computes is 0. For a map of rank 1, the size is right.
+    libcu++ clears the bit if the size that it computes for the tensor is below 128 KiB. For a map
+    of rank 1, the computed size is right. For a tiled map of rank 2 or more, the computed size is
+    always 0, because libcu++ multiplies by a stride after the last stride, and that stride is 0.
     """
     if arguments.kind != "tiled":
         return data

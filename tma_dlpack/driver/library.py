@@ -208,7 +208,7 @@ def pointer_range(address: int) -> tuple[int, int] | None:
 
 
 def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
-    # The driver returns one of these two results for an address that CUDA did not allocate.
+    # For an address that CUDA did not allocate, the driver returns one of the two results below.
     result = _library().cuPointerGetAttribute(ctypes.addressof(answer), attribute, address)
     if result in (_INVALID_VALUE, _INVALID_CONTEXT):
         return False
@@ -301,7 +301,7 @@ def _pushed(context: int) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _survey() -> tuple[Any, DriverStatus]:
-    """Load the library and list the GPUs, once per process; a forked child does so again."""
+    """Load the library and list the GPUs, once per process. A forked child repeats both."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:

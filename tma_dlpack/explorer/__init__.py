@@ -1,8 +1,8 @@
 """The explorer: a page in which users drag a box on a tensor and see the tensor map that results.
 
-The page is an HTML file, which `explore` shows in a notebook. It checks and encodes maps with the C
-core, which is native/page.c compiled to WebAssembly; `core.js` calls it. The page simulates and
-draws copies in JavaScript.
+The page is an HTML file, which `explore` shows in a notebook. The page checks and encodes maps with
+the C core, which is native/page.c compiled to WebAssembly. `core.js` calls the C core. The page
+simulates and draws copies in JavaScript.
 
 - `model.js` documents the functions that check and simulate.
 - `host.js` documents the back end that the front end, `explorer.js`, calls.

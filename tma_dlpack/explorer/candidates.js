@@ -1,6 +1,6 @@
 // `tmaCandidates` returns the candidate fixes of a broken rule. checks/candidates.py, checks/views.py and the
-// `candidates` of the rules' rows are the Python versions. Both have the same alternatives, and each alternative has
-// the same tries in the same order. tests/explorer checks that they are equal.
+// `candidates` of the rules' rows are the Python versions. JavaScript and Python have the same alternatives, each with
+// the same tries in the same order. tests/explorer checks that JavaScript and Python agree.
 //
 // A way is a candidate fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or null,
 // isGuess: whether the fix may not be what the user means}. An alternative is a list of ways, which are tried in order.
@@ -121,7 +121,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return a list with one entry per dimension. It is a guess if an entry other than 1 is dropped. */
+  /** Return a list with one entry per dimension. The list is a guess if an entry other than 1 is dropped. */
   function perDimension(r, name) {
     const values = name === "box_sizes" ? r.box : r.steps, excess = Math.max(0, values.length - r.rank);
     const kept = values.slice(excess), ones = range(r.rank - kept.length).map(() => 1);

@@ -1,5 +1,5 @@
-// `tmaCheck` reports the rules that a request breaks, in words, with fixes. repairs.js finds the fixes: it checks each
-// candidate fix of the rule, as checks/repairs.py does.
+// `tmaCheck` reports the rules that a request breaks, in words, with fixes. repairs.js finds the fixes by
+// checking each candidate fix of the rule, as checks/repairs.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
@@ -235,7 +235,7 @@ const tmaCheck = (() => {
     return ends.length ? ends[0] * step : null;
   }
 
-  /** Bisect between an accepted and a refused value. Return an accepted value next to a refused one. */
+  /** Bisect between an accepted and a refused value. Return an accepted value next to a refused value. */
   function halved(accepted, refused, isAccepted) {
     while (Math.abs(refused - accepted) > 1) {
       const middle = Math.floor((accepted + refused) / 2);

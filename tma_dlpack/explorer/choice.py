@@ -42,7 +42,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # size of the first box
 ALIGN_BYTES = 128  # alignment of a padded tensor
-#: Maximum size of a padded tensor. Its zeros are never read, so they use no physical memory.
+#: Maximum size of a padded tensor. The padded zeros are never read, so they use no physical memory.
 MAX_BYTES = 1 << 34
 #: Kind of map -> the functions that check and make such maps.
 VERBS: dict[MapKind, tuple[Any, Any]] = {

@@ -93,7 +93,7 @@ const tmaRequest = (() => {
     return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
   }
 
-  /** Convert a request to the numbers that native/page.c reads, in the order in which it reads them. Also return the
+  /** Convert a request to the numbers that native/page.c reads, in the order of reading. Also return the
    *  kind, the rules, and the rows of the target and the dtype. */
   function asNumbers(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", { defaults } = T.VERBS[kind];
@@ -182,7 +182,7 @@ const tmaRequest = (() => {
     });
   }
 
-  /** Return the struct of a request, which the rules read. Its numbers may be out of range. */
+  /** Return the struct of a request, which the rules read. The struct's numbers may be out of range. */
   const read = (request) => answer(request, described(request));
 
   /** Return [row, entry] of every rule that fails, even if a prerequisite of the rule fails. The fields in `other`

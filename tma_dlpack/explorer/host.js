@@ -1,4 +1,4 @@
-// The back end of the explorer's page. It has the state, calls tmaModel, and draws the result with pictures.js,
+// The back end of the explorer's page. `Host` has the state, calls tmaModel, and draws the result with pictures.js,
 // memory.js, scenes.js and refused.js.
 
 const LAST = "the picture shows the last accepted values";

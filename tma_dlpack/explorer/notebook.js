@@ -1,4 +1,4 @@
-// The explorer as an anywidget. It shows the page with the state and the tensor of the Python object `Explorer`.
+// The explorer as an anywidget. The widget shows the page with the state and the tensor of the Python object `Explorer`.
 // Without WebAssembly, `render` draws nothing, and the notebook shows the still picture.
 export default {
   async render({ model, el }) {

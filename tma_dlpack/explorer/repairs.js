@@ -236,7 +236,7 @@ const tmaRepairs = (() => {
       if (!faults.length) return { change, stuck: [] };
       let { answer, unsolved } = keptOrSmaller(request, faults, isClear);
       if (answer && shrinks(answer) && !mayShrink(start, isClear)) answer = null;
-      if (!answer) { // no single answer is enough, so take one that may break other rules
+      if (!answer) { // no single answer is enough, so take an answer that may break other rules
         const isAllowed = mayShrink(start, isClear);
         const mayBeTaken = (step) => isClear(step) && (isAllowed || !shrinks(step));
         for (const fault of unsolved) answer ??= stepsOf(request, fault, [], true).find(mayBeTaken);

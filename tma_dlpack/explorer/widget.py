@@ -73,7 +73,7 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Returns
     -------
     Explorer
-        The explorer. Its attributes are `map`, `look`, `code`, and the arguments by their names.
+        An object with the attributes `map`, `look` and `code`, and the arguments by their names.
         The method `save` writes an HTML file that needs no Python.
 
     Raises

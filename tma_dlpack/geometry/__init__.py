@@ -1,13 +1,13 @@
 """Pure functions that compute the addresses of a TMA copy in global and in shared memory.
 
 All functions read `EncodeArguments`, in driver order: index 0 is the innermost dimension. A copy
-moves a tile of *lines*. A line is contiguous in global and in shared memory. It is a row of the box
-along dimension 0; in an im2col map, the channels of one pixel; in an interleaved map, one unit of
-16 or 32 bytes. Before the swizzle, line `i` starts `i * pitch_bytes` bytes after the tile's start
-in shared memory.
+moves a tile of *lines*. A line is contiguous in global and in shared memory. A line of a tiled map
+is a row of the box along dimension 0. A line of an im2col map is the channels of one pixel. A line
+of an interleaved map is one unit of 16 or 32 bytes. Before the swizzle, line `i` starts
+`i * pitch_bytes` bytes after the tile's start in shared memory.
 
-`plan.py` has the patterns of the swizzles. It computes counts, lines, pitch and footprint once per
-map. `lines.py` computes the addresses of lines and of whole boxes in global memory, and lists the
+`plan.py` has the patterns of the swizzles, and computes the counts, lines, pitch and footprint of
+a map. `lines.py` computes the addresses of lines and of whole boxes in global memory, and lists the
 tiles of a tensor. A new swizzle needs a row in `plan.SWIZZLES`.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,

@@ -85,7 +85,7 @@ def _im2col_positions(
 
     The walk starts at the column's first pixel. W changes fastest, then H, D and the image. Along
     one dimension the walk first visits start, start + step, ... up to the last pixel of the
-    bounding box (`head` pixels). Then it makes whole passes: first, first + step, ... (`full`
+    bounding box (`head` pixels). Then the walk makes whole passes: first, first + step, ... (`full`
     pixels each). After each pass, the position in the next dimension increases by one step.
     """
     args = tile_plan.arguments
@@ -101,7 +101,8 @@ def _im2col_positions(
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
         turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
-    # The image is the outermost dimension. It has no bounding box, so its position never wraps.
+    # The image is the outermost dimension. Its position never wraps, because the outermost
+    # dimension has no bounding box.
     positions[images] = positions[images] + turn * args.element_strides[images]
     # Offsets are added after the walk, so the bounding box does not limit the shifted pixels.
     for d, offset in zip(spatial_dims(args), offsets, strict=False):
@@ -119,7 +120,7 @@ def line_origins(
     origins : int64 array (tiles, lines)
         Bytes from the tensor's address to the element of the line whose index in dimension 0 is 0.
         The sums wrap modulo 2^64, as the engine's addresses do [measured; ragged maps depend on
-        it]. An origin has a meaning only if its line is in bounds.
+        the wrap]. An origin has a meaning only if its line is in bounds.
     inside : bool array (tiles, lines)
         Whether the line is in bounds in every dimension that lines step through.
     """
@@ -266,11 +267,11 @@ MAX_COORDS = 1 << 27
 def tile_coords(args: EncodeArguments) -> IntArray:
     """Return the coordinates of the tiles that cover the tensor.
 
-    The tiles of a tiled map are one box apart in each dimension. In an interleaved map, they are
-    one slice apart in the dimension of slices. The columns of an im2col map cover every pixel of
-    the bounding boxes of all images. Each column starts `pixels_per_column` pixels after the
-    previous column. Every start is listed once per block of channels, or per slice if the map is
-    interleaved.
+    The tiles of a tiled map are one box apart in each dimension. The tiles of an interleaved map
+    are one slice apart in the dimension of slices. The columns of an im2col map cover every pixel
+    of the bounding boxes of all images. Each column starts `pixels_per_column` pixels after the
+    previous column. Every start is listed once per block of channels, or once per slice if the map
+    is interleaved.
 
     Returns
     -------
@@ -324,7 +325,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
 
 
 def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
-    """Return one array per range; the arrays broadcast to all combinations, the last fastest."""
+    """Return one array per range; together, the arrays broadcast to all combinations."""
     # len() would raise for a range that is longer than sys.maxsize.
     total = math.prod(max(0, -(-(r.stop - r.start) // r.step)) for r in steps)
     if total * rank > MAX_COORDS:

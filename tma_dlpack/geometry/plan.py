@@ -236,8 +236,8 @@ def _lattice(
     if args.kind != "tiled":
         return None
     strides = (unit_bytes, *args.global_strides)
-    # The sum is an upper limit of every byte offset in the tensor. If it is below 2^58, an offset
-    # in bits fits in an int64.
+    # The sum is an upper limit of every byte offset in the tensor. If the sum is below 2^58, an
+    # offset in bits fits in an int64.
     ends = (dim * stride for dim, stride in zip(args.global_dim, strides, strict=True))
     if sum(ends) >= MAX_LATTICE_BYTES:
         return None
@@ -253,9 +253,9 @@ def _lattice(
 def tx_bytes(args: EncodeArguments) -> int:
     """Return the bytes that the mbarrier counts for one copy.
 
-    They are the bytes of the whole box, including elements that are out of bounds. The padding of
-    rows and of the swizzle is not counted [measured]. The gaps of the ALIGN16B packed types are not
-    counted either [TileLang, CuTe DSL, DeepGEMM and CUTLASS count so; not measured].
+    The mbarrier counts the bytes of the whole box, including elements that are out of bounds. It
+    does not count the padding of rows and of the swizzle [measured]. It does not count the gaps of
+    the ALIGN16B packed types either [as in TileLang, CuTe DSL, DeepGEMM and CUTLASS; not measured].
 
     >>> from tma_dlpack.tables.enums import TensorMapDataType
     >>> packed = TensorMapDataType["16U4_ALIGN16B"]
@@ -277,10 +277,10 @@ def smem_bytes(args: EncodeArguments) -> int:
 def smem_alignment(args: EncodeArguments) -> int:
     """Return the recommended alignment of a tile in shared memory, in bytes.
 
-    It is the period of the swizzle's pattern: 256, 512 or 1024 for 32B, 64B or 128B, and 128
-    without a swizzle. With this alignment, the pattern starts at the tile's first row. The engine
-    requires an alignment of only 128 with every swizzle, because it swizzles by the absolute
-    address [measured].
+    The recommended alignment is the period of the swizzle's pattern: 256, 512 or 1024 for 32B, 64B
+    or 128B, and 128 without a swizzle. With this alignment, the pattern starts at the tile's first
+    row. The engine itself requires an alignment of only 128 with every swizzle, because the engine
+    swizzles by the absolute address [measured].
     """
     return SWIZZLES[args.swizzle].repeat_bytes
 
@@ -311,7 +311,8 @@ def spatial_dims(args: EncodeArguments) -> range:
 def walked_dims(args: EncodeArguments) -> range:
     """Return the spatial dimensions that a column walks.
 
-    They are W, H and D, or only W in mode im2col-wide, in which a column has one H and one D.
+    A column of an im2col map walks W, H and D. A column of an im2col-wide map walks only W, because
+    its pixels all have the same H and D.
     """
     dims = spatial_dims(args)
     return dims[:1] if args.kind == "im2col_wide" else dims

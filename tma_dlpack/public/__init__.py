@@ -1,7 +1,7 @@
 """Decorators and base classes that public classes and functions share.
 
-They set a class's module, show pictures in notebooks, copy signatures, and prevent torch.compile
-from tracing a function.
+The decorators set a class's module, copy signatures, and prevent torch.compile from tracing a
+function. The base class `Drawn` shows pictures in notebooks.
 
 `tma_dlpack` imports this module before all other modules, because this module also handles Ctrl-C
 during the start of the command line. Importing NumPy alone takes 0.1 s, and Python would print a
@@ -111,7 +111,8 @@ class Drawn:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        drawn = (kind.__name__ for kind in type(self).__mro__)  # a subclass is drawn as its base
+        # A subclass without a picture of its own has the picture of its base class.
+        drawn = (kind.__name__ for kind in type(self).__mro__)
         module, function = next(PICTURES[name] for name in drawn if name in PICTURES)
         html: str = getattr(importlib.import_module(module), function)(self)
         return html
@@ -202,8 +203,8 @@ REASON = (
 def untraced(function: F) -> F:
     """Make torch.compile end its graph before a call of this function.
 
-    torch may still trace the functions that this function calls. The decorator adds no run time. It
-    is enough for a function that has no tensors or arrays in its arguments and results.
+    torch may still trace the functions that this function calls. The decorator adds no run time,
+    and is enough for a function that has no tensors or arrays in its arguments and results.
 
     >>> untraced(lambda x: x)(3)
     3
@@ -235,7 +236,7 @@ def opaque(function: F) -> F:
     """Make torch.compile run a function and its callees without tracing.
 
     torch.compile ends its graph before the call, and compiles nothing until the function returns.
-    ``torch.compiler.disable`` does so too, but it needs torch to be imported. In addition, the
+    ``torch.compiler.disable`` has the same effect, but would import torch. In addition, the
     TypeError for an unknown keyword suggests the parameter that the caller probably meant.
 
     >>> @opaque
@@ -249,8 +250,8 @@ def opaque(function: F) -> F:
     def called(*args: Any, **keywords: Any) -> Any:
         stopped = None
         try:
-            # This call is inside of `try`, because torch.compile may also trace `called` itself. It
-            # skips a function that ends the graph inside of a `try`.
+            # torch.compile may also trace `called` itself. `_stop` is called inside of `try`,
+            # because torch.compile skips a function that ends the graph inside of a `try`.
             stopped = _stop()
             return function(*args, **keywords)
         except TypeError:

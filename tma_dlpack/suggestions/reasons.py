@@ -253,6 +253,6 @@ def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
 def _unit(wanted: SuggestRequest, d: int) -> int:
     """Return the step between the extents that are tried, in elements.
 
-    The step is 16 bytes along a row. In other dimensions it is 8, the rows of a swizzle atom.
+    The step is 16 bytes along a row. In other dimensions the step is 8, the rows of a swizzle atom.
     """
     return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

@@ -1,9 +1,9 @@
 """Tables of the measured speeds of boxes, one table per GPU, by which `suggest` ranks boxes.
 
-``python tests/bench tiles`` prints a table. For each box it copies whole tensors of 256 MiB, with
-the pipeline that is fastest for the box. A speed is the median over several tensors: with rows of
-4 to 16 KiB for the H200 (two runs), and with rows of 2, 6 and 16 KiB for the H100. To add a GPU,
-save the printed table as a file in cards/, and add the file's name to `CARDS`.
+``python tests/bench tiles`` prints a table. The bench copies whole tensors of 256 MiB with each
+box, and uses the pipeline that is fastest for the box. A speed is the median over several tensors:
+with rows of 4 to 16 KiB for the H200 (two runs), and with rows of 2, 6 and 16 KiB for the H100. To
+add a GPU, save the printed table as a file in cards/, and add the file's name to `CARDS`.
 
 tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. In a run that passes, none of 30
 choices is more than 3 % slower than the best choice. The H200's table passed five runs of five. The

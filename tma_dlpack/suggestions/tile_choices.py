@@ -2,7 +2,7 @@
 
 `make_tma_descriptor` decides whether a box is accepted. The rules of `matrix_descriptor`,
 `ldmatrix_addresses` and `bank_conflicts` decide whether the reader, such as wgmma, can read the
-box. This module has no rules of its own. It computes no error texts for boxes that it drops.
+box. This module has no rules of its own, and makes no error texts for the boxes that it drops.
 """
 
 from __future__ import annotations
@@ -307,8 +307,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
     widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
-    # With `split_inner`, a row of the box has two or more spans. Without it, a row has at most one
-    # span.
+    # A row of the box has two or more spans with `split_inner`, and at most one span without it.
     *outer, inner = wanted.tile
     if split:
         widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
@@ -331,7 +330,7 @@ def _divisors(number: int, most: int) -> list[int]:
 
 # -- the reader of the tile -----------------------------------------------------------------------
 
-#: (degree of the reader's bank conflicts, matrix descriptor). Either may be None.
+#: (degree of the reader's bank conflicts or None, matrix descriptor or None).
 Reading = tuple[int | None, MatrixDescriptor | None]
 
 #: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend only on the

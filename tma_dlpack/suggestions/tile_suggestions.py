@@ -238,7 +238,7 @@ def suggest(
         "wgmma", "tcgen05" or "ldmatrix".
     access : {"row", "column"} or function
         The elements that threads read, as in `bank_conflicts`. A function takes the index of a
-        thread in its warp. It returns the index of an element of the tile, row-major, or None.
+        thread in its warp, and returns the row-major index of an element of the tile, or None.
     data_type : TensorMapDataType, name or value, optional
         As for `make_tma_descriptor`.
     stages : int
@@ -247,14 +247,14 @@ def suggest(
         Bytes of shared memory for all stages. None means the GPU's maximum for a block.
     rules, allow, target
         As for `make_tma_descriptor`. If only libcu++ refuses the tensor, for example because of the
-        strides of a permuted view, the broken rule is switched off. Then `arguments` has the rule
-        in `allow`, and `reasons` names the rule.
+        strides of a permuted view, the broken rule is switched off: `arguments` has the rule in
+        `allow`, and `reasons` names the rule.
 
     Returns
     -------
     Suggestions
-        A sequence of `Suggestion`, which ``print`` shows as a table. It is empty if TMA cannot or
-        should not copy the tile. Then `reasons` has the causes, and what to do instead.
+        A sequence of `Suggestion`, which ``print`` shows as a table. If TMA cannot or should not
+        copy the tile, the sequence is empty, and `reasons` has the causes and what to do instead.
 
     Raises
     ------
@@ -340,7 +340,7 @@ def suggest_view(
 
 
 def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
-    # The reasons are computed when they are read. Until then, they must not keep the tensor alive.
+    # The reasons are computed when they are read. An unread reason must not keep the tensor alive.
     later = wanted.without_tensor()
     needless = reasons.if_needless(later)
     if needless is not None:
