@@ -99,7 +99,7 @@ def case(seed: int) -> Case:
     """Return the random kernel of a seed."""
     r = random.Random(seed)
     shares = r.random() < 0.3
-    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # halves of whole 128 bytes
+    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # halves of a whole 128 bytes
     high, wide = r.randint(1, 70), 4 * r.randint(1, 40)
     height = -(-high // rows) * rows
     numbers = np.random.default_rng(seed)

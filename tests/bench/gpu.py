@@ -1,4 +1,4 @@
-"""``python tests/bench gpu``: the speed at which the GPU's TMA copies a matrix, for several boxes."""
+"""``python tests/bench gpu``: the speed of TMA copies of a matrix, for several boxes."""
 
 from __future__ import annotations
 
