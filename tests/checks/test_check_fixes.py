@@ -386,7 +386,12 @@ def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
 ROWS = {rule.id: rule for rule in RULES}
 #: Arguments that change together: the type, and the box, whose unit depends on the type.
 _TYPE = {"data_type", "box_sizes", "channels_per_pixel"}
-_ORDER = {"shape", "strides", "box_sizes", "elem_strides"}  # these change if the dimensions are permuted
+_ORDER = {
+    "shape",
+    "strides",
+    "box_sizes",
+    "elem_strides",
+}  # these change if the dimensions are permuted
 
 
 def named(kind, rule):
