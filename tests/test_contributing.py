@@ -1,4 +1,4 @@
-"""The text for contributors is true: rooms, links, commands, forms."""
+"""The text for contributors is true: packages, links, commands and forms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_files_that_the_architecture_names_exist():
 
 
 LOG = "globalDim (64,64)\nglobalStrides (128)\nboxDim (64,100)\ncuTensorMapEncodeTiled returned 700"
-PATHS = {  # heading of the page -> such a call
+PATHS = {  # heading of the page -> a call of this kind
     "a refused call": lambda x: str(tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128")),
     "an explained call": lambda x: str(tma.explain(LOG)),
 }
