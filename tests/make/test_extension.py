@@ -1,6 +1,6 @@
-"""The C extension: what it accepts Python accepts, with the same bytes; all else is left to Python.
+"""The C extension accepts only what Python accepts, with equal bytes, and leaves the rest.
 
-Most of the file is about C alone; what is about the public verbs runs without it too.
+Most tests are about C alone. The tests of public functions also run without the extension.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ FORMS = {
 def test_the_options_that_few_calls_give_are_rows_with_their_form_and_default(kind):
     known = {option.name: option for option in RARE_OPTIONS}
     parameters = [p for p in signature(MAKE[kind]) if p.kind is p.KEYWORD_ONLY]
-    own = ("mode", "data_type", "rules", "allow", "target")  # read by functions of their own
+    own = ("mode", "data_type", "rules", "allow", "target")  # each has its own reader
     names = [p.name for p in parameters if p.name not in own]
     assert names == [name for name in known if kind == "tiled" or name in names]
     for parameter in parameters:
@@ -132,7 +132,7 @@ def hold_against_python(seed: int, count: int) -> None:
 
 
 def hold_refusal_against_python(kind, x, given) -> bool:
-    """Hold what C refuses against Python, in class and words; False for what it leaves to it."""
+    """Compare C's refusal with Python's, in class and text; False if C refuses nothing."""
     error, report = VERDICT_IN_C[kind](x, **given), REPORT_IN_C[kind](x, **given)
     assert (error is None) == (report is None), (kind, given)
     if error is None:
@@ -165,7 +165,7 @@ def test_random_calls_of_every_option_agree_with_python():
 @compiled
 @pytest.mark.slow
 def test_many_random_calls_agree_with_python():
-    # A million calls take a quarter of an hour, so only a run with all examples makes them.
+    # A million calls need 15 minutes, so only a run with all examples makes them.
     for seed in range(200 if SHARE == 1 else 20):
         hold_against_python(seed, count=5000)
 
@@ -509,7 +509,7 @@ class Subclass(torch.Tensor):
 
 
 class Producer:
-    """A producer that nobody knows."""
+    """An unknown producer."""
 
     def __init__(self, x):
         self.x = x
