@@ -1,6 +1,6 @@
 """Small random TMA kernels: tiles in, arithmetic, tiles out, through a ring of stages.
 
-A case is options of one CUDA source, and what NumPy computes. Numbers are small integers in
+A case has options of one CUDA source, and NumPy's results. Numbers are small integers in
 float32, so that every result is exact.
 """
 
@@ -87,7 +87,7 @@ extern "C" __global__ void __cluster_dims__(2)
 
 
 class Case(NamedTuple):
-    """Keyword arguments of `run_kernel`, what it writes, and what it should write."""
+    """Keyword arguments of `run_kernel`, the arrays that it writes, and the expected arrays."""
 
     name: str
     keywords: dict[str, Any]
