@@ -36,8 +36,8 @@ from tma_dlpack.tensor_map.map import TensorMap
 #: number allows for the noise of a measurement. The second number is for a GPU without a measured
 #: table, and allows for the difference between GPUs.
 AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
-#: A choice is dropped if another choice has fewer bank conflicts and at least this share of the
-#: first choice's speed.
+#: A choice is dropped if another choice has fewer bank conflicts, and has at least this share of
+#: the dropped choice's speed.
 WORTH_FEWER_CONFLICTS = 0.85
 # The order is the order of the shares that `Card.shares` returns.
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
