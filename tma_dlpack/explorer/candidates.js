@@ -1,5 +1,5 @@
-// `tmaCandidates` returns the candidate fixes of a broken rule. checks/candidates.py, checks/views.py and the
-// `candidates` of the rules' rows are the Python versions. JavaScript and Python have the same alternatives, each with
+// `tmaCandidates` returns the candidate fixes of a broken rule. checks/candidates.py and the `candidates` of the
+// rules' rows are the Python versions. JavaScript and Python have the same alternatives, each with
 // the same tries in the same order. tests/explorer checks that JavaScript and Python agree.
 //
 // A way is a candidate fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or null,

@@ -1,5 +1,5 @@
 // `tmaCheck` reports the rules that a request breaks, in words, with fixes. repairs.js finds the fixes by
-// checking each candidate fix of the rule, as checks/repairs.py does.
+// checking each candidate fix of the rule, as checks/fixes.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;

@@ -1,6 +1,7 @@
-// Which byte goes where: a copy's lines, its tile in shared memory, and who reads which banks.
-// As geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py do in Python.
-// `a` is what tmaRequest.encodeArguments returns: index 0 is innermost.
+// `tmaGeometry` computes the addresses of a copy in global and in shared memory, and the bank conflicts of reading a
+// tile. geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py are the Python versions.
+// The parameter `a` of its functions is the result of tmaRequest.encodeArguments. In its lists, index 0 is the
+// innermost dimension.
 
 const tmaGeometry = (() => {
   const T = tmaTables, K = T.K;

@@ -1,4 +1,4 @@
-// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/repairs.py is the
+// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py is the
 // Python version.
 //
 // A way is a candidate fix (see candidates.js). An answer is a way that removes a fault: {way, start: the request
