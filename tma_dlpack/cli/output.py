@@ -162,7 +162,7 @@ def failure(
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
-        from tma_dlpack.report.escape import printable
+        from tma_dlpack.tables.coerce import printable
 
         write(sys.stderr, f"error: {printable(message)}\n")
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, ParamSpec, TypeVar
 
-from tma_dlpack.report.escape import printable as printable
+from tma_dlpack.tables.coerce import printable as printable
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 from tma_dlpack.tables.refusals import REFUSALS
 

@@ -17,9 +17,6 @@ from typing import Any, Literal
 from tma_dlpack.kernel.arguments import bind, is_number, parameters_of
 from tma_dlpack.kernel.compile import Compiled, compile_kernel
 from tma_dlpack.kernel.core import (
-    Target,
-    TensorMap,
-    TensorMapBatch,
     argument_error,
     as_tensor_view,
     at_least,
@@ -29,6 +26,7 @@ from tma_dlpack.kernel.core import (
     integers_of,
     opaque,
     text_of,
+    tma,
 )
 from tma_dlpack.kernel.result import KernelRun
 from tma_dlpack.kernel.schedules import run_schedules
@@ -52,7 +50,7 @@ def run_kernel(
     cluster: int | Sequence[int] | None = None,
     smem_bytes: int = 0,
     backend: Literal["simulator", "cuda"] | None = None,
-    target: Target | str | None = None,
+    target: tma.Target | str | None = None,
     options: Sequence[str] = (),
     seed: int = 0,
     schedules: int = 2,
@@ -180,9 +178,9 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
 
 def _device(value: object) -> Any:
     """Return the device of a tensor or map; None for other arguments."""
-    if isinstance(value, TensorMapBatch):
+    if isinstance(value, tma.TensorMapBatch):
         return next((one.device for one in value), None)
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         return value.device
     return None if is_number(value) else as_tensor_view(value).device
 
@@ -201,12 +199,12 @@ def _three(argument: str, value: object) -> tuple[int, int, int]:
 def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
     """Return the name of the target to compile for."""
     if target is not None:
-        return Target.of(target).name
+        return tma.Target.of(target).name
     if where == "cuda":
         ids = [d.device_id for d in map(_device, args) if d is not None and d.is_cuda]
         # One launch has one device; the driver refuses tensors of two devices.
         return driver.device_target(ids[0] if ids else 0).name
-    return next((value.target.name for value in args if isinstance(value, TensorMap)), "sm_90")
+    return next((value.target.name for value in args if isinstance(value, tma.TensorMap)), "sm_90")
 
 
 def _header(compiled: Compiled) -> str:

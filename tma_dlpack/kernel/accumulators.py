@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 # A register name, for example "%r12" or "%f3" or, in an inlined function, "%r1#2".
 _REGISTER = re.compile(r"%[A-Za-z_][\w$#]*")

@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tma_dlpack.kernel.core import (
-    TensorMap,
-    TensorMapBatch,
     TensorView,
-    TmaUnsupportedError,
     argument_error,
     as_tensor_view,
     counted,
     host_bytes,
     shown,
     storage_of,
+    tma,
 )
 from tma_dlpack.kernel.memory import Region
 
@@ -81,7 +79,7 @@ class Bound(NamedTuple):
     parameters: bytes
     regions: list[Region]
     #: By the 128 bytes of each map, or by the handle that replaces bytes which are not known.
-    maps: dict[bytes, TensorMap]
+    maps: dict[bytes, tma.TensorMap]
     tensors: list[TensorView]
 
 
@@ -91,7 +89,7 @@ class _Binder:
     def __init__(self, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
         self.regions: dict[int, Region] = {}
-        self.maps: dict[bytes, TensorMap] = {}
+        self.maps: dict[bytes, tma.TensorMap] = {}
         self.tensors: list[TensorView] = []
 
     def tensor(self, view: TensorView, what: str) -> int:
@@ -113,7 +111,7 @@ class _Binder:
         self.tensors.append(view)
         return view.address
 
-    def map(self, tensor_map: TensorMap, what: str) -> bytes:
+    def map(self, tensor_map: tma.TensorMap, what: str) -> bytes:
         """Return the bytes of a map, or a handle if the bytes of its target are not known."""
         # On a GPU only the size counts: `on_gpu` encodes the map again at its device address.
         if self.on_gpu:
@@ -122,7 +120,7 @@ class _Binder:
             self.tensor(tensor_map.view.own or tensor_map.view, f"the tensor of {what}")
         try:
             data = bytes(tensor_map)
-        except TmaUnsupportedError:
+        except tma.TmaUnsupportedError:
             # A handle of 128 bytes: 16 bytes of text, then the number of the map.
             data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
         self.maps[data] = tensor_map
@@ -173,14 +171,14 @@ def _bytes_of(
     """Return the bytes of one argument; raise an error that lists the parameters if it misfits."""
     # PTX does not tell a pointer from an integer of 64 bits, so any scalar of 8 bytes may be one.
     is_pointer = parameter.size == 8 and not parameter.is_struct
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         if parameter.is_struct and parameter.size == MAP_BYTES:
             return binder.map(value, what)
         if is_pointer:
             address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
             return struct.pack("<Q", address)
         raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
-    if isinstance(value, TensorMapBatch) and is_pointer:
+    if isinstance(value, tma.TensorMapBatch) and is_pointer:
         maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
         return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
     # From here on: numbers and structures by value, then tensors by address.

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.accumulators import Flying
-from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.mbarrier import (
     Barrier,
     barrier_at,
@@ -26,6 +25,7 @@ from tma_dlpack.kernel.mbarrier import (
 from tma_dlpack.kernel.operations import Operation, Wait, operation
 from tma_dlpack.kernel.order import DONE, FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 _WARP, _WARPGROUP = 32, 128
 _MAP = "tensormap"

@@ -15,14 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import (
-    TmaUnsupportedError,
-    argument_error,
-    driver,
-    get_include,
-    nvrtc_bindings,
-    shown,
-)
+from tma_dlpack.kernel.core import argument_error, driver, nvrtc_bindings, shown, tma
 
 # Time limit of nvcc, seconds; lines of a compiler's log that a message shows.
 _NVCC_SECONDS = 600
@@ -227,10 +220,10 @@ def _compiled(
     nvcc = driver.tool("nvcc")
     try:
         nvrtc = nvrtc_bindings()
-    except TmaUnsupportedError as missing:
+    except tma.TmaUnsupportedError as missing:
         if nvcc is None:
             fix = "pip install cuda-bindings nvidia-cuda-nvrtc, or pass PTX"
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{label} is CUDA C++, and there is neither NVRTC nor nvcc to compile it: {fix}"
             ) from missing
         return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
@@ -256,7 +249,7 @@ def _not_compiled(label: str, compiler: str, log: str) -> Exception:
 
 def _include_folders() -> list[str]:
     """Return the folders of CUDA's headers: in a toolkit, and in NVIDIA's packages from PyPI."""
-    folders = [get_include()]
+    folders = [tma.get_include()]
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     folders += [str(path) for path in (Path(home) / "include",) if path.is_dir()]
     # CUDA 13 moved libcu++ and CUB to the folder "cccl".
@@ -282,7 +275,7 @@ def _by_nvrtc(
     file_name = Path(label).name if folder else _TEXT
     result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
     if result != success:
-        raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
+        raise tma.TmaUnsupportedError(f"NVRTC cannot start: {result}")
     expressions = [name] if name and not name.startswith("_Z") else []
     for expression in expressions:
         nvrtc.nvrtcAddNameExpression(program, expression.encode())
@@ -338,7 +331,7 @@ def _by_nvcc(
         words = [nvcc, "-ptx", "-lineinfo", f"-arch={arch.replace('compute_', 'sm_')}"]
         if not any("std=" in option for option in options):
             words.append("-std=c++17")
-        words += [f"-I{f}" for f in ([folder] if folder else []) + [get_include()]]
+        words += [f"-I{f}" for f in ([folder] if folder else []) + [tma.get_include()]]
         words += [option for option in options if option.lstrip("-") not in _NVRTC_ONLY]
         words += ["-o", str(out), str(source)]
         try:
@@ -350,7 +343,7 @@ def _by_nvcc(
                 errors="replace",
             )
         except subprocess.TimeoutExpired as late:
-            raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
+            raise tma.TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
         # nvcc names the scratch file in messages and line tables; put the user's name back.
         named = label if folder else _TEXT
         if done.returncode or not out.is_file():

@@ -18,15 +18,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import (
-    Instruction,
-    RawCopy,
-    TensorMap,
-    TmaError,
-    reduce_bytes,
-    replace_field,
-    rows,
-)
+from tma_dlpack.kernel.core import RawCopy, reduce_bytes, replace_field, rows, tma
 from tma_dlpack.kernel.mbarrier import (
     OFFSET_MASK,
     RANK_SHIFT,
@@ -42,6 +34,7 @@ from tma_dlpack.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import MAP_BYTES, BoolArray, Clocks, IntArray
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 Bytes = npt.NDArray[np.uint8]
 # A piece of a bulk copy in bytes; threads of a warp.
@@ -141,7 +134,7 @@ def _space_of(address: int) -> str:
     return "local" if address >= LOCAL_WINDOW else "global"
 
 
-def _map_at(one: _One, address: int) -> TensorMap:
+def _map_at(one: _One, address: int) -> tma.TensorMap:
     """Return the map at a generic address; end the run if the hardware refuses the address."""
     memory, space = one.machine.memory, _space_of(address)
     # The hardware does not read maps from local or shared memory.
@@ -174,11 +167,11 @@ def _map_at(one: _One, address: int) -> TensorMap:
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
     # Maps of the arguments are known by their bytes; other bytes are decoded once.
-    found: TensorMap | None = one.machine.maps.get(data)
+    found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
-            found = TensorMap.from_bytes(data, one.machine.target)
-        except TmaError as error:
+            found = tma.TensorMap.from_bytes(data, one.machine.target)
+        except tma.TmaError as error:
             why = " ".join(str(error).split("\n")[0].split())
             one.fail(
                 "MAP_BYTES", f"the 128 bytes at {address:#x} are no tensor map: {why}",
@@ -194,7 +187,7 @@ def _map_at(one: _One, address: int) -> TensorMap:
     return found
 
 
-def _check_form(one: _One, tensor_map: TensorMap, form: Form) -> None:
+def _check_form(one: _One, tensor_map: tma.TensorMap, form: Form) -> None:
     is_tile = form.mode in ("tile", "gather4", "scatter4")
     if (tensor_map.kind == "tiled") != is_tile:
         asked, is_map = ("tiled", f"an {tensor_map.kind}") if is_tile else ("im2col", "a tiled")
@@ -210,7 +203,7 @@ def _check_form(one: _One, tensor_map: TensorMap, form: Form) -> None:
         )
 
 
-def _refused(one: _One, error: TmaError) -> NoReturn:
+def _refused(one: _One, error: tma.TmaError) -> NoReturn:
     for violation in getattr(error, "violations", ()):
         rule, fix = _FAULTS.get(violation.rule, ("MAP_BYTES", violation.fix or ""))
         one.fail(rule, f"{violation.found}; {violation.limit}", fix)
@@ -230,7 +223,7 @@ def _copy(
         offsets = tuple(of_lane(n, one.at) & 0xFFFF for n in info)
     try:
         return RawCopy(tensor_map, mode, coords, smem, one.find, offsets)
-    except TmaError as error:
+    except tma.TmaError as error:
         _refused(one, error)
 
 
@@ -241,7 +234,7 @@ def _note_windows(
     """Check the accesses of a tile to global memory against the order, and note them."""
     try:
         windows = copy.windows()
-    except TmaError as error:
+    except tma.TmaError as error:
         _refused(one, error)
     if one.order is None or not windows:
         return
@@ -832,7 +825,7 @@ def _replace(code: Instruction) -> Operation | None:
             data = bytes(raw[first : first + MAP_BYTES])
             try:
                 changed = replace_field(data, field, ordinal, operand)
-            except (TmaError, KeyError, ValueError) as error:
+            except (tma.TmaError, KeyError, ValueError) as error:
                 one.fail(
                     "MAP_BYTES", f"tensormap.replace of {field} with {operand:#x}: {error}",
                     "pass a value of the field's range",

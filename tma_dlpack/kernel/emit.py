@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel import support
-from tma_dlpack.kernel.core import Function, Instruction, opcodes
 from tma_dlpack.kernel.operands import Reg, operands_of
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction
 
 _SPACES = ("global", "shared", "local", "const", "param")
 # Base words of opcodes without a destination operand; all other opcodes write their first operand.

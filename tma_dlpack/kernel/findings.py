@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.kernel.core import counted, report, stuck
+from tma_dlpack.kernel.core import counted, report
+from tma_dlpack.ptx import stuck
 
 Triple = tuple[int, int, int]
 _WARP, _WARPGROUP = 32, 128
@@ -196,7 +197,7 @@ class _Word:
 
 @dataclass
 class _State:
-    """State of a barrier as `report.stuck` reads it; equal states of several blocks are merged."""
+    """State of a barrier as `ptx.stuck` reads it; equal states of several blocks are merged."""
 
     address: int
     word: _Word

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401
 from tma_dlpack.kernel.accumulators import follow
 from tma_dlpack.kernel.arguments import parameters_of
-from tma_dlpack.kernel.core import TensorMap
+from tma_dlpack.kernel.core import tma
 from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
 from tma_dlpack.kernel.operands import operands_of
@@ -66,7 +66,7 @@ class Machine:
     code: Code
     findings: Any
     timeline: Any
-    maps: dict[bytes, TensorMap]
+    maps: dict[bytes, tma.TensorMap]
     order: Order | None
     memory: Memory
     random: random.Random
@@ -78,7 +78,7 @@ class Machine:
 
     def __init__(
         self, program: Program, kernel: str, grid: Three, block: Three, cluster: Three,
-        smem_bytes: int, parameters: bytes, regions: list[Region], maps: dict[bytes, TensorMap],
+        smem_bytes: int, parameters: bytes, regions: list[Region], maps: dict[bytes, tma.TensorMap],
         seed: int, schedule: int, max_steps: int | None, order: bool, target: str,
         findings: Any, timeline: Any,
     ) -> None:  # fmt: skip
@@ -204,9 +204,7 @@ class Machine:
 
     def unknown(self, g: Any, code: Any, why: str) -> None:
         """End the run at an instruction that the simulator cannot execute."""
-        from tma_dlpack.kernel.core import TmaUnsupportedError
-
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"the simulator does not know the instruction {code.opcode} (line {code.line} of the "
             f"PTX{f', {why}' if why else ''}); run the kernel with backend='cuda'"
         )
@@ -520,8 +518,8 @@ class Machine:
 def simulate(
     ptx: str, kernel: str, grid: Three, block: Three, parameters: bytes, regions: list[Region],
     *, cluster: Three = (1, 1, 1), smem_bytes: int = 0, seed: int = 0, schedule: int = 0,
-    max_steps: int | None = None, order: bool = True, maps: dict[bytes, TensorMap] | None = None,
-    target: str = "sm_90",
+    max_steps: int | None = None, order: bool = True,
+    maps: dict[bytes, tma.TensorMap] | None = None, target: str = "sm_90",
 ) -> Machine:  # fmt: skip
     """Run a kernel under one schedule; return the machine, which has the findings."""
     machine = Machine(

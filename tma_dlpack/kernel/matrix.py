@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, operand_addresses
+from tma_dlpack.kernel.core import operand_addresses
 from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.ptx.parse import Instruction
 
 Array = npt.NDArray[Any]
 WARP, WARPGROUP = 32, 128

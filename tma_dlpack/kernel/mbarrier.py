@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, counted
+from tma_dlpack.kernel.core import counted
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import DONE, FENCED, SEEN, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 #: Maximum number of arrivals; also of bytes, positive or negative.
 MOST = (1 << 20) - 1

@@ -20,8 +20,6 @@ from tma_dlpack.kernel.arguments import Parameter, number_bytes
 from tma_dlpack.kernel.compile import Compiled
 from tma_dlpack.kernel.core import (
     Library,
-    TensorMap,
-    TensorMapBatch,
     TensorView,
     as_tensor_view,
     download,
@@ -30,6 +28,7 @@ from tma_dlpack.kernel.core import (
     scratch,
     storage_of,
     synchronize,
+    tma,
     upload,
 )
 
@@ -143,9 +142,9 @@ def launch(
 
 def _device_of(value: object) -> int | None:
     """Return the device id of a tensor or map on a GPU, else None."""
-    if isinstance(value, TensorMapBatch):
+    if isinstance(value, tma.TensorMapBatch):
         return next((d for d in map(_device_of, value) if d is not None), None)
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         return value.device.device_id if value.device is not None and value.launchable else None
     if not hasattr(type(value), "__dlpack__") or isinstance(value, np.generic):
         return None
@@ -155,8 +154,8 @@ def _device_of(value: object) -> int | None:
 
 def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: Any) -> Any:
     """Return an argument as ctypes bytes of its parameter's size."""
-    if isinstance(value, TensorMap | TensorMapBatch):
-        maps = (value,) if isinstance(value, TensorMap) else value
+    if isinstance(value, tma.TensorMap | tma.TensorMapBatch):
+        maps = (value,) if isinstance(value, tma.TensorMap) else value
         data = b"".join(_map_bytes(copies, one) for one in maps)
         if parameter.size == len(data):
             return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
@@ -171,7 +170,7 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
     return ctypes.c_uint64(copies.address(as_tensor_view(value)))
 
 
-def _map_bytes(copies: _Copies, tensor_map: TensorMap) -> bytes:
+def _map_bytes(copies: _Copies, tensor_map: tma.TensorMap) -> bytes:
     """Return the bytes of a map; a map of a host tensor gets the address of the copy."""
     view = tensor_map.view
     if view is None or view.device.is_cuda:

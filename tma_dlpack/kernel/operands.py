@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 
 class Reg(NamedTuple):

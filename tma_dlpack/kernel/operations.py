@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 
 class Operation(NamedTuple):

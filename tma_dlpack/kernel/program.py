@@ -18,10 +18,11 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.kernel.accumulators import Step, steps_of
-from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
 from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
 
 # Width in bits -> table of registers.
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}

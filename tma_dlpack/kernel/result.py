@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack.kernel.core import TmaError, picture, report
+from tma_dlpack.kernel.core import picture, report, tma
 from tma_dlpack.kernel.findings import BarrierState
 
 # Maximum number of lanes (warps and slots) and of bars in the picture.
@@ -15,7 +15,7 @@ _MOST_LANES, _MOST_BARS = 24, 300
 SCHEDULES = ("late", "early")
 
 
-class TmaKernelError(TmaError, RuntimeError):
+class TmaKernelError(tma.TmaError, RuntimeError):
     """Error that `KernelRun.raise_if_wrong` raises."""
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tma_dlpack.kernel.core import opcodes
 from tma_dlpack.kernel.memory import LOCAL_WINDOW, OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW
+from tma_dlpack.ptx import opcodes
 
 
 def mask_of(guard: Any, n: int) -> Any:

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, operand_addresses
+from tma_dlpack.kernel.core import operand_addresses
 from tma_dlpack.kernel.matrix import ELEMENTS, K_BYTES, WORD, Element
 from tma_dlpack.kernel.mbarrier import barrier_at, check_arrivals, place_of
 from tma_dlpack.kernel.memory import OFFSET_MASK, Region
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 Array = npt.NDArray[Any]
 

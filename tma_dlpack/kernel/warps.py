@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.ptx.parse import Instruction
 
 WARP = 32
 _EVERY = 0xFFFFFFFF

@@ -4,11 +4,11 @@ A dump is an ELF file. `container` reads the sections of the dump and the source
 inside it; `dump` reads the tables of the dump by the rows of `TABLES`. `sass` decodes the few
 instructions of TMA and mbarriers; `flow` computes what registers held when an instruction ran.
 `memory` reads barriers and maps; `survey` finds the instruction at which each warp is. From these,
-`faults` and `hangs` find causes by rows (`causes.CAUSES`, `report.stuck.ROWS`); `likely` ranks
+`faults` and `hangs` find causes by rows (`causes.CAUSES`, `ptx.stuck.ROWS`); `likely` ranks
 candidates if an operand is unknown. `results` has the returned classes, `pictures` their HTML.
 `program` runs a program with core dumps switched on.
 
-To add a cause, add a row to `causes.CAUSES` or `report.stuck.ROWS`, and a dump with this cause to
+To add a cause, add a row to `causes.CAUSES` or `ptx.stuck.ROWS`, and a dump with this cause to
 tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for it, then
 add it to `sass.KNOWN_TARGETS`.
 """

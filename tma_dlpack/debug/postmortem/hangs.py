@@ -1,6 +1,6 @@
 """Barriers that warps wait at: the arrivals or bytes that they lack, and the reason.
 
-Each reason is a row of `report.stuck.ROWS`. The rows compare a barrier's bytes with the maps among
+Each reason is a row of `ptx.stuck.ROWS`. The rows compare a barrier's bytes with the maps among
 the kernel's parameters, and with the bytes that the code announces, if this number is constant.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, WarpPlace
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
-from tma_dlpack.report.stuck import ROWS
+from tma_dlpack.ptx.stuck import ROWS
 
 
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
