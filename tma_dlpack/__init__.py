@@ -26,7 +26,8 @@ from tma_dlpack.make.im2col import (
     make_im2col_wide_descriptor,
 )
 from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.public import PICTURES, public
+from tma_dlpack.public import PICTURES
+from tma_dlpack.public import public as _public
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -220,7 +221,7 @@ TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 
 for _name in __all__:
     if isinstance(globals().get(_name), type):
-        public(globals()[_name])
+        _public(globals()[_name])
 
 
 def _loaded() -> set[str]:

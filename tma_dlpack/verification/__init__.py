@@ -18,7 +18,7 @@ generator in tests/verification, and run the check in tests/gpu.
 
 from typing import TYPE_CHECKING
 
-from tma_dlpack.public import imported_later
+from tma_dlpack.verification.core import public
 
 if TYPE_CHECKING:
     from tma_dlpack.verification.bandwidth import BandwidthReport, BandwidthRow
@@ -31,4 +31,4 @@ _LATER = {
     "tma_dlpack.verification.learning": ("VerifyReport", "VerifyRow"),
     "tma_dlpack.verification.run": ("replay", "verify"),
 }
-__getattr__ = imported_later(__name__, _LATER)
+__getattr__ = public.imported_later(__name__, _LATER)

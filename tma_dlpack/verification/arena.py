@@ -11,23 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.copies.launch import DeviceBytes
-from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.core import EncodeArguments, MapKind, driver, launch, nvrtc, tma
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, keywords_of
 from tma_dlpack.verification.random_operands import OperandLayout
 
-SIMULATOR = SimulatorBackend()
+SIMULATOR = tma.backend("simulator")
 
 
 class Arena(AbstractContextManager["Arena"]):
@@ -35,7 +23,7 @@ class Arena(AbstractContextManager["Arena"]):
 
     def __init__(self, seed: int, device_id: int) -> None:
         self.device_id = device_id
-        self.target: Target = driver.device_target(device_id)
+        self.target: tma.Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
         # Tensors begin at multiples of 32 bytes of the arena, so the arena itself is aligned.
@@ -46,8 +34,8 @@ class Arena(AbstractContextManager["Arena"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Arena:
-        self.device: DeviceBytes = self._stack.enter_context(
-            DeviceBytes(ARENA_BYTES, self.device_id)
+        self.device: launch.DeviceBytes = self._stack.enter_context(
+            launch.DeviceBytes(ARENA_BYTES, self.device_id)
         )
         self.device.put(self.initial)
         return self
@@ -55,7 +43,7 @@ class Arena(AbstractContextManager["Arena"]):
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def maps(self, arguments: EncodeArguments, start: int) -> tuple[TensorMap, TensorMap]:
+    def maps(self, arguments: EncodeArguments, start: int) -> tuple[tma.TensorMap, tma.TensorMap]:
         """Return the driver's map of a tensor on the GPU, and the same map on the host.
 
         The tensor begins at byte `start` of the arena.
@@ -68,7 +56,7 @@ class Arena(AbstractContextManager["Arena"]):
         )
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
-    def simulated(self, on_host: TensorMap, load: Copy | OperandLayout) -> Tile:
+    def simulated(self, on_host: tma.TensorMap, load: Copy | OperandLayout) -> tma.Tile:
         """Load a tile of the host's bytes with the simulator."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
@@ -128,14 +116,14 @@ def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[An
 
 # --- Calls --------------------------------------------------------------------------------------
 
-ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
-    "tiled": driver_encode_tiled,
-    "im2col": driver_encode_im2col,
-    "im2col_wide": driver_encode_im2col_wide,
+ENCODERS: dict[MapKind, Callable[..., tma.TensorMap]] = {
+    "tiled": tma.driver_encode_tiled,
+    "im2col": tma.driver_encode_im2col,
+    "im2col_wide": tma.driver_encode_im2col_wide,
 }
 
 
-def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:
+def written(kind: MapKind, keywords: Mapping[str, Any], target: tma.Target, *more: str) -> str:
     """Return a call as Python source, with enum members as numbers and `more` unchanged."""
     plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
     inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]

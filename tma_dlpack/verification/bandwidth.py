@@ -7,50 +7,49 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from tma_dlpack import driver
-from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.make.tiled import make_tma_descriptor
-from tma_dlpack.public import Drawn, opaque, public_in
-from tma_dlpack.tables.coerce import aligned, integers_of, shown
-from tma_dlpack.tables.enums import (
-    DataType,
-    Ints,
-    L2FetchSize,
-    Rules,
-    Swizzle,
-    Tensor,
-    TmaL2FetchSize,
-    TmaSwizzle,
+from tma_dlpack.verification.core import (
+    TensorView,
+    as_tensor_view,
+    coerce,
+    driver,
+    enums,
+    errors,
+    limits,
+    public,
+    tma,
 )
-from tma_dlpack.tables.errors import (
-    TmaUnsupportedError,
-    argument_error,
-    at_least,
-    bad_value,
-    sealed,
-)
-from tma_dlpack.tables.limits import MAX_BOX
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 
-L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
+# The signature of `bandwidth` has the types of `make_tma_descriptor`.
+DataType = enums.DataType
+Ints = enums.Ints
+L2FetchSize = enums.L2FetchSize
+Rules = enums.Rules
+Swizzle = enums.Swizzle
+Tensor = enums.Tensor
+
+L2_FETCH_SIZES = (tma.TmaL2FetchSize.none, tma.TmaL2FetchSize.bytes128, tma.TmaL2FetchSize.bytes256)
 #: The default boxes: (bytes of a row, number of rows, swizzle).
 DEFAULT_TILES = (
-    (512, 16, TmaSwizzle.none),
-    (512, 32, TmaSwizzle.none),
-    (512, 64, TmaSwizzle.none),
-    (256, 64, TmaSwizzle.none),
-    (128, 64, TmaSwizzle.bytes128),
-    (128, 128, TmaSwizzle.bytes128),
-    (128, 256, TmaSwizzle.bytes128),
-    (128, 128, TmaSwizzle.none),
-    (64, 64, TmaSwizzle.bytes64),
-    (32, 64, TmaSwizzle.bytes32),
-    (16, 64, TmaSwizzle.none),
-    (16, 256, TmaSwizzle.none),
+    (512, 16, tma.TmaSwizzle.none),
+    (512, 32, tma.TmaSwizzle.none),
+    (512, 64, tma.TmaSwizzle.none),
+    (256, 64, tma.TmaSwizzle.none),
+    (128, 64, tma.TmaSwizzle.bytes128),
+    (128, 128, tma.TmaSwizzle.bytes128),
+    (128, 256, tma.TmaSwizzle.bytes128),
+    (128, 128, tma.TmaSwizzle.none),
+    (64, 64, tma.TmaSwizzle.bytes64),
+    (32, 64, tma.TmaSwizzle.bytes32),
+    (16, 64, tma.TmaSwizzle.none),
+    (16, 256, tma.TmaSwizzle.none),
 )
 #: The swizzle whose span has as many bytes as the row of a box.
-SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
+SWIZZLE_OF_ROW = {
+    32: tma.TmaSwizzle.bytes32,
+    64: tma.TmaSwizzle.bytes64,
+    128: tma.TmaSwizzle.bytes128,
+}
 # CUDA's limit of blocks per multiprocessor on compute capability 9.0.
 MAX_CTAS_PER_SM = 32
 # Heads of the table's columns; "turn" is `Pipeline.neighbours`.
@@ -60,7 +59,7 @@ HEADER = (
 )
 
 
-@sealed
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
     """The speed of one box, swizzle and L2 fetch size, with the fastest pipeline.
@@ -87,8 +86,8 @@ class BandwidthRow:
 
     box_sizes: tuple[int, ...]
     row_bytes: int
-    swizzle: TmaSwizzle
-    l2_fetch_size: TmaL2FetchSize
+    swizzle: tma.TmaSwizzle
+    l2_fetch_size: tma.TmaL2FetchSize
     pipeline: Pipeline
     bytes_per_second: float
     ratio: float
@@ -103,10 +102,10 @@ class BandwidthRow:
         return (*box, *options, *counts, speed, f"{self.ratio:.3f}", copy)
 
 
-@public_in("tma_dlpack.verification")
-@sealed
+@public.public_in("tma_dlpack.verification")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
-class BandwidthReport(Drawn):
+class BandwidthReport(public.Drawn):
     """The result of `bandwidth`: the speed of copies by box, swizzle and L2 fetch size.
 
     ``print`` shows the table.
@@ -144,7 +143,7 @@ class BandwidthReport(Drawn):
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
             measured = sorted({row.row_bytes for row in self.rows})
-            raise bad_value(
+            raise errors.bad_value(
                 "row_bytes",
                 row_bytes,
                 f"be one that was measured: {', '.join(map(str, measured))}",
@@ -156,10 +155,10 @@ class BandwidthReport(Drawn):
         size = f"{self.tensor_bytes / 2**20:.0f} MiB, every tile loaded and stored"
         memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s; ratio 1 (bytes read and written)"
         heads = [f"{self.device}: {self.tensor}, {size}", f"memcpy device-to-device: {memcpy}"]
-        return "\n".join([*heads, *aligned([HEADER, *(row._cells() for row in self.rows)])])
+        return "\n".join([*heads, *coerce.aligned([HEADER, *(row._cells() for row in self.rows)])])
 
 
-@opaque
+@public.opaque
 def bandwidth(
     tensor: Tensor,
     boxes: Iterable[Ints] | None = None,
@@ -225,10 +224,10 @@ def bandwidth(
     all_stages = _counts("stages", stages, MAX_STAGES)
     all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
     pipelines = [p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas)]
-    count = at_least("repeats", repeats, usual=5)
+    count = errors.at_least("repeats", repeats, usual=5)
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
-        raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
+        raise tma.TmaUnsupportedError("there is no box to measure: none was given, or none fits")
     with TiledCopy(maps[0]) as copy:
         runs = [_best_run(copy, tensor_map, pipelines, count) for tensor_map in maps]
         # Each byte is read and written.
@@ -243,10 +242,12 @@ def bandwidth(
 
 
 def _counts(name: str, values: Ints, most: int) -> tuple[int, ...]:
-    counts = integers_of(values)
+    counts = coerce.integers_of(values)
     if not counts or not all(1 <= n <= most for n in counts):
-        found = f"{name} is {shown(values)}"
-        raise argument_error(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
+        found = f"{name} is {coerce.shown(values)}"
+        raise errors.argument_error(
+            name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)"
+        )
     return counts
 
 
@@ -257,10 +258,10 @@ def _maps(
     l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None,
     data_type: DataType | None,
     rules: Rules,
-) -> Iterator[TensorMap]:
+) -> Iterator[tma.TensorMap]:
     view = as_tensor_view(tensor)
     if not view.device.is_cuda:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"the tensor is on {view.device}: bandwidth is measured on a GPU; move it there"
         )
     options: dict[str, Any] = {"data_type": data_type, "rules": rules}
@@ -271,21 +272,21 @@ def _maps(
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
             # This map is made only for its bytes per row, which depend on the data type.
-            row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
-            chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
+            row_bytes = tma.make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
+            chosen = SWIZZLE_OF_ROW.get(row_bytes, tma.TmaSwizzle.none)
         for l2 in sizes:
-            yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
+            yield tma.make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
 
 
-def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
+def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], tma.TmaSwizzle]]:
     """Return the default boxes that are not larger than the tensor, with their swizzles."""
     if not view.shape:
-        return [((), TmaSwizzle.none)]  # make_tma_descriptor refuses this box
+        return [((), tma.TmaSwizzle.none)]  # make_tma_descriptor refuses this box
     *outer, columns = view.shape
-    found: dict[tuple[tuple[int, ...], TmaSwizzle], None] = {}
+    found: dict[tuple[tuple[int, ...], tma.TmaSwizzle], None] = {}
     for row_bytes, rows, swizzle in DEFAULT_TILES:
         row = row_bytes * 8 // view.dtype.bits
-        if row <= min(MAX_BOX, columns * view.dtype.lanes):
+        if row <= min(limits.MAX_BOX, columns * view.dtype.lanes):
             # All dimensions but the last two have extent 1 in the box.
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
@@ -293,12 +294,12 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]
 
 
 def _best_run(
-    copy: TiledCopy, tensor_map: TensorMap, pipelines: Sequence[Pipeline], repeats: int
+    copy: TiledCopy, tensor_map: tma.TensorMap, pipelines: Sequence[Pipeline], repeats: int
 ) -> Run:
     """Return the fastest run of all pipelines that fit, verified if all copies were right."""
     runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
     if not runs:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"a tile of {tensor_map.box_sizes} takes {tensor_map.smem_bytes} bytes of shared "
             f"memory: no pipeline fits; pass smaller boxes, or fewer stages and CTAs"
         )

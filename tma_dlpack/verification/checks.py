@@ -16,13 +16,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import (
     ENCODERS,
     SIMULATOR,
@@ -31,6 +24,7 @@ from tma_dlpack.verification.arena import (
     keywords_of,
     written,
 )
+from tma_dlpack.verification.core import MapKind, cuda, tma
 from tma_dlpack.verification.on_device import (
     compare_change,
     compare_matrices,
@@ -110,7 +104,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     return _compare_copy(copy, arena)
 
 
-def _cannot_run(check: Check, target: Target) -> str:
+def _cannot_run(check: Check, target: tma.Target) -> str:
     """Return why a check cannot run on a target; "" if it can."""
     if check.op == "wgmma" and not target.is_sm_9x:
         return "only sm_9x has wgmma"
@@ -122,27 +116,27 @@ def _cannot_run(check: Check, target: Target) -> str:
 # --- Encoders -----------------------------------------------------------------------------------
 
 
-def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
+def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome:
     arguments = random_call(kind, rng)
     call = written(kind, arguments, target)
     encode = partial(ENCODERS[kind], **arguments, target=target)
     by_driver = _attempt(lambda: encode(encoder="driver"))
-    accepted = isinstance(by_driver, TensorMap)
+    accepted = isinstance(by_driver, tma.TensorMap)
     evidence = {
         "kind": kind,
         "arguments": arguments,
         "driver": _verdict(by_driver),
-        "bytes": bytes(by_driver).hex() if isinstance(by_driver, TensorMap) else None,
+        "bytes": bytes(by_driver).hex() if isinstance(by_driver, tma.TensorMap) else None,
     }
     # Without a model there is nothing to compare with; `learning` reads the evidence.
     if not target.has_model:
         return Outcome(call, accepted, None, evidence)
     by_model = _attempt(lambda: encode(encoder="model"))
     difference = None
-    if isinstance(by_driver, TensorMap) and isinstance(by_model, TensorMap):
+    if isinstance(by_driver, tma.TensorMap) and isinstance(by_model, tma.TensorMap):
         if bytes(by_driver) != bytes(by_model):
             difference = f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}"
-    elif accepted or isinstance(by_model, TensorMap):
+    elif accepted or isinstance(by_model, tma.TensorMap):
         difference = f"driver: {_verdict(by_driver)}\nmodel: {_verdict(by_model)}"
     return Outcome(call, accepted, difference, evidence)
 
@@ -151,9 +145,9 @@ def _attempt(run: Callable[[], T]) -> T | str:
     """Return the result of a call, or as text the rule that refuses it or the driver's error."""
     try:
         return run()
-    except TmaPreconditionError as error:
+    except tma.TmaPreconditionError as error:
         return f"refused by {error.violations[0].rule}"
-    except TmaDriverError as error:
+    except tma.TmaDriverError as error:
         return f"TmaDriverError: {error}"
 
 
@@ -163,7 +157,7 @@ def _verdict(result: object, success: str = "accepted") -> str:
 
 # --- Copies -------------------------------------------------------------------------------------
 
-CUDA = CudaBackend()
+CUDA = cuda.CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
@@ -175,7 +169,7 @@ def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
     encode = partial(ENCODERS[kind], **arguments, target=arena.target, encoder="driver")
     verdict = _attempt(encode)
     # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
-    room = arena.target.max_smem_bytes - BARRIER_BYTES
+    room = arena.target.max_smem_bytes - cuda.BARRIER_BYTES
     if isinstance(verdict, str) or verdict.smem_bytes > room:
         return Outcome(written(kind, arguments, arena.target), False, None)
     coords, offsets = start_at_limits(rng, verdict.arguments)
@@ -206,8 +200,8 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
 
 
 def _run(
-    backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memory: Any
-) -> Tile | None:
+    backend: tma.Backend, tensor_map: tma.TensorMap, copy: Copy, data: Any, memory: Any
+) -> tma.Tile | None:
     """Run a copy; return the tile of a load, and None for other copies."""
     where = {"memory": memory, "smem_offset": copy.smem_offset}
     if copy.op == "load":
@@ -241,7 +235,7 @@ def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
     return Outcome(call, False, difference, {"hardware": theirs})
 
 
-def _described(copy: Copy, target: Target) -> str:
+def _described(copy: Copy, target: tma.Target) -> str:
     args, address = copy.arguments, f"global_address=arena + {copy.start}"
     offsets = f", im2col_offsets={copy.im2col_offsets}" if copy.im2col_offsets else ""
     return (

@@ -18,17 +18,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.report import find_violations
-from tma_dlpack.public import Drawn, public_in
-from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.coerce import aligned, counted, summary
-from tma_dlpack.tables.errors import TmaError, sealed
-from tma_dlpack.tables.fields import FIELDS, fields_of
-from tma_dlpack.tables.refusals import MAX_VERIFY_BYTES, REFUSALS, VERIFY_FORMAT
-from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
+from tma_dlpack.verification.core import (
+    EncodeArguments,
+    bits,
+    coerce,
+    errors,
+    fields,
+    find_violations,
+    public,
+    read_driver_call,
+    refusals,
+    tma,
+)
 
 #: Exceptions that reading a file may raise if `Findings.write` did not write the file.
 _NOT_OURS = (
@@ -42,7 +44,7 @@ _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
 
 
-@sealed
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class VerifyRow:
     """The result of one check.
@@ -78,10 +80,10 @@ class VerifyRow:
         return cls(name, len(cases), sum(ok for ok, _ in cases), len(differing), first)
 
 
-@public_in("tma_dlpack.verification")
-@sealed
+@public.public_in("tma_dlpack.verification")
+@errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
-class VerifyReport(Drawn):
+class VerifyReport(public.Drawn):
     """The result of `verify`: one row per check; ``print`` shows the table.
 
     Attributes
@@ -107,13 +109,15 @@ class VerifyReport(Drawn):
     def __repr__(self) -> str:
         verdict = "all agree" if self.ok else "THERE ARE DISAGREEMENTS"
         cases = sum(row.cases for row in self.rows)
-        checks = f"{counted(len(self.rows), 'check')} of {counted(cases, 'case')}"
-        return summary(f"VerifyReport: {verdict} in {checks}; {self.device}; seed {self.seed}")
+        checks = f"{coerce.counted(len(self.rows), 'check')} of {coerce.counted(cases, 'case')}"
+        return coerce.summary(
+            f"VerifyReport: {verdict} in {checks}; {self.device}; seed {self.seed}"
+        )
 
     def __str__(self) -> str:
         heads = ("check", "cases", "accepted", "disagreements")
         rows = [(r.name, r.cases, r.accepted, r.disagreements) for r in self.rows]
-        lines = [f"{self.device}; seed {self.seed}", *aligned([heads, *rows], left=1)]
+        lines = [f"{self.device}; seed {self.seed}", *coerce.aligned([heads, *rows], left=1)]
         for row in self.rows:
             if row.note:
                 lines.append(f"{row.name}: {row.note}")
@@ -143,7 +147,7 @@ class Findings:
     """
 
     device: str
-    target: Target
+    target: tma.Target
     seed: int
     version: str = field(default_factory=lambda: str(sys.modules["tma_dlpack"].__version__))
     cases: list[dict[str, Any]] = field(default_factory=list)
@@ -156,7 +160,7 @@ class Findings:
     def write(self, path: str | Path) -> None:
         """Write all cases to a file."""
         content = {
-            "format": VERIFY_FORMAT,
+            "format": refusals.VERIFY_FORMAT,
             "version": self.version,
             "device": self.device,
             "target": {name: getattr(self.target, name) for name in _OF_TARGET},
@@ -177,7 +181,7 @@ class Findings:
         """
         try:
             content = json.loads(_content(Path(path)))
-            if content["format"] != VERIFY_FORMAT:
+            if content["format"] != refusals.VERIFY_FORMAT:
                 raise ValueError(f"the format is {content['format']!r:.99}")
             facts = dict(content["target"])
             facts["compute_capability"] = tuple(facts["compute_capability"])
@@ -185,18 +189,18 @@ class Findings:
             if not all({"check", "number", *_OF_OUTCOME} <= {*case} for case in cases):
                 raise ValueError("a case lacks fields")
             return cls(
-                content["device"], Target(**facts), content["seed"], content["version"], cases
+                content["device"], tma.Target(**facts), content["seed"], content["version"], cases
             )
         except _NOT_OURS as error:
             raise _not_ours(str(path), error) from error
 
-    def against(self, target: Target | str | None = None) -> VerifyReport:
+    def against(self, target: tma.Target | str | None = None) -> VerifyReport:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
 
         Copies are not compared again: the report has the results of the GPU. The default of
         `target` is the GPU's own target.
         """
-        column = self.target if target is None else Target.of(target)
+        column = self.target if target is None else tma.Target.of(target)
         try:
             return VerifyReport(
                 f"{self.device}, against the column of {column}", self.seed, self._rows(column)
@@ -204,7 +208,7 @@ class Findings:
         except _NOT_OURS as error:
             raise _not_ours("a case", error) from error
 
-    def _rows(self, column: Target) -> tuple[VerifyRow, ...]:
+    def _rows(self, column: tma.Target) -> tuple[VerifyRow, ...]:
         rows = []
         for check in CHECKS:
             cases = [case for case in self.cases if case["check"] == check.name]
@@ -241,22 +245,22 @@ def _content(path: Path) -> bytes:
         is_gzip = file.read(len(_GZIP)) == _GZIP
     with gzip.open(path) if is_gzip else path.open("rb") as file:
         # One byte more than the limit shows that the file is longer.
-        data = file.read(MAX_VERIFY_BYTES + 1)
-    if len(data) > MAX_VERIFY_BYTES:
-        raise ValueError(f"it holds more than {MAX_VERIFY_BYTES >> 20} MiB")
+        data = file.read(refusals.MAX_VERIFY_BYTES + 1)
+    if len(data) > refusals.MAX_VERIFY_BYTES:
+        raise ValueError(f"it holds more than {refusals.MAX_VERIFY_BYTES >> 20} MiB")
     return bytes(data)
 
 
-def _not_ours(what: str, error: BaseException) -> TmaError:
+def _not_ours(what: str, error: BaseException) -> tma.TmaError:
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, RecursionError):
         why = "it is nested too deeply"
     if isinstance(error, MemoryError):
         why = "it needs more memory than there is"
-    return REFUSALS["FILE_VERIFY"].error("path", f"{what} cannot be read: {why}")
+    return refusals.REFUSALS["FILE_VERIFY"].error("path", f"{what} cannot be read: {why}")
 
 
-def _difference(case: dict[str, Any], target: Target) -> str | None:
+def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
     """Compare one recorded encoding with a target's rules and layout."""
     request = read_driver_call(case["kind"], case["arguments"], target)
     violations = find_violations(request)
@@ -274,7 +278,7 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
         return None
     try:
         decoded, address = bits.decode(data, derived=True)
-    except TmaError as error:
+    except tma.TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
     # The layout is derived from code of the compiler, which has no instruction for L2 promotion.
     derived = decoded._replace(l2_promotion=arguments.l2_promotion)
@@ -307,7 +311,7 @@ class FieldStatistics:
             return
         self.maps += 1
         word = int.from_bytes(made_by_driver, "little")
-        for one in fields_of(arguments.kind, arguments.rank):
+        for one in fields.fields_of(arguments.kind, arguments.rank):
             self.seen[one.label] += 1
             self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
             word &= ~one.mask  # bits that remain belong to no field
@@ -315,7 +319,7 @@ class FieldStatistics:
 
     def __str__(self) -> str:
         """Return the number of fields that agree in all maps, and counts for other fields."""
-        labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
+        labels = dict.fromkeys(f.label for f in fields.FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"
             for label in labels

@@ -21,14 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.fields import Field, fields_of
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import Arena, byte_difference
+from tma_dlpack.verification.core import DATA_TYPES, fields, limits, tma
 from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.random_operands import ROOM_BYTES, Matrices, OperandLayout, Product
 
@@ -44,8 +38,8 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         a_tile = arena.simulated(a_host, product.a)
         b_tile = arena.simulated(b_host, product.b)
         exact = _exact(product, a_tile, b_tile)
-        a_is = matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
-        b_is = matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
+        a_is = tma.matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
+        b_is = tma.matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
         # One descriptor per 64 rows of A and step of K, and one per step of B: wgmma has M = 64.
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
@@ -65,7 +59,7 @@ def compare_product(product: Product, arena: Arena) -> str | None:
     return _difference("the product", exact, out)
 
 
-def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64]:
+def _exact(product: Product, a_tile: tma.Tile, b_tile: tma.Tile) -> npt.NDArray[np.int64]:
     """Multiply the simulator's tiles in int64."""
     a = product.factor.decode(product.a.logical(a_tile.array))
     b = product.factor.decode(product.b.logical(b_tile.array))
@@ -80,7 +74,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
     layout = matrices.layout
     tensor_map, on_host = arena.maps(layout.arguments(), 0)
     tile = arena.simulated(on_host, layout)
-    addresses = ldmatrix_addresses(
+    addresses = tma.ldmatrix_addresses(
         tensor_map,
         matrices.row,
         matrices.column,
@@ -131,7 +125,7 @@ def _put_integers(product: Product, arena: Arena) -> None:
     arena.device.put(arena.host)
 
 
-def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
+def _tile_argument(layout: OperandLayout, tensor_map: tma.TensorMap) -> bytes:
     """Return the bytes of the kernel's struct Tile (kernels/operands.cu)."""
     # The kernel has coordinates innermost first.
     coords = (*layout.coords[::-1], 0, 0)[:3]
@@ -220,7 +214,7 @@ _BY_DIMENSION = (
 )
 # The number of each field in changes.cu. elemtype has more than 8 constants, so it is the last one.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
-TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
+TF32 = (tma.TensorMapDataType.TFLOAT32, tma.TensorMapDataType.TFLOAT32_FTZ)
 #: Ends of the valid values of fields whose bits can hold more values.
 _ENDS = {"interleave": 3, "element_type": 11}
 
@@ -234,7 +228,7 @@ class Change:
     """
 
     copy: Copy
-    fields: tuple[Field, ...]
+    fields: tuple[fields.Field, ...]
     overwritten_by: tuple[int, ...]
     in_place: bool
 
@@ -247,17 +241,17 @@ class Change:
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
     """Return a tile load, with wrong values for a random choice of its map's fields."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
-    fields = [f for f in fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
+    rows = [f for f in fields.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
     # The instruction sets the bit of tf32 and never clears it.
     if copy.arguments.data_type not in TF32:
-        fields = [field for field in fields if field.name != "tf32"]
-    chosen = set(rng.sample(fields, rng.randint(1, len(fields))))
-    ordered = tuple(field for field in fields if field in chosen)
+        rows = [field for field in rows if field.name != "tf32"]
+    chosen = set(rng.sample(rows, rng.randint(1, len(rows))))
+    ordered = tuple(field for field in rows if field in chosen)
     values = tuple(_legal(field, rng) for field in ordered)
     return Change(copy, ordered, values, rng.random() < 0.5)
 
 
-def _legal(field: Field, rng: Random) -> int:
+def _legal(field: fields.Field, rng: Random) -> int:
     # A field stores value / unit - bias.
     raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
     return (raw + field.bias) * field.unit
@@ -273,7 +267,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         before = field.write(before, value)
     tile = arena.simulated(on_host, copy).smem
     changes = np.array(instructions(change, expected), np.uint64)
-    out = np.full(MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
+    out = np.full(limits.MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
     coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
     numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, len(tile)
     arena.run(
@@ -283,11 +277,11 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         [before, coords, *_words(*numbers, tensor_map.tx_bytes)],
         [out, changes],
     )
-    changed = out[:MAP_BYTES].tobytes()
+    changed = out[: limits.MAP_BYTES].tobytes()
     # Bytes 64..127 are compared too: the kernel must not change them.
     if changed != expected:
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
-    return byte_difference("the tile", tile, out[MAP_BYTES:])
+    return byte_difference("the tile", tile, out[limits.MAP_BYTES :])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:

@@ -12,11 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.core import driver, launch, nvrtc, tma
 
 #: Shared memory that the system reserves for each block (CUDA C++ Programming Guide, compute
 #: capability 9.0). A multiprocessor has this much more than the largest block may request.
@@ -78,13 +74,13 @@ class Run:
         Whether the copy wrote every byte; before it, every byte of the destination was wrong.
     """
 
-    tensor_map: TensorMap
+    tensor_map: tma.TensorMap
     pipeline: Pipeline
     seconds: float
     verified: bool
 
 
-def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
+def fits(pipeline: Pipeline, tensor_map: tma.TensorMap, target: tma.Target) -> bool:
     """Return whether these blocks and stages fit into a multiprocessor's shared memory."""
     block_bytes = _block_bytes(pipeline, tensor_map)
     needed = pipeline.ctas_per_sm * (block_bytes + RESERVED_SMEM_BYTES)
@@ -94,12 +90,12 @@ def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
     )
 
 
-def _stage_bytes(tensor_map: TensorMap) -> int:
+def _stage_bytes(tensor_map: tma.TensorMap) -> int:
     # The pattern of the largest swizzle repeats every 1024 bytes.
     return -(-tensor_map.smem_bytes // 1024) * 1024
 
 
-def _block_bytes(pipeline: Pipeline, tensor_map: TensorMap) -> int:
+def _block_bytes(pipeline: Pipeline, tensor_map: tma.TensorMap) -> int:
     return pipeline.stages * (_stage_bytes(tensor_map) + BARRIER_BYTES)
 
 
@@ -111,10 +107,10 @@ class TiledCopy:
 
     copy: int
 
-    def __init__(self, tensor_map: TensorMap) -> None:
+    def __init__(self, tensor_map: tma.TensorMap) -> None:
         """Refuse a tensor whose copy cannot be compared, because its rows overlap."""
         if 0 in tensor_map.global_strides:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
                 "memory and a copy has no bandwidth of its own; pass a tensor without overlap"
             )
@@ -136,7 +132,7 @@ class TiledCopy:
     def __enter__(self) -> TiledCopy:
         with ExitStack() as stack:
             self.device_id: int = stack.enter_context(driver.in_context_of(self.source))
-            self.target: Target = driver.device_target(self.device_id)
+            self.target: tma.Target = driver.device_target(self.device_id)
             self._sms = multiprocessors(self.target)
             self._library = library(self.target)
             self._stream = launch.ordered_stream(self._tensor, self.device_id, None)
@@ -159,7 +155,7 @@ class TiledCopy:
         memcpy()  # the first one is slower
         return statistics.median(self._seconds(memcpy) for _ in range(repeats))
 
-    def run(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> Run:
+    def run(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> Run:
         """Copy the tensor with a map, compare the result, and time the copy."""
         copy = self._launcher(tensor_map, pipeline)
         # The destination is the inverted source, in which every byte is wrong.
@@ -169,17 +165,17 @@ class TiledCopy:
         seconds = statistics.median(self._seconds(copy) for _ in range(repeats))
         return Run(tensor_map, pipeline, seconds, differences == 0)
 
-    def seconds(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> float:
+    def seconds(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> float:
         """Return the median time of a copy whose bytes are not compared."""
         copy = self._launcher(tensor_map, pipeline)
         return statistics.median(self._seconds(copy) for _ in range(repeats))
 
-    def _launcher(self, tensor_map: TensorMap, pipeline: Pipeline) -> Callable[[], None]:
+    def _launcher(self, tensor_map: tma.TensorMap, pipeline: Pipeline) -> Callable[[], None]:
         rank, box = tensor_map.rank, tensor_map.box_dim
         counts = [-(-n // b) for n, b in zip(tensor_map.global_dim, box, strict=True)]
         tiles = math.prod(counts)
         if tiles > MAX_TILES:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{tiles} tiles of {tensor_map.box_sizes} cover the tensor; at most {MAX_TILES} "
                 "are counted. Pass larger boxes"
             )
@@ -224,7 +220,7 @@ class TiledCopy:
 
     def _require_done(self, status: int) -> None:
         if status:
-            raise TmaDriverError(
+            raise tma.TmaDriverError(
                 f"the copy did not run to its end (status {status}: 1 is an mbarrier that still "
                 "waits for bytes after 2 s, 2 is misaligned shared memory)"
             )
@@ -240,11 +236,11 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-def library(target: Target) -> nvrtc.Library:
+def library(target: tma.Target) -> nvrtc.Library:
     return nvrtc.compile_packaged("bandwidth.cu", __package__, target)
 
 
-def multiprocessors(target: Target) -> int:
+def multiprocessors(target: tma.Target) -> int:
     assert target.multiprocessors is not None  # `driver.device_target` sets it
     return target.multiprocessors
 

@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tma_dlpack import geometry
-from tma_dlpack.copies.memory import reach_bytes
-from tma_dlpack.copies.reductions import REDUCTIONS
-from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
-from tma_dlpack.geometry import CHUNK_BYTES
-from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.limits import (
-    ADDRESS_END,
-    CORNER_ENDS,
-    MAX_BOX_BYTES,
-    STRIDE_BYTES_END,
-    SWIZZLE_SPAN_BYTES,
+from tma_dlpack.verification.core import (
+    CORNERS,
+    DATA_TYPES,
+    MAX_COORD,
+    MAX_OFFSET,
+    REDUCTIONS,
+    EncodeArguments,
+    MapKind,
+    geometry,
+    limits,
+    reach_bytes,
+    tma,
 )
 
 #: Bytes of global memory of all copies.
@@ -32,7 +30,7 @@ ARENA_BYTES = 1 << 19
 #: Maximum bytes of a random tile; the last number is near the limit of a block.
 _BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
 # Without the packed types of 4 and 6 bits.
-_ORDINARY = tuple(TensorMapDataType)[:13]
+_ORDINARY = tuple(tma.TensorMapDataType)[:13]
 _MAX_SMEM_OFFSET = 2048
 
 
@@ -64,7 +62,7 @@ def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Cop
         start = 32 * rng.randint(0, 64)
         # 8 bytes are for the mbarrier.
         fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
-        if fits and start + reach_bytes(arguments, CHUNK_BYTES) <= ARENA_BYTES:
+        if fits and start + reach_bytes(arguments, geometry.CHUNK_BYTES) <= ARENA_BYTES:
             break
     coords, offsets = _start(rng, arguments, writes)
     return Copy(
@@ -103,13 +101,16 @@ def start_at_limits(
 
 
 def random_map(
-    rng: Random, kind: MapKind, data_type: TensorMapDataType | None = None, writes: bool = False
+    rng: Random,
+    kind: MapKind,
+    data_type: tma.TensorMapDataType | None = None,
+    writes: bool = False,
 ) -> EncodeArguments:
     """Return the arguments of an accepted map of a small tensor; `kind` is tiled or im2col."""
     data_type = rng.choice(_ORDINARY) if data_type is None else data_type
-    oob_fill = TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
-    interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
-    swizzle = TmaSwizzle(rng.randint(0, 3))
+    oob_fill = tma.TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
+    interleave = tma.TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
+    swizzle = tma.TmaSwizzle(rng.randint(0, 3))
     options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
     args = EncodeArguments(kind, data_type, (), (), (), **options)
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
@@ -138,11 +139,15 @@ def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...])
 
 
 def _column(
-    rng: Random, args: EncodeArguments, channels: int, dims: list[int], writes: bool
+    rng: Random,
+    args: EncodeArguments,
+    channels: int,
+    dims: list[int],
+    writes: bool,
 ) -> dict[str, Any]:
     """Return the corners and counts of an im2col map, and change the spatial extents in `dims`."""
     first, rank = 0 if args.interleave else 1, len(dims)
-    limit = CORNER_ENDS[rank]
+    limit = limits.CORNER_ENDS[rank]
     lower, upper = [], []
     for d in range(first, first + rank - 2):
         dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
@@ -155,7 +160,7 @@ def _column(
         lower.append(low)
         upper.append(max(high, low - dims[d] + 1))
     pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
-    span = 0 if args.interleave else SWIZZLE_SPAN_BYTES[args.swizzle]
+    span = 0 if args.interleave else limits.SWIZZLE_SPAN_BYTES[args.swizzle]
     most = max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1)
     return {
         "pixel_box_lower_corner": tuple(lower),
@@ -185,7 +190,7 @@ def _start(
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
     """Return the box's innermost extent: multiples of 16 bytes within the swizzle's span."""
-    span = SWIZZLE_SPAN_BYTES[args.swizzle] or 256
+    span = limits.SWIZZLE_SPAN_BYTES[args.swizzle] or 256
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
     return max(rng.choice((1, most, rng.randint(1, most))) * 16 // element_bytes, 1)
@@ -236,7 +241,10 @@ def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
 
 _COMMON = ("global_dim", "global_strides", "element_strides")
 _OPTIONS = ("interleave", "swizzle", "l2_promotion", "oob_fill")
-_OF_KIND = {"tiled": ("box_dim",), "im2col": (*CORNERS, "channels_per_pixel", "pixels_per_column")}
+_OF_KIND = {
+    "tiled": ("box_dim",),
+    "im2col": (*CORNERS, "channels_per_pixel", "pixels_per_column"),
+}
 
 
 def keywords_of(args: EncodeArguments) -> dict[str, Any]:
@@ -249,16 +257,19 @@ def keywords_of(args: EncodeArguments) -> dict[str, Any]:
 Call = dict[str, Any]
 
 _BOX = (0, 1, 255, 256, 257)
-_STRIDES = (0, 8, 16, 32, 48, *(STRIDE_BYTES_END - n for n in (32, 16, 0)))
+_STRIDES = (0, 8, 16, 32, 48, *(limits.STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
 # The limits of corners differ by rank; each limit is drawn from both sides, positive and negative.
 _CORNERS = tuple(
-    sign * end + n for end in sorted(CORNER_ENDS.values()) for sign in (-1, 1) for n in (-1, 0)
+    sign * end + n
+    for end in sorted(limits.CORNER_ENDS.values())
+    for sign in (-1, 1)
+    for n in (-1, 0)
 )
 #: Values at the edges of the driver's ranges, on both sides of each edge.
 EDGES: dict[str, tuple[Any, ...]] = {
     "tensor_data_type": ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"),
-    "global_address": (0, 8, 16, 32, *(ADDRESS_END - n for n in (32, 16, 0))),
+    "global_address": (0, 8, 16, 32, *(limits.ADDRESS_END - n for n in (32, 16, 0))),
     "global_dim": _EXTENTS,
     "global_strides": _STRIDES,
     "box_dim": _BOX,
@@ -305,7 +316,9 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 def _largest(rng: Random, args: EncodeArguments) -> Call:
     """Return the last extent of a tile at the limit of 228 KB, or one above this limit."""
     *box, _ = args.box_dim or (args.channels_per_pixel, 0)
-    most = MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(0, 1)
+    most = limits.MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(
+        0, 1
+    )
     if args.kind == "tiled":
         return {"box_dim": (*box, min(most, 257))}
     return {"pixels_per_column": min(most, 1025)}

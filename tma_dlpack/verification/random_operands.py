@@ -9,15 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import geometry
-from tma_dlpack.consumer.descriptor import Major
-from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES
-from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.verification.core import (
+    DATA_TYPES,
+    K_STEP_BYTES,
+    SPAN_BYTES,
+    EncodeArguments,
+    Major,
+    geometry,
+    tma,
+)
 
 Array = npt.NDArray[Any]
-SWIZZLES = (TmaSwizzle.none, TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
+SWIZZLES = (
+    tma.TmaSwizzle.none,
+    tma.TmaSwizzle.bytes32,
+    tma.TmaSwizzle.bytes64,
+    tma.TmaSwizzle.bytes128,
+)
 #: Bytes of the arena for each of the two matrices.
 ROOM_BYTES = 1 << 18
 MAX_K_STEPS = 12
@@ -46,7 +54,7 @@ class Factor:
     """
 
     ptx: str
-    data_type: TensorMapDataType
+    data_type: tma.TensorMapDataType
     accumulator: str
     least: int
     codes: Array
@@ -80,7 +88,7 @@ class Factor:
         return K_STEP_BYTES // self.element_bytes
 
 
-_T = TensorMapDataType
+_T = tma.TensorMapDataType
 _SMALL = np.arange(-8, 9)
 _BYTES = np.arange(256)
 _FLOATS = _SMALL.astype(np.float32).view(np.uint32)
@@ -117,8 +125,8 @@ class OperandLayout:
         Byte of shared memory at which the tile begins.
     """
 
-    data_type: TensorMapDataType
-    swizzle: TmaSwizzle
+    data_type: tma.TensorMapDataType
+    swizzle: tma.TmaSwizzle
     shape: tuple[int, int]
     pitch_bytes: int
     rows: int
@@ -223,12 +231,12 @@ def _operand(
     span = SPAN_BYTES[swizzle]
     if major == "K":
         rows, row_bytes = mn, span
-        if swizzle is not TmaSwizzle.none:
+        if swizzle is not tma.TmaSwizzle.none:
             row_bytes = K_STEP_BYTES * rng.randint(1, span // K_STEP_BYTES)
         total_bytes = k_steps * K_STEP_BYTES
     else:
         rows, total_bytes = k_steps * factor.k_elements, mn * factor.element_bytes
-        row_bytes = span if swizzle is TmaSwizzle.none else min(span, total_bytes)
+        row_bytes = span if swizzle is tma.TmaSwizzle.none else min(span, total_bytes)
     if total_bytes % row_bytes:
         return None
     columns = total_bytes // row_bytes
@@ -237,8 +245,8 @@ def _operand(
 
 def _layout(
     rng: Random,
-    data_type: TensorMapDataType,
-    swizzle: TmaSwizzle,
+    data_type: tma.TensorMapDataType,
+    swizzle: tma.TmaSwizzle,
     rows: int,
     columns: int,
     row_bytes: int,
@@ -273,7 +281,7 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         transpose = DATA_TYPES[data_type].element_bytes == 2 and rng.random() < 0.5
         swizzle = rng.choice(SWIZZLES)
         widest = 256 * DATA_TYPES[data_type].element_bytes
-        most = widest if swizzle is TmaSwizzle.none else SPAN_BYTES[swizzle]
+        most = widest if swizzle is tma.TmaSwizzle.none else SPAN_BYTES[swizzle]
         row_bytes = 16 * rng.randint(1, most // 16)
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
         rows, columns = rng.randint(8, 80), rng.randint(1, 4)

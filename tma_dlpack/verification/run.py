@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tma_dlpack import driver
-from tma_dlpack.public import opaque
-from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error, at_least
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
+from tma_dlpack.verification.core import driver, errors, public, tma
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
 
 BAR_WIDTH = 30  # characters
 
 
-@opaque
+@public.opaque
 def verify(
     n: int = 1000, seed: int = 0, *, device_id: int = 0, out: str | Path | None = None
 ) -> VerifyReport:
@@ -66,10 +64,10 @@ def verify(
     >>> import tma_dlpack as tma  # doctest: +SKIP
     >>> print(tma.verify(1000))  # doctest: +SKIP
     """
-    n, seed, device_id = at_least("n", n), *_seed_and_device(seed, device_id)
+    n, seed, device_id = errors.at_least("n", n), *_seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         if not arena.target.has_tma:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"GPU {device_id} is {arena.target}: tensor maps need compute capability 9.0 "
                 "(Hopper) or later"
             )
@@ -111,8 +109,8 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     if check is None:
         known = ", ".join(c.name for c in CHECKS)
         fix = f"pass {CHECKS[0].name!r}"
-        raise argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
-    number = at_least("number", number, 0)
+        raise errors.argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
+    number = errors.at_least("number", number, 0)
     seed, device_id = _seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         outcome = run_case(check, number, seed, arena)
@@ -120,7 +118,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
 
 
 def _seed_and_device(seed: object, device_id: object) -> tuple[int, int]:
-    return at_least("seed", seed, 0), at_least("device_id", device_id, 0)
+    return errors.at_least("seed", seed, 0), errors.at_least("device_id", device_id, 0)
 
 
 def _run(
@@ -155,7 +153,7 @@ def _require_writable(out: str | Path) -> None:
         Path(out).open("ab").close()
     except OSError as error:
         must, fix = "be a file that can be written", "pass out='findings.json.gz'"
-        raise argument_error("out", f"out is {out}: {error}", must, fix) from error
+        raise errors.argument_error("out", f"out is {out}: {error}", must, fix) from error
 
 
 def _progress(name: str, n: int) -> Iterator[int]:
