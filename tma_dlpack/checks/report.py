@@ -9,10 +9,12 @@ from typing import Any
 
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.advice import advise
+from tma_dlpack.checks.parse import read_driver_call
 from tma_dlpack.checks.repairs import changes_of, faults_of, is_refused, violations_of
 from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.words import UNNAMED, Names, in_words_of, names_in_caller
 from tma_dlpack.public import Drawn, opaque, public
+from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,
@@ -23,6 +25,7 @@ from tma_dlpack.tables.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.tables.targets import Target
 
 _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
@@ -249,3 +252,21 @@ def find_violations(request: Request, names: Names = UNNAMED) -> tuple[Violation
     """
     unreadable = [replace(v, fix=in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
+
+
+def check_driver_call(
+    kind: MapKind, given: Arguments, target: Target, unread: frozenset[str]
+) -> tuple[Request, tuple[Violation, ...]]:
+    """Check a `driver_encode_*` call whose arguments and entries in `unread` are not known.
+
+    Rules that need one of these are skipped. Returns the call's request, for `advise`, and the
+    violations.
+    """
+    request = read_driver_call(kind, given, target)
+    unreadable = [(v.argument.removeprefix("tensor_"), v) for v in request.unreadable]
+    wrong = {name: v for name, v in unreadable if name not in unread}
+    shown = tuple(v for name, v in unreadable if name in wrong)
+    # An enum value without a member is a violation itself; rules that read it are skipped.
+    asked = request.with_fields(unread=unread | wrong.keys(), unreadable=())
+    request = request.with_fields(unread=unread, unreadable=shown)
+    return request, shown + find_violations(asked)

@@ -8,7 +8,7 @@ reads the 128 bytes of a map in the forms that tools print, `names.py` demangles
 
 from typing import TYPE_CHECKING
 
-from tma_dlpack.public import imported_later
+from tma_dlpack.debug.core import public
 
 if TYPE_CHECKING:
     from tma_dlpack.debug.explain import Explanation, PrintedArguments
@@ -36,4 +36,4 @@ _LATER = {
     "tma_dlpack.debug.postmortem": ("DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem"),
     "tma_dlpack.debug.trace": ("Trace", "TracedMap"),
 }
-__getattr__ = imported_later(__name__, _LATER)
+__getattr__ = public.imported_later(__name__, _LATER)

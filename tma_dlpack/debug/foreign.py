@@ -19,9 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, ParamSpec, TypeVar
 
-from tma_dlpack.tables.coerce import printable as printable
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
-from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.debug.core import coerce, refusals, tma
 
 STDIN = "-"
 _PIECE = 1 << 20  # bytes
@@ -111,7 +109,9 @@ def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
     try:
         yield from pieces
     except (zlib.error, lzma.LZMAError, EOFError) as error:
-        raise _refused(rule, f"{printable(name)} is compressed, and damaged or cut off") from error
+        raise _refused(
+            rule, f"{coerce.printable(name)} is compressed, and damaged or cut off"
+        ) from error
 
 
 def _exactly(file: IO[bytes], size_bytes: int) -> bytes:
@@ -153,14 +153,14 @@ def _unxzed(first: bytes, file: IO[bytes]) -> Iterator[bytes]:
 # -- refusals -------------------------------------------------------------------------------------
 
 
-def _refused(rule: str, found: str, fix: str | None = None) -> TmaPreconditionError:
-    row = REFUSALS[rule]
+def _refused(rule: str, found: str, fix: str | None = None) -> tma.TmaPreconditionError:
+    row = refusals.REFUSALS[rule]
     more = {} if fix is None else {"fix": fix}
     return row.error(str(row.on), found, **more)
 
 
-def _too_large(word: str, most_bytes: int, rule: str) -> TmaPreconditionError:
-    name = "standard input" if word == STDIN else printable(word)
+def _too_large(word: str, most_bytes: int, rule: str) -> tma.TmaPreconditionError:
+    name = "standard input" if word == STDIN else coerce.printable(word)
     size = f"{most_bytes >> 20} MiB" if most_bytes >> 20 else f"{most_bytes:,} bytes"
     fix = f"pass the part that matters; at most {size} are read of a log, a pipe or an archive"
     return _refused(rule, f"{name} has more than {size} (decompressed)", fix)
@@ -174,10 +174,12 @@ def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return read(*args, **kwargs)
-            except (TmaError, OSError, MemoryError):
+            except (tma.TmaError, OSError, MemoryError):
                 raise
             except Exception as error:
-                found = f"it cannot be read ({type(error).__name__}: {printable(str(error))})"
+                found = (
+                    f"it cannot be read ({type(error).__name__}: {coerce.printable(str(error))})"
+                )
                 raise _refused(rule, found) from error
 
         return checked

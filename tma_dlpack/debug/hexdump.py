@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 
 from tma_dlpack.debug import foreign
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.debug.core import counted, limits, refusals
 
 # Maximum number of bytes that are read from a file. The longest text of a map has about 2000.
 MAX_DUMP_BYTES = 1 << 16
@@ -56,7 +54,7 @@ _OFFSET_LINE = re.compile(
 _FOLD, _MOST_LINES = "*", 1 << 12
 
 # Bytes of a word by the number of words: 128 words of 1 byte to 16 words of 8 bytes.
-_WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}
+_WIDTHS = {limits.MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
 def parse(text: str) -> bytes | None:
@@ -169,7 +167,7 @@ def find(text: str) -> Iterator[tuple[int, bytes]]:
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse(candidate)
-        if data is not None and len(data) == MAP_BYTES and data not in taken:
+        if data is not None and len(data) == limits.MAP_BYTES and data not in taken:
             taken.add(data)
             yield line, data
 
@@ -210,17 +208,17 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
 def map_bytes(word: str) -> bytes:
     """Read a map from a pasted dump, or from a file or standard input (a dump or 128 bytes)."""
     pasted = parse(word)
-    if pasted is not None and len(pasted) == MAP_BYTES:
+    if pasted is not None and len(pasted) == limits.MAP_BYTES:
         return pasted
     text, fix = word, f"pass a dump: {FORMS}"
     if word == foreign.STDIN or foreign.is_there(word):
         content = foreign.content(word, MAX_DUMP_BYTES, "FILE_MAP", cut=True)
-        if len(content) == MAP_BYTES:
+        if len(content) == limits.MAP_BYTES:
             return content
         found = f"{'at least ' * (len(content) == MAX_DUMP_BYTES)}{len(content)} bytes"
         text = content.decode("ascii", "replace")
         pasted = parse(text)
-        if pasted is not None and len(pasted) == MAP_BYTES:
+        if pasted is not None and len(pasted) == limits.MAP_BYTES:
             return pasted
     else:
         found = f"{word[:60]!r}{'...' * (len(word) > 60)}, which is neither a dump nor a file"
@@ -228,4 +226,4 @@ def map_bytes(word: str) -> bytes:
         fix = "it leaves equal lines out (*): print them all, with hexdump -v or od -v"
     if pasted is not None:
         found = counted(len(pasted), "byte")
-    raise REFUSALS["FILE_MAP"].error("map", f"the map is {found}", fix=fix)
+    raise refusals.REFUSALS["FILE_MAP"].error("map", f"the map is {found}", fix=fix)

@@ -25,19 +25,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from tma_dlpack.checks.report import Report
 from tma_dlpack.debug import foreign, hexdump
+from tma_dlpack.debug.core import coerce, counted, errors, limits, public, tma
 from tma_dlpack.debug.explain import failures, results, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
-from tma_dlpack.public import opaque, public_in
-from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
 NOTHING_READ = (
@@ -54,8 +48,8 @@ LONGEST = 10_000
 MOST_READ = 1 << 20
 
 
-@opaque
-def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explanation:
+@public.opaque
+def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Explanation:
     """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
@@ -100,17 +94,17 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     >>> [v.rule for v in found.reports[0].violations], found.requests[0].box_dim
     (['BOX_SWIZZLE_SPAN'], (128, 64))
     """
-    return _explained(text, Target.of(target))
+    return _explained(text, tma.Target.of(target))
 
 
 @foreign.refusing("FILE_LOG")
-def _explained(text: str | BaseException, known: Target) -> Explanation:
-    words = str(text) if issubclass(type(text), BaseException) else text_of(text)
+def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
+    words = str(text) if issubclass(type(text), BaseException) else coerce.text_of(text)
     if words is None:
-        raw = bytes_of(text)
+        raw = coerce.bytes_of(text)
         if raw is None:
-            found = f"text is {shown(text)}"
-            raise argument_error("text", found, "be a str", "pass what the program printed")
+            found = f"text is {coerce.shown(text)}"
+            raise errors.argument_error("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
@@ -148,7 +142,7 @@ class _Encode(NamedTuple):
 
     line: int
     arguments: PrintedArguments
-    report: Report
+    report: tma.Report
 
 
 class _Log(Lines):
@@ -206,7 +200,7 @@ _MAY_BELONG: Final = re.split(
 )
 
 
-def _printed(log: _Log, target: Target) -> list[_Encode]:
+def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add notes about blocks that are not read."""
     mixed: list[Block] = []
     whole: list[_Encode] = []
@@ -237,24 +231,26 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 
 def _cut_note(encode: _Encode) -> str:
     """Return the arguments that a cut-off printout shows, and the rules that they break."""
-    shown = f"what the printout that is cut off shows: {encode.arguments}"
-    return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
+    part = f"what the printout that is cut off shows: {encode.arguments}"
+    return f"line {encode.line}: {part}; {_in_words(encode.report) or 'no rule is broken'}"
 
 
-def _in_words(report: Report) -> str:
+def _in_words(report: tma.Report) -> str:
     return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
-def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
+def _dumped(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Return the maps whose 128 bytes are in the text; note why other bytes are not a map."""
     for place, data in hexdump.find(log.text):
         line = log.numbered[place][0]
         if not any(data):
-            log.notes.append(f"line {line}: {MAP_BYTES} zero bytes: a map that was never encoded")
+            log.notes.append(
+                f"line {line}: {limits.MAP_BYTES} zero bytes: a map that was never encoded"
+            )
             continue
         try:
-            tensor_map = TensorMap.from_bytes(data, target)
-        except TmaError as error:
+            tensor_map = tma.TensorMap.from_bytes(data, target)
+        except tma.TmaError as error:
             why = " ".join(str(error).split())
             log.notes.append(f"line {line}: 128 bytes that are no map for {target}: {why}")
             continue
@@ -263,10 +259,10 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
         report = check_printed(arguments, target)
         # The second advice is about bits that the arguments do not show, such as BIT_85.
         advice = report.advice + tensor_map.advice
-        yield _Encode(line, arguments, Report(report.violations, advice))
+        yield _Encode(line, arguments, tma.Report(report.violations, advice))
 
 
-def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
+def _refused(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Return the calls that the C++ header refused."""
     if sentences.BEGINS not in log.text:
         return
@@ -279,7 +275,7 @@ def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     for place, violation in sentences.says_in(log.text):
         line = log.line_at(place)
         read = PrintedArguments(printed_by="tma_dlpack.h", lines=(line, line))
-        yield _Encode(line, read, Report((violation,)))
+        yield _Encode(line, read, tma.Report((violation,)))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
@@ -287,10 +283,10 @@ def _checked(log: _Log) -> Iterator[_Encode]:
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
-        yield _Encode(line, arguments, Report((violation,)))
+        yield _Encode(line, arguments, tma.Report((violation,)))
 
 
-def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
+def _worded(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Return the error messages of other projects that are in the text."""
     for sentence, found in sentences.sentences_in(log.text)[:MOST_NOTES]:
         line = log.line_at(found.start())
@@ -300,8 +296,8 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 # -- the result -----------------------------------------------------------------------------------
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     r"""The result of `explain`: the encodes in a text, and the rules that they break.
@@ -331,7 +327,7 @@ class Explanation:
     ((2002,), ['STRIDE_ALIGNED'])
     """
 
-    reports: tuple[Report, ...] = ()
+    reports: tuple[tma.Report, ...] = ()
     requests: tuple[PrintedArguments, ...] = ()
     notes: tuple[str, ...] = ()
     target: str = field(default="sm_90")
@@ -342,9 +338,9 @@ class Explanation:
         """Whether an encode was read and the arguments that it shows break no rule."""
         return bool(self.reports) and not any(report.violations for report in self.reports)
 
-    def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
+    def _groups(self) -> list[tuple[str, PrintedArguments, tma.Report]]:
         """Group encodes with equal arguments: (title, arguments, verdict) of each group."""
-        groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
+        groups: dict[tuple[PrintedArguments, tma.Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
             groups.setdefault((request, report), []).append(n)
         return [(self._title(numbers), *encode) for encode, numbers in groups.items()]
@@ -373,33 +369,32 @@ class Explanation:
         return f"{read} {self.target}: {verdict}"
 
     def __repr__(self) -> str:
-        return summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
+        return coerce.summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
 
     def __str__(self) -> str:
-        lines = [wrapped(self._head())]
+        lines = [errors.wrapped(self._head())]
         for title, request, report in self._groups():
-            arguments = [wrapped(str(request), "  ")] if request.shown() else []
-            lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
+            arguments = [errors.wrapped(str(request), "  ")] if request.shown() else []
+            lines += ["", title, *arguments, errors.wrapped(_one_line(report, request), "  ")]
             lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
             lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        lines += [f"\n{wrapped(f'note: {note}')}" for note in self.notes]
-        return foreign.printable("\n".join(lines))
+        lines += [f"\n{errors.wrapped(f'note: {note}')}" for note in self.notes]
+        return coerce.printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         # imported when first needed
-        from tma_dlpack.draw.cards import bold, finding_html, plain
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
-        parts = [bold(self._head())]
+        parts = [cards.bold(self._head())]
         for title, request, report in self._groups():
-            parts.append(bold(title))
+            parts.append(cards.bold(title))
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
-            parts.append(plain(_one_line(report, request)))
+            parts.append(cards.plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
-            parts += [finding_html(found, with_argument=False) for found in findings]
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(foreign.printable, parts)])
+            parts += [cards.finding_html(found, with_argument=False) for found in findings]
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(coerce.printable, parts)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:
@@ -407,7 +402,7 @@ def _not_shown(requests: Iterable[PrintedArguments]) -> str:
     return f"nothing wrong in what is shown; not shown: {', '.join(missing)}" if missing else ""
 
 
-def _one_line(report: Report, request: PrintedArguments) -> str:
+def _one_line(report: tma.Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     return _not_shown([request]) or "all arguments are in order: the driver accepts them"

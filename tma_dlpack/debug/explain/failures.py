@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from tma_dlpack.debug.core import dtypes, limits, tma
 from tma_dlpack.debug.explain.judge import PrintedArguments
 from tma_dlpack.debug.explain.results import LONGEST_SYMPTOM, places_of
 from tma_dlpack.debug.explain.words import tables
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.limits import INNER_BYTES, STICKY
 
 # An id in `Failure.replaced_by`: an encode was read, which explains more than the failure does.
 ENCODE = "encode"
@@ -134,7 +132,7 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
         # Result 1 has stricter patterns in failures.txt: "invalid argument" may be of any library.
         if code in FAILURES and code != "1":
             found[code] = place
-        elif result.code in STICKY:
+        elif result.code in limits.STICKY:
             words = f"{code} ({result.words})"
             others[code] = Failure(code, words, "", "", frozenset(), (), ())
             found[code] = place
@@ -216,10 +214,12 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
     if read.global_address is not None:
         null = "0: that is the cause" if not read.global_address else f"{read.global_address:#x}"
         facts["address"] = f"its address is {null}"
-    if not isinstance(read.data_type, TensorMapDataType):
+    if not isinstance(read.data_type, tma.TensorMapDataType):
         return facts
-    row = DATA_TYPES[read.data_type]
-    facts["unit"] = f"with this map, a multiple of {INNER_BYTES * 8 // row.element_bits} elements"
+    row = dtypes.DATA_TYPES[read.data_type]
+    facts["unit"] = (
+        f"with this map, a multiple of {limits.INNER_BYTES * 8 // row.element_bits} elements"
+    )
     box, steps = read.box_dim or (), read.element_strides or ()
     # A box of extent e with element stride s has ceil(e / s) elements (CUDA driver API).
     if box and len(box) == len(steps) and None not in (*box, *steps):

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from tma_dlpack.checks.report import Report
+from tma_dlpack.debug.core import limits, tma
 from tma_dlpack.debug.explain.words import tables
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
 
 _TABLES: Final = tables("results")
 
@@ -32,7 +31,7 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
-    if r.code in STICKY
+    if r.code in limits.STICKY
 }
 #: Results by the part of the driver's words that people repeat.
 _PHRASES: Final = {
@@ -146,22 +145,22 @@ _INVALID_VALUE = (
 )
 
 
-def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
+def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
     """Explain the CUDA results that a text shows, given the verdicts on its encodes."""
     codes = {result.code: result for result in results_of(text)}
-    sticky = [result for code, result in codes.items() if code in STICKY]
+    sticky = [result for code, result in codes.items() if code in limits.STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)
     notes = []
     if sticky:
         named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
         notes.append(
             f"{_IN_ORDER * clean}{named}: the error of an earlier kernel, which every later call "
-            f"of the process returns, an encode too. {HOW_TO_FIND}"
+            f"of the process returns, an encode too. {limits.HOW_TO_FIND}"
         )
     elif clean:
         notes.append(
             f"{_IN_ORDER}Codes 700, 715, 719 and 999 (and other errors of a launch) are an earlier "
-            f"kernel's, which every later call returns. {HOW_TO_FIND}"
+            f"kernel's, which every later call returns. {limits.HOW_TO_FIND}"
         )
         if 1 in codes:
             notes.append(_INVALID_VALUE)
@@ -171,14 +170,14 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
     """Return a note on mixed lines: what to do, and the error codes near these lines."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
-    found = [r for r in known if r and r.code in STICKY and r.name not in text]
+    found = [r for r in known if r and r.code in limits.STICKY and r.name not in text]
     return (
         f"lines {lines[0]}-{lines[1]}: one log per rank, please: the output of several processes "
         "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
         "trusted and none is read. Run one process, or paste one whole block."
     ) + "".join(
         f" {r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of "
-        f"an earlier kernel. {HOW_TO_FIND}"
+        f"an earlier kernel. {limits.HOW_TO_FIND}"
         for r in found
     )
 
