@@ -264,9 +264,9 @@ def check_driver_call(
     """
     request = read_driver_call(kind, given, target)
     unreadable = [(v.argument.removeprefix("tensor_"), v) for v in request.unreadable]
-    wrong = {name: v for name, v in unreadable if name not in unread}
-    shown = tuple(v for name, v in unreadable if name in wrong)
+    shown = tuple(v for name, v in unreadable if name not in unread)
     # An enum value without a member is a violation itself; rules that read it are skipped.
-    asked = request.with_fields(unread=unread | wrong.keys(), unreadable=())
+    wrong = frozenset(name for name, _ in unreadable)
+    asked = request.with_fields(unread=unread | wrong, unreadable=())
     request = request.with_fields(unread=unread, unreadable=shown)
     return request, shown + find_violations(asked)
