@@ -18,7 +18,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.debug import Trace, foreign, hexdump
+from tma_dlpack.debug import Trace, foreign
 from tma_dlpack.tables.coerce import printable
 
 MAP = bytes(
@@ -189,8 +189,8 @@ def test_what_a_tool_prints_is_decoded_also_amid_a_log(command, tmp_path, capsys
     path = tmp_path / "map.bin"
     path.write_bytes(MAP)
     printed = subprocess.run([*words, path], capture_output=True, text=True, check=True).stdout
-    assert hexdump.parse(printed) == MAP
-    assert [data for _, data in hexdump.find(f"a log\n{printed}\nmore of it")] == [MAP]
+    assert foreign.parse_dump(printed) == MAP
+    assert [data for _, data in foreign.find_dumps(f"a log\n{printed}\nmore of it")] == [MAP]
 
 
 def lines(step: str, data: bytes = MAP) -> str:
@@ -208,8 +208,8 @@ def lines(step: str, data: bytes = MAP) -> str:
 def test_folded_lines_are_unfolded_by_the_offsets_in_any_base(step):
     text = lines(step)
     assert "*\n" in text
-    assert hexdump.parse(text) == MAP
-    assert hexdump.parse(text.rsplit("\n", 2)[0]) != MAP  # without the last offset
+    assert foreign.parse_dump(text) == MAP
+    assert foreign.parse_dump(text.rsplit("\n", 2)[0]) != MAP  # without the last offset
 
 
 def test_lines_folded_without_offsets_ask_for_v(tmp_path, capsys):
@@ -220,7 +220,7 @@ def test_lines_folded_without_offsets_ask_for_v(tmp_path, capsys):
 
 
 def test_an_offset_that_does_not_fit_is_no_dump():
-    assert hexdump.parse(lines("x").replace("0000010", "0000012")) != MAP
+    assert foreign.parse_dump(lines("x").replace("0000010", "0000012")) != MAP
 
 
 # -- printing -------------------------------------------------------------------------------------

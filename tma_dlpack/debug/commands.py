@@ -312,9 +312,9 @@ def _dumps(options: argparse.Namespace) -> int:
     status="0 a map; 1 the bytes are no map; 2 nothing could be read, or wrong use",
 )
 def _decode(options: argparse.Namespace) -> int:
-    from tma_dlpack.debug import hexdump
+    from tma_dlpack.debug import foreign
 
-    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
+    tensor_map = tma.TensorMap.from_bytes(foreign.map_bytes(options.map), options.target)
     words = [str(tensor_map), *cli.hex_lines(bytes(tensor_map))]
     cli.show(options, cli.attributes(tensor_map), "\n".join(words))
     return cli.EXIT_REFUSED if tensor_map.is_zero else cli.EXIT_OK

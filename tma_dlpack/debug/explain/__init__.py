@@ -3,8 +3,8 @@
 `lines` splits a text by process. `read` gathers lines ``name = value`` in blocks; it uses the
 tables of `words`, which also normalises numbers. `printed` turns a block into the driver's
 arguments, and `judge` checks these arguments against the rules. `sentences` recognises projects'
-own error messages, `results` recognises the driver's results, and `failures` recognises every other
-failure and ranks the causes.
+own error messages, and `failures` recognises the driver's results and every other failure, and
+ranks the causes.
 
 Text files next to the modules describe the printouts of other projects, one row per project. To add
 a format, add a row to FORMS in words.txt. The row has the words by which a block of the format is
@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug import foreign, hexdump
+from tma_dlpack.debug import foreign
 from tma_dlpack.debug.core import coerce, counted, errors, limits, public, tma
-from tma_dlpack.debug.explain import failures, results, sentences
+from tma_dlpack.debug.explain import failures, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
@@ -125,10 +125,10 @@ def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
     else:
         once = failures.distinct_lines(log.text)
         seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
-        about = [results.result_notes(once, reports), failures.notes_of(once, seen, maps)]
+        about = [failures.result_notes(once, reports), failures.notes_of(once, seen, maps)]
         notes += itertools.chain(*(about if reports else about[::-1]))
     if not reports:
-        notes += results.where_notes(log.text, log.is_mixed)
+        notes += failures.where_notes(log.text, log.is_mixed)
     if not (reports or seen or log.is_mixed):
         notes.append(NOTHING_READ)
     arguments = tuple(encode.arguments for encode in read)
@@ -166,7 +166,7 @@ class _Log(Lines):
         taken = wanted = 0
         for at, (_, line) in enumerate(all_lines):
             low = line.lower()
-            if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
+            if low and (any(word in low for word in _MAY_BELONG) or foreign.is_dump_line(line)):
                 wanted = at + 17
                 lines += all_lines[max(at - 4, taken) : at]
             if at < wanted:
@@ -223,7 +223,7 @@ def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
         log.is_mixed = True
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
-        log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
+        log.notes.append(failures.mixed_note((first, last), log.text, "\n".join(around)))
     if whole:  # cut encodes become notes if there is a whole encode
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
@@ -241,7 +241,7 @@ def _in_words(report: tma.Report) -> str:
 
 def _dumped(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Return the maps whose 128 bytes are in the text; note why other bytes are not a map."""
-    for place, data in hexdump.find(log.text):
+    for place, data in foreign.find_dumps(log.text):
         line = log.numbered[place][0]
         if not any(data):
             log.notes.append(

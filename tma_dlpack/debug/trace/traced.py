@@ -21,8 +21,8 @@ from tma_dlpack.debug.core import (
     refusals,
     tma,
 )
+from tma_dlpack.debug.explain.failures import RESULTS
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.debug.names import demangled
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
