@@ -124,6 +124,8 @@ def member_of(argument: str, value: int | str) -> Any:
     ('BFLOAT16', None)
     """
     enum = _WITH_MODE[argument]
+    if type(value) is int and 0 <= value < len(enum):
+        return enum(value)
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
     if (
         isinstance(tail, str)
