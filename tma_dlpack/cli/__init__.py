@@ -15,12 +15,12 @@ A command is one function below its row of the table::
         show(options, tma.get_include())                # text or JSON, to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, and `machine.py` has the commands about this
-installation. Other folders of the package, such as `debug`, have their commands in a `commands.py`,
-which `table.py` imports; these files use the names that are exported here. `table.py` registers
-commands. `main.py` reads the command line and prints errors. `output.py` writes results
-(``--json``, ``--html``, colours; `-` is standard output). `common.py` has the options that describe
-a tensor and a request.
+`maps.py` has the commands that make and show a map, and their options; `machine.py` has the
+commands about this installation. Other folders of the package, such as `debug`, have their commands
+in a `commands.py`, which `table.py` imports and which uses the names that are exported here.
+`table.py` registers commands. `main.py` reads the command line and prints errors. `output.py` has
+the options of many commands, and writes results (``--json``, ``--html``, colours; `-` is standard
+output).
 
 Results go to standard output and remarks to standard error. A command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to
@@ -38,7 +38,6 @@ from typing import TYPE_CHECKING
 from tma_dlpack.public import imported_later
 
 if TYPE_CHECKING:
-    from tma_dlpack.cli.common import integer, target
     from tma_dlpack.cli.main import program
     from tma_dlpack.cli.output import (
         JSON,
@@ -48,8 +47,10 @@ if TYPE_CHECKING:
         failure,
         hex_lines,
         html,
+        integer,
         out,
         show,
+        target,
         to_file,
         write,
     )
@@ -94,7 +95,6 @@ __all__ = [
     "write",
 ]
 _LATER = {
-    "tma_dlpack.cli.common": ("integer", "target"),
     "tma_dlpack.cli.main": ("program",),
     "tma_dlpack.cli.output": (
         "JSON",
@@ -104,8 +104,10 @@ _LATER = {
         "failure",
         "hex_lines",
         "html",
+        "integer",
         "out",
         "show",
+        "target",
         "to_file",
         "write",
     ),

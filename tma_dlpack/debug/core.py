@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tma_dlpack import cli, dlpack, driver, public
     from tma_dlpack.checks import RULES, advice
     from tma_dlpack.checks.report import check_driver_call
-    from tma_dlpack.checks.rule import OF_DRIVER
+    from tma_dlpack.checks.struct import OF_DRIVER
     from tma_dlpack.consumer.operand import INSTRUCTIONS
-    from tma_dlpack.copies.reductions import REDUCTIONS
+    from tma_dlpack.copies.backend import REDUCTIONS
     from tma_dlpack.draw import boxes, cards, grid
     from tma_dlpack.draw.figure import fragment
     from tma_dlpack.draw.multiples import multiples
@@ -37,9 +37,9 @@ _LATER = {
     "tma_dlpack": ("cli", "dlpack", "driver", "public"),
     "tma_dlpack.checks": ("RULES", "advice"),
     "tma_dlpack.checks.report": ("check_driver_call",),
-    "tma_dlpack.checks.rule": ("OF_DRIVER",),
+    "tma_dlpack.checks.struct": ("OF_DRIVER",),
     "tma_dlpack.consumer.operand": ("INSTRUCTIONS",),
-    "tma_dlpack.copies.reductions": ("REDUCTIONS",),
+    "tma_dlpack.copies.backend": ("REDUCTIONS",),
     "tma_dlpack.draw": ("boxes", "cards", "grid"),
     "tma_dlpack.draw.figure": ("fragment",),
     "tma_dlpack.draw.multiples": ("multiples",),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.verification.core import EncodeArguments, MapKind, driver, launch, nvrtc, tma
+from tma_dlpack.verification.core import EncodeArguments, MapKind, driver, launch, tma
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, keywords_of
 from tma_dlpack.verification.random_operands import OperandLayout
 
@@ -77,7 +77,7 @@ class Arena(AbstractContextManager["Arena"]):
         arrays, which are multiples of 128 bytes.
         """
         file, name, *head = kernel
-        library = nvrtc.compile_packaged(file, __package__, self.target, *head)
+        library = launch.compile_packaged(file, __package__, self.target, *head)
         starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
         stream = launch.LEGACY_DEFAULT_STREAM
         # The last "start" is the end of the last array.

@@ -13,37 +13,35 @@ from tma_dlpack.public import imported_later
 
 if TYPE_CHECKING:
     from tma_dlpack import cli, driver, geometry, public
-    from tma_dlpack.checks.parse import read_driver_call
+    from tma_dlpack.checks.call import read_driver_call
     from tma_dlpack.checks.report import find_violations
-    from tma_dlpack.consumer.descriptor import Major
-    from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES
-    from tma_dlpack.copies import cuda, launch, nvrtc
+    from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES, Major
+    from tma_dlpack.copies import cuda, launch
+    from tma_dlpack.copies.backend import REDUCTIONS
     from tma_dlpack.copies.memory import reach_bytes
-    from tma_dlpack.copies.reductions import REDUCTIONS
     from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
     from tma_dlpack.dlpack import TensorView, as_tensor_view
-    from tma_dlpack.tables import bits, coerce, enums, errors, fields, limits, refusals
+    from tma_dlpack.tables import bits, coerce, enums, errors, limits, refusals
     from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
     from tma_dlpack.tables.dtypes import DATA_TYPES
 
 __all__ = [
     "CORNERS", "DATA_TYPES", "K_STEP_BYTES", "MAX_COORD", "MAX_OFFSET", "REDUCTIONS", "SPAN_BYTES",
     "EncodeArguments", "Major", "MapKind", "TensorView", "as_tensor_view", "bits", "cli", "coerce",
-    "cuda", "driver", "enums", "errors", "fields", "find_violations", "geometry", "launch",
-    "limits", "nvrtc", "public", "reach_bytes", "read_driver_call", "refusals", "tma",
+    "cuda", "driver", "enums", "errors", "find_violations", "geometry", "launch", "limits",
+    "public", "reach_bytes", "read_driver_call", "refusals", "tma",
 ]  # fmt: skip
 _LATER = {
     "tma_dlpack": ("cli", "driver", "geometry", "public"),
-    "tma_dlpack.checks.parse": ("read_driver_call",),
+    "tma_dlpack.checks.call": ("read_driver_call",),
     "tma_dlpack.checks.report": ("find_violations",),
-    "tma_dlpack.consumer.descriptor": ("Major",),
-    "tma_dlpack.consumer.operand": ("K_STEP_BYTES", "SPAN_BYTES"),
-    "tma_dlpack.copies": ("cuda", "launch", "nvrtc"),
+    "tma_dlpack.consumer.operand": ("K_STEP_BYTES", "SPAN_BYTES", "Major"),
+    "tma_dlpack.copies": ("cuda", "launch"),
     "tma_dlpack.copies.memory": ("reach_bytes",),
-    "tma_dlpack.copies.reductions": ("REDUCTIONS",),
+    "tma_dlpack.copies.backend": ("REDUCTIONS",),
     "tma_dlpack.copies.request": ("MAX_COORD", "MAX_OFFSET"),
     "tma_dlpack.dlpack": ("TensorView", "as_tensor_view"),
-    "tma_dlpack.tables": ("bits", "coerce", "enums", "errors", "fields", "limits", "refusals"),
+    "tma_dlpack.tables": ("bits", "coerce", "enums", "errors", "limits", "refusals"),
     "tma_dlpack.tables.arguments": ("CORNERS", "EncodeArguments", "MapKind"),
     "tma_dlpack.tables.dtypes": ("DATA_TYPES",),
 }

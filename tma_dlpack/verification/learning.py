@@ -24,7 +24,6 @@ from tma_dlpack.verification.core import (
     bits,
     coerce,
     errors,
-    fields,
     find_violations,
     public,
     read_driver_call,
@@ -311,7 +310,7 @@ class FieldStatistics:
             return
         self.maps += 1
         word = int.from_bytes(made_by_driver, "little")
-        for one in fields.fields_of(arguments.kind, arguments.rank):
+        for one in bits.fields_of(arguments.kind, arguments.rank):
             self.seen[one.label] += 1
             self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
             word &= ~one.mask  # bits that remain belong to no field
@@ -319,7 +318,7 @@ class FieldStatistics:
 
     def __str__(self) -> str:
         """Return the number of fields that agree in all maps, and counts for other fields."""
-        labels = dict.fromkeys(f.label for f in fields.FIELDS if self.seen[f.label])
+        labels = dict.fromkeys(f.label for f in bits.FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"
             for label in labels

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.verification.arena import Arena, byte_difference
-from tma_dlpack.verification.core import DATA_TYPES, fields, limits, tma
+from tma_dlpack.verification.core import DATA_TYPES, bits, limits, tma
 from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.random_operands import ROOM_BYTES, Matrices, OperandLayout, Product
 
@@ -228,7 +228,7 @@ class Change:
     """
 
     copy: Copy
-    fields: tuple[fields.Field, ...]
+    fields: tuple[bits.Field, ...]
     overwritten_by: tuple[int, ...]
     in_place: bool
 
@@ -241,7 +241,7 @@ class Change:
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
     """Return a tile load, with wrong values for a random choice of its map's fields."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
-    rows = [f for f in fields.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
+    rows = [f for f in bits.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
     # The instruction sets the bit of tf32 and never clears it.
     if copy.arguments.data_type not in TF32:
         rows = [field for field in rows if field.name != "tf32"]
@@ -251,7 +251,7 @@ def random_change(rng: Random, max_smem_bytes: int) -> Change:
     return Change(copy, ordered, values, rng.random() < 0.5)
 
 
-def _legal(field: fields.Field, rng: Random) -> int:
+def _legal(field: bits.Field, rng: Random) -> int:
     # A field stores value / unit - bias.
     raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
     return (raw + field.bias) * field.unit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tma_dlpack.verification.core import driver, launch, nvrtc, tma
+from tma_dlpack.verification.core import driver, launch, tma
 
 #: Shared memory that the system reserves for each block (CUDA C++ Programming Guide, compute
 #: capability 9.0). A multiprocessor has this much more than the largest block may request.
@@ -236,8 +236,8 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-def library(target: tma.Target) -> nvrtc.Library:
-    return nvrtc.compile_packaged("bandwidth.cu", __package__, target)
+def library(target: tma.Target) -> launch.Library:
+    return launch.compile_packaged("bandwidth.cu", __package__, target)
 
 
 def multiprocessors(target: tma.Target) -> int:

@@ -24,7 +24,6 @@ from tma_dlpack.debug.core import (
     counted,
     dlpack,
     dtypes,
-    errors,
     refusals,
     tma,
 )
@@ -236,7 +235,7 @@ def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
             if found := re.match(pattern, line[1]):
                 name, what = found.expand(argument), found[0].partition(", and ")[0]
                 words = {"limit": limit, "fix": fix, "source": "tma_dlpack_make.hpp"}
-                yield line.start(), errors.ARGUMENT.violation(name, what, **words)
+                yield line.start(), refusals.REFUSALS["ARGUMENT"].violation(name, what, **words)
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:
