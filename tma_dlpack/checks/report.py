@@ -389,10 +389,10 @@ def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tup
 def check_driver_call(
     kind: MapKind, given: Arguments, target: Target, unread: frozenset[str]
 ) -> tuple[Request, tuple[Violation, ...]]:
-    """Check a `driver_encode_*` call whose arguments and entries in `unread` are not known.
+    """Check a `driver_encode_*` call; the arguments and entries in `unread` are not known.
 
-    Rules that need one of these are skipped. Returns the call's request, for `advise`, and the
-    violations.
+    Rules that need an unknown argument are skipped. Returns the request of the call, for `advise`,
+    and the violations.
     """
     request = read_driver_call(kind, given, target)
     unreadable = [(v.argument.removeprefix("tensor_"), v) for v in request.unreadable]

@@ -85,7 +85,7 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
     room : str
         The module whose names they are.
     modules : dict
-        Module -> the names that it defines, or that are modules in it.
+        Module -> the names that it defines, and the names of modules in it.
     """
 
     def of_room(name: str) -> Any:
