@@ -35,10 +35,9 @@ _SPECIAL = re.compile(
     r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
     r"current_graph_exec)(?:\.[xyzw])?"
 )
-# "%r12"; "buffer+16"; "%v.x".
+# "%r12"; "buffer+16".
 _NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
 _SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
-_SUFFIX = re.compile(r"([%A-Za-z_$][\w$#]*)\.([xyzwrgba])")
 
 
 def number_of(text: str) -> int | None:
