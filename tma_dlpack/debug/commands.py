@@ -62,8 +62,8 @@ def _explain(options: argparse.Namespace) -> int:
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
     """Return the name and the text of each file; words that are not files are a text themselves."""
     from tma_dlpack.debug import foreign
-    from tma_dlpack.tables.limits import MAP_BYTES
     from tma_dlpack.tables.refusals import MAX_LOG_BYTES
+    from tma_dlpack.tables.targets import MAP_BYTES
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tma_dlpack.debug import foreign
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import MAP_BYTES
 
 # Maximum number of bytes that are read from a file. The longest text of a map has about 2000.
 MAX_DUMP_BYTES = 1 << 16

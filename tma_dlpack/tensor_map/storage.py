@@ -13,8 +13,7 @@ import numpy as np
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -29,7 +29,7 @@ from tma_dlpack.tables.errors import (
     bad_value,
     sealed,
 )
-from tma_dlpack.tables.limits import MAX_BOX
+from tma_dlpack.tables.targets import MAX_BOX
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 

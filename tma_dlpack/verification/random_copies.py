@@ -19,7 +19,7 @@ from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.targets import (
     ADDRESS_END,
     CORNER_ENDS,
     MAX_BOX_BYTES,

@@ -35,8 +35,7 @@ from tma_dlpack.debug.explain.read import Block, blocks_in
 from tma_dlpack.public import opaque, public_in
 from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import MAP_BYTES, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"

@@ -17,7 +17,7 @@ from tma_dlpack.debug.explain.results import LONGEST_SYMPTOM, places_of
 from tma_dlpack.debug.explain.words import tables
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.limits import INNER_BYTES, STICKY
+from tma_dlpack.tables.targets import INNER_BYTES, STICKY
 
 # An id in `Failure.replaced_by`: an encode was read, which explains more than the failure does.
 ENCODE = "encode"

@@ -31,8 +31,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation, sealed
-from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import MAX_RANK, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 # -- the arguments of one encode -----------------------------------------------------------------

@@ -19,7 +19,7 @@ from tma_dlpack.tables.arguments import CORNERS, MapKind
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.limits import MAX_RANK
+from tma_dlpack.tables.targets import MAX_RANK
 
 # The field of each argument; None if the block has two fields that differ.
 Fields = Mapping[str, Field | None]

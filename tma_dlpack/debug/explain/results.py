@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.words import tables
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
+from tma_dlpack.tables.targets import HOW_TO_FIND, STICKY
 
 _TABLES: Final = tables("results")
 

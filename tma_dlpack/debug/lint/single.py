@@ -25,7 +25,7 @@ from tma_dlpack.ptx.values import Symbol, Value, Values, number_of
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 # -- alone ---------------------------------------------------------------------------------------

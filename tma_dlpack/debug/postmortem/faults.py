@@ -25,7 +25,7 @@ from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
 from tma_dlpack.debug.programs import answer, tool
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 
 # of a listing: how many instructions it has before and after the one that failed
 _BEFORE, _AFTER = 4, 2

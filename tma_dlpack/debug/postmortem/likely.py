@@ -27,7 +27,7 @@ from tma_dlpack.debug.postmortem.flow import Flow
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
 from tma_dlpack.debug.postmortem.results import Cause, FoundMap, map_words
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 
 # opcode of STL, which stores 16 bytes at most
 _STORE_LOCAL = 0x387

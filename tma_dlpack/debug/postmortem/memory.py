@@ -18,7 +18,7 @@ from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
 from tma_dlpack.debug.postmortem.sass import signed
 from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 # largest number of arrivals, and of pending bytes, positive or negative

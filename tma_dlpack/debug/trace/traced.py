@@ -16,9 +16,8 @@ from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public_in
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
 from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import HOW_TO_FIND, STICKY, Target
 from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
