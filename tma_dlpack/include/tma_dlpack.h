@@ -264,9 +264,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 }
 
 // Return the bits for a swizzle. For wgmma, the swizzles none, bytes32, bytes64 and bytes128 are 0,
-// 3, 2 and 1 in bits 62..63. For tcgen05, they are 0, 6, 4 and 2 in bits 61..63, which sets the
-// same bits, and bytes128_atom_32B is 1. Every descriptor for tcgen05 also has 0b001 in bits
-// 46..48, which is TCGEN05 below.
+// 3, 2 and 1 in bits 62..63. For tcgen05, they are 0, 6, 4 and 2 in bits 61..63, which is the same
+// value, and bytes128_atom_32B is 1. Every descriptor for tcgen05 also has 0b001 in bits 46..48,
+// which is TCGEN05 below.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -326,8 +326,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_d
 #endif
 
 // Return the 64-bit descriptor of a K-major tile for tcgen05.mma, without the tile's address. The
-// tile must have the layout of k_major_descriptor(), and be aligned to 8 spans. This follows
-// NVIDIA's documentation, and was not run on a GPU.
+// tile must have the layout of k_major_descriptor(), and be aligned to 8 spans. The descriptor
+// follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -338,8 +338,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
 
 // Return the 64-bit descriptor of an MN-major tile for tcgen05.mma, without the tile's address. The
 // tile must have the layout of mn_major_descriptor(), and be aligned to 8 spans. Elements of 32
-// bits need bytes128_atom_32B. Other elements need a swizzle without "atom" in its name. This
-// follows NVIDIA's documentation, and was not run on a GPU.
+// bits need bytes128_atom_32B. Other elements need a swizzle without "atom" in its name. The
+// descriptor follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -388,8 +388,8 @@ TMA_DLPACK_EITHER constexpr void require_pair()
 
 // Return the 32-bit instruction descriptor of tcgen05.mma, which has the types, the shape, the
 // majors, and float as the type of the sums. m is the number of rows of A. If cta_group is 2, m is
-// the sum of the rows in both blocks. This follows NVIDIA's documentation, and was not run on a
-// GPU.
+// the sum of the rows in both blocks. The descriptor follows NVIDIA's documentation, and was not
+// tested on a GPU.
 //   tcgen05, "Instruction descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>()
 template <MmaType a_type, unsigned m, unsigned n, MmaType b_type = a_type, Major a_major = Major::K,
@@ -664,9 +664,9 @@ __device__ inline void arrive(Barrier* barrier, unsigned count)
                : "memory");
 }
 
-// Arrive at the barrier with the same shared-memory offset in the block of rank `block_rank`. This
-// may be any block of the cluster, also this block. A thread that waits with wait_cluster() then
-// sees the writes of this thread.
+// Arrive at the barrier with the same shared-memory offset in the block of rank `block_rank`. The
+// block may be any block of the cluster, including this block. A thread that waits with
+// wait_cluster() then sees the writes of this thread.
 //   mapa, mbarrier.arrive.release.cluster | each thread that init() counts | sm_90 | 0.2 | MEMBAR.GPU, SYNCS.ARRIVE
 //   e.g. arrive_remote(&ready, 0);
 __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
@@ -680,8 +680,8 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 }
 
 // Arrive as arrive_remote() does, but do not make writes of this thread visible. Use this verb
-// after wgmma or a store has read a tile, so that the tile may be loaded again. It has no fence:
-// hopper_gemm.cu is 1.4 times as fast without the fence (H200). It needs CUDA 12.8 or later (PTX
+// after wgmma or a store has read a tile, so that the tile may be loaded again. The verb has no
+// fence, which makes hopper_gemm.cu 1.4 times as fast (H200). It needs CUDA 12.8 or later (PTX
 // 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
@@ -754,12 +754,12 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
   return false;
 }
 
-// Wait until the phase of this parity is complete, and see the ordinary stores of other blocks of
-// the cluster. Use this verb only if threads of another block wrote memory with ordinary stores and
-// then called arrive_remote(), and this thread reads this memory with ordinary loads. For a tile
-// that a load wrote, use wait(), even if another block issued the load. For a stage that another
-// block released, use wait() too. Each iteration of wait_cluster() costs a CCTL.IVALL, which
-// empties the L1 cache.
+// Wait until the phase of this parity is complete, and make the ordinary stores of other blocks of
+// the cluster visible to this thread. Use this verb only if threads of another block wrote memory
+// with ordinary stores and then called arrive_remote(), and this thread reads this memory with
+// ordinary loads. For a tile that a load wrote, use wait(), even if another block issued the load.
+// For a stage that another block released, use wait() too. Each iteration of wait_cluster() costs a
+// CCTL.IVALL, which empties the L1 cache.
 //   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL per iteration
 //   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
@@ -823,8 +823,8 @@ __device__ inline void fence_async_global()
 
 // Return true in exactly one thread of a warp, which is the same thread in each call. Every thread
 // of a converged warp calls it, as in `if (threadIdx.x < 32 && elect_one()) ...`. The compiler then
-// knows that only one thread issues the copy. For `threadIdx.x == 0`, it generates a loop around
-// the instruction.
+// knows that only one thread issues the copy. For `threadIdx.x == 0`, the compiler generates a loop
+// around the copy.
 //   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
 //   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()
@@ -851,8 +851,9 @@ __device__ inline void launch_dependents()
 }
 
 // Wait until the earlier kernels are complete and their writes can be read. Every thread that reads
-// these writes calls wait_dependencies() before its first load. Before this call, it may already
-// prepare maps and barriers. Without programmatic stream serialization, the call does not wait.
+// these writes calls wait_dependencies() before its first load. Before this call, the thread may
+// already prepare maps and barriers. Without programmatic stream serialization, the call does not
+// wait.
 //   griddepcontrol.wait | every thread that reads | sm_90 | 0.4 | ACQBULK
 //   e.g. wait_dependencies();
 __device__ inline void wait_dependencies()
@@ -1487,9 +1488,10 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
 }
 
 // Combine the tile in shared memory with the values in global memory. For example,
-// reduce<Reduction::add>(map, smem, c0, c1) adds the tile to them. One thread calls reduce(), then
-// store_commit(). The innermost coordinate must be at a multiple of 16 bytes of its row, as for
-// load(). The PTX ISA lists the types for each operation under cp.reduce.async.bulk.tensor.
+// reduce<Reduction::add>(map, smem, c0, c1) adds the tile to these values. One thread calls
+// reduce(), then store_commit(). The innermost coordinate must be at a multiple of 16 bytes of its
+// row, as for load(). The PTX ISA lists the types for each operation under
+// cp.reduce.async.bulk.tensor.
 //   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
 //   e.g. reduce<Reduction::add>(map, tile, column, row);
 template <Reduction op, class M, class... Coords>
@@ -1764,7 +1766,7 @@ template <int pending = 0>
 // fence_acquire(global) sees the new map. All threads of a converged warp call publish(). A thread
 // of this warp must have changed the map, and must have issued the stores with the old map, because
 // publish() first waits until these stores have read the old map and their tiles. If only a part of
-// the warp calls publish(), the behavior is undefined, without an error.
+// the warp calls publish(), the behavior is undefined, and no error is reported.
 //   tensormap.cp_fenceproxy | a converged warp | sm_90 | 0.3 | a loop of LDS, ATOMG
 //   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
@@ -1894,7 +1896,7 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 
 // The current stage of a ring, and the parity to wait for. A thread that reads the stages waits at
 // the full barriers. A thread that fills the stages starts with producer(), and waits at the empty
-// barriers. In its first round, these waits end at once, because every stage is empty. The kernel
+// barriers. In the first round, these waits end at once, because every stage is empty. The kernel
 // declares the barriers in shared memory, two for each stage.
 //   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
 //   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
