@@ -92,8 +92,8 @@ def _at_offsets(text: str) -> bytes | None:
     r"""Return the bytes in lines of hexdump, od or xxd, or None for other texts.
 
     Each line has an offset, then bytes or words. The offsets are read in the base in which they
-    match the number of bytes before them. They also show how many lines a `*` replaces. Words
-    after an offset without a colon are little-endian.
+    match the number of bytes before them. The offsets also show how many lines a `*` replaces.
+    Words after an offset without a colon are little-endian.
 
     >>> _at_offsets("0000000 0201 0403\n*\n0000010 55aa\n0000012").hex()
     '01020304010203040102030401020304aa55'

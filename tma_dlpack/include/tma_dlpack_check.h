@@ -135,8 +135,8 @@ using WordAt = At<unsigned>;
 
 static __device__ unsigned failures = 0;
 
-// Return in the first thread of the grid that fails, which prints and traps. All other threads wait
-// until the trap.
+// Return only in the first thread of the grid that finds a mistake. This thread then prints and
+// traps. Other threads that find a mistake wait until the trap.
 __device__ inline void wait_unless_first()
 {
   if (atomicAdd(&failures, 1u) != 0)
@@ -762,8 +762,8 @@ TMA_DLPACK_CALLED void check_descriptor(DescriptorAt at, const char* verb, bool 
                      "the block's shared memory ends at 0x%x", first, smem_end());
 }
 
-// Check the lane of an address in tensor memory. A warp can access only 32 lanes, which its index
-// in the warpgroup selects.
+// Check the lane of an address in tensor memory. A warp can access only 32 lanes. The index of the
+// warp in its warpgroup selects these lanes.
 TMA_DLPACK_CALLED void check_lanes(NumberAt at, const char* verb)
 {
   const unsigned warp = (this_thread() - 1) / 32, first = warp % 4 * 32;
@@ -1082,7 +1082,7 @@ TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, detail::BulkAt, unsigned, det
                                             Policy...) = delete;
 
 // The type of `global` is deduced, so `global` cannot also have the file and line of the call.
-// `bytes` has them instead.
+// `bytes` has the file and line instead.
 template <Reduction op, class Element, class... Policy>
 __device__ inline void reduce_bulk(Element* global, const void* smem, detail::NumberAt bytes,
                                    Policy... policy)

@@ -33,7 +33,7 @@ enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there 
 typedef struct {
   int known; /* 0 if the other fields are not filled yet */
   TmaDlpackTarget target;
-  void *primary; /* primary context; NULL before its first use, then retained to the end */
+  void *primary; /* primary context, retained until the process ends; NULL before its first use */
 } TmaDlpackGpu;
 
 typedef int (*TmaDlpackEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
@@ -139,9 +139,9 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
 }
 
 /* Return the ordinal of the current context's GPU, or -1 if there is no context. The query for the
- * GPU takes a tenth of the time of an encode. Without a context, it takes one to two microseconds.
- * So the function assumes that there is a context until a query fails. After a failure, it first
- * checks whether the thread has a context. */
+ * GPU takes a tenth of the time of an encode. Without a context, the query takes one to two
+ * microseconds. So the function assumes that there is a context until a query fails. After a
+ * failure, it first checks whether the thread has a context. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
@@ -153,8 +153,8 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
 }
 
 /* Return the ordinal of the GPU whose memory has a tensor, or -1 for memory that is not on a GPU.
- * Producers export managed memory as memory of GPU 0. The driver returns the GPU whose context
- * allocated the memory. */
+ * Producers export managed memory as memory of GPU 0. So for managed memory, the result is from the
+ * driver, which returns the GPU whose context allocated the memory. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();

@@ -74,14 +74,14 @@ typedef struct {
   uint64_t byte_offset;
 } TmaDlpackTensor;
 
-/* DLManagedTensor, which a capsule named "dltensor" has. */
+/* DLManagedTensor, to which a capsule named "dltensor" points. */
 typedef struct TmaDlpackManaged {
   TmaDlpackTensor tensor;
   void *manager_ctx;
   void (*deleter)(struct TmaDlpackManaged *);
 } TmaDlpackManaged;
 
-/* DLManagedTensorVersioned, which a capsule named "dltensor_versioned" has. */
+/* DLManagedTensorVersioned, to which a capsule named "dltensor_versioned" points. */
 typedef struct TmaDlpackManagedVersioned {
   uint32_t major, minor;
   void *manager_ctx;
@@ -207,7 +207,7 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
-  int64_t all = 0; /* bitwise or of all numbers; if it is in 0..HUGE, so is every number */
+  int64_t all = 0; /* bitwise or of all numbers; if it is in 0..HUGE, every number is too */
   if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
       (tensor->ndim > 0 && tensor->shape == NULL))
     return "the tensor has more than five dimensions";
@@ -623,7 +623,7 @@ static inline void tma_dlpack_get_corners(const unsigned char *map, TmaDlpackDes
 }
 
 /* Decode a map of `kind`, as the inverse of tma_dlpack_encode. The caller passes `kind`, because
- * the bytes of im2col and im2col-wide maps have no difference. The function fills `element_bits`
+ * the bytes do not show whether a map is im2col or im2col-wide. The function fills `element_bits`
  * and the driver's arguments, except the address and `mode`. */
 static inline void tma_dlpack_decode(const unsigned char *map, int kind, TmaDlpackDescribed *c) {
   memset(c, 0, sizeof *c);

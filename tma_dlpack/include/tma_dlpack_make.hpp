@@ -1,5 +1,5 @@
-// tma_dlpack_make.hpp: functions that make a CUtensorMap of a tensor, like those of tma_dlpack in
-// Python. Header-only, C++17.
+// tma_dlpack_make.hpp: functions that make a CUtensorMap of a tensor, as the Python functions of
+// tma_dlpack do. Header-only, C++17.
 //
 //   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
 //   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
@@ -150,7 +150,7 @@ inline std::string broken_rules(std::uint64_t failed)
 }
 
 // The options of a call. `beside` is the text of the options that are not arguments of the driver.
-// `not_allowable` has the ids in `allow` that are not rules which may be allowed.
+// `not_allowable` has the ids in `allow` that are not ids of allowable rules.
 struct Asked
 {
   TmaDlpackOptions options;

@@ -1,6 +1,6 @@
 // tma_dlpack_mma.h: verbs for the tensor core, which multiply the tiles that tma_dlpack.h loads.
-// They are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes this
-// header. Do not include it alone.
+// These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
+// this header. Do not include this header alone.
 //
 // The two lines under each verb have the form that tma_dlpack.h describes. wgmma(), tcgen05_mma()
 // and the verbs with a cta_group build their instruction with "C" operands of asm. nvcc and NVRTC

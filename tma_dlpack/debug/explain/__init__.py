@@ -213,8 +213,8 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    # The lines of tma_dlpack_make.hpp have the driver's names too, but `_refused` reads these
-    # lines.
+    # Remove the lines of tma_dlpack_make.hpp, which also have the driver's names. `_refused` reads
+    # these lines.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):

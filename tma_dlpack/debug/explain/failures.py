@@ -206,7 +206,7 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return facts about a map by the keys that the causes in the table have.
+    """Return facts about a map, by the keys of the causes in the table.
 
     A fact that begins with "ruled out" excludes the causes with its key.
     """

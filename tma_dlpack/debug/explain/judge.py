@@ -275,9 +275,9 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
 def _overflow(stride: int | None) -> str:
     """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    If the number of elements is negative, the stride in unsigned 64 bits is just below 2^61 if the
-    code multiplies by the bits of an element and divides by 8. It is just below 2^64 if the code
-    multiplies by the bytes of an element.
+    The code computes a stride in unsigned 64 bits from a negative number of elements. The stride is
+    just below 2^64 if the code multiplies by the bytes of an element. It is just below 2^61 if the
+    code multiplies by the bits of an element and divides by 8.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

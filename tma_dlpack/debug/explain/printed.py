@@ -324,12 +324,12 @@ class _Lists:
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
         """Reverse row-major lists; return the strides and whether they are in elements.
 
-        The order and the unit are certain in two cases. If there is one stride per dimension, the
-        innermost stride is 1 or the size of an element. If the tensor is dense, its strides fit its
-        extents in only one order and unit. The result is ``((), False)`` if there is one stride per
-        dimension, and neither the first nor the last is 1 or the size of an element, because the
-        order is unknown. In all other cases, the result is None, and the strides are read like the
-        driver's: innermost first and in bytes.
+        The order and the unit are certain in two cases. In the first case, there is one stride per
+        dimension, and the innermost stride is 1 or the size of an element. In the second case, the
+        tensor is dense, so its strides fit its extents in only one order and unit. The result is
+        ``((), False)`` if there is one stride per dimension, and neither the first nor the last is
+        1 or the size of an element, because the order is unknown. In all other cases, the result is
+        None, and the strides are read like the driver's: innermost first and in bytes.
         """
         dims, size = self.values["global_dim"], self.size
         if None in (*strides, *dims) or not dims or 0 in dims:

@@ -39,12 +39,16 @@ LONGEST_LIST = 600  # characters
 class Value(NamedTuple):
     """A printed value: numbers, a name, or the reason why the value is not read.
 
-    `fault` is "" for a value that is read; "unread" for a masked number or an unknown unit; "cut"
-    if the text ends within the value; "address" for an address in place of a list; "broken" for a
-    part of a list, such as remains when the output of processes mixes; and "prose" for words of a
-    sentence. An entry of `numbers` that cannot be read is None. `comma` is "tight" in a list
-    without blanks, "?" if commas may separate thousands, and "mixed" if the list may have commas of
-    both kinds. `end` is the index in the text after the value.
+    An entry of `numbers` that cannot be read is None. `comma` is "tight" in a list without blanks,
+    "?" if commas may separate thousands, and "mixed" if the list may have commas of both kinds.
+    `end` is the index in the text after the value. `fault` is one of these words:
+
+    - "": the value is read
+    - "unread": a number is masked, or the unit is unknown
+    - "cut": the text ends within the value
+    - "address": the text has an address in place of a list
+    - "broken": the text has only a part of a list, because the output of processes is mixed
+    - "prose": the text is a sentence
     """
 
     numbers: Entries = ()
@@ -361,7 +365,7 @@ def _blocks_of(stream: Lines) -> list[Block]:
         else:
             blocks.append(Block(found.word, found.line, found.line))
     blocks = [b for b in blocks if b.fields]
-    for block in blocks[:-1]:  # only the last block may be cut off instead
+    for block in blocks[:-1]:  # in the last block, a broken value may be cut off instead
         block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)
     for block in blocks:
         block.is_mixed |= _has_words_of_another(block)

@@ -1,4 +1,4 @@
-"""Reader of error messages of projects' own checks, which each name a precondition of an encode.
+"""Reader of the error messages of other projects' checks, which are about arguments of an encode.
 
 Most messages show only some of the call's numbers. These numbers are checked like printed
 arguments. A message without a number counts only if its line reports a failure, because documents

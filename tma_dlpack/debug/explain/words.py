@@ -126,7 +126,8 @@ NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 def member_of(argument: str, value: int | str) -> Any:
     """Return the member of an enum from its number, its name, or the bytes of a swizzle.
 
-    A number that is not a member stays an int. A word that is not a name gives None.
+    A number that is not a member stays an int. The result is
+    None for a word that is not a name.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -208,7 +209,8 @@ def _bracketed(found: re.Match[str]) -> str:
 
 def _number(found: re.Match[str]) -> str:
     """Return a number in decimal, or ``?`` for a number with a mask, a unit or a fraction."""
-    # A suffix of C is allowed ("64ULL"). A leading zero is not, because the number may be octal.
+    # A suffix of C is allowed ("64ULL"). A leading zero is not allowed, because the
+    # number may be octal.
     clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
     if clean:
         return str(int(clean[1], 0))

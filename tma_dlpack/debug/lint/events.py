@@ -102,7 +102,7 @@ class Access:
     code: list[Instruction] = field(default_factory=list)
     # only for ordinary accesses: finds the values of registers that are written several times
     flow: Flow | None = None
-    # registers in the address; after the next write of such a register, the address is another one
+    # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
     bases: Known = field(default_factory=dict)
     # registers that a wgmma writes when it is complete
@@ -386,7 +386,7 @@ _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
 
 
 def callee_of(code: Instruction) -> str:
-    """Return the name of the called function: "call (result), name, (arguments)"."""
+    """Return the name of the function in "call (result), name, (arguments)"."""
     words = [word for word in code.split() if not word.startswith("(")]
     return words[0] if words else ""
 

@@ -49,7 +49,7 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    # only the first access is a mistake, because one missing barrier is the cause of all of them
+    # only the first access is a mistake, because one missing barrier affects all accesses
     (
         _step(r"barrier\.cluster\.wait", {"none": "met"}),
         _step(_REMOTE, {"none": "met"}, "none", "remote"),
@@ -196,7 +196,7 @@ def _parted(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield a loop that overwrites operands of wgmma and has no wait or no barrier."""
+    """Yield a mistake for a loop that overwrites operands of wgmma without a wait or a barrier."""
     flow = protocol.flow
     mmas = _blocks_with(protocol, r"wgmma\.mma_async")
     waits = _blocks_with(protocol, r"wgmma\.wait_group")

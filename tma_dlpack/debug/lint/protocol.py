@@ -209,7 +209,7 @@ class Protocol:
         return number, is_size and all(map(self._is_followed, self._deciders(site.block)))
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
-        """Return the threads, of a block of maximum size, for which a condition can hold."""
+        """Return the indices of the threads for which a condition can hold."""
         terms = condition[0]  # the cache's key, because both sides of a branch have the same terms
         if terms not in self._values:
             threads = range(_MOST_THREADS)

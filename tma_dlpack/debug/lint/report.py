@@ -337,7 +337,7 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places outside of library headers, innermost first, or all places if none is."""
+    """Return the places outside of library headers, innermost first, or all if none is outside."""
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
     kept = (

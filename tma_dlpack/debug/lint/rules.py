@@ -327,7 +327,7 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
 def _is_of_some(here: Conditions, there: Conditions) -> bool:
     """Return whether `here` has a condition on the thread that `there` lacks.
 
-    If it has, fewer threads run the code at `here`.
+    In this case, fewer threads run the code at `here`.
     """
     return any(symbol.by_thread for terms, *_ in here - there for symbol, _ in terms)
 

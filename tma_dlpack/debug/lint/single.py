@@ -392,7 +392,7 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
 
 
 def _sums_of(sizes: Iterable[int]) -> set[int]:
-    """Return all sums of the sizes, with any repetitions, that an mbarrier can count."""
+    """Return every sum of sizes that an mbarrier can count; a size may occur several times."""
     step = min(sizes)
     least: dict[int, int] = {0: 0}  # remainder modulo the least size -> the least sum with it
     work = [0]

@@ -93,7 +93,7 @@ def read(dump: Dump) -> PostMortem:
     """Return the faults, barriers, maps and kernels of a dump."""
     survey = Survey(dump)
     faults = tuple(faults_of(dump))
-    # a `Grid` has arrays and no hash, so its id is the key
+    # a `Grid` has arrays, so it cannot be hashed, and its id is the key
     running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
     # launches with equal parameters have the same maps, which are listed once
     found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}

@@ -134,8 +134,7 @@ class Elf:
 
 # -- source lines ---------------------------------------------------------------------------------
 
-# opcodes of DWARF 4, section 6.2.5; 0x90 is an extension by NVIDIA (see `LineTable`)
-# extended opcodes
+# extended opcodes (DWARF 4, section 6.2.5); 0x90 is an extension by NVIDIA (see `LineTable`)
 _SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90
 # standard opcodes
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4

@@ -144,7 +144,7 @@ class Kernel(NamedTuple):
     """A kernel, and the GPU that runs it."""
 
     mangled: str
-    gpu: int | None  # number of the GPU; None if the file has only one
+    gpu: int | None  # number of the GPU; None if the file has only one GPU
 
     @property
     def name(self) -> str:

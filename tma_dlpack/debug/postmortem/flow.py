@@ -201,7 +201,8 @@ class Registers:
 
         If `pc` is None or in another function, only values that the code computes are known. If
         `ahead`, values are computed at instructions that will run after `pc`, such as those of the
-        loop in which the thread is. Otherwise, at instructions that ran before `pc`.
+        loop in which the thread is. Otherwise, values are computed at instructions that ran before
+        `pc`.
         """
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None

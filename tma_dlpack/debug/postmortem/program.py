@@ -1,4 +1,4 @@
-"""Runner of programs with GPU core dumps switched on, and cuda-gdb for running processes."""
+"""Runner of programs with GPU core dumps switched on, and of cuda-gdb for running processes."""
 
 from __future__ import annotations
 

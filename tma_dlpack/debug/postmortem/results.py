@@ -130,7 +130,7 @@ class Fault:
         The map of the copy.
     causes : tuple of Cause
         Every cause whose test holds, as ``(rule, message, fix, is_sure, is_likely)``, the sure
-        causes first. If no test holds, the likely causes.
+        causes first. If no test holds, `causes` has the likely causes.
     notes : tuple of str
         The parts of the fault that the file lacks.
     listing : tuple of str

@@ -194,7 +194,7 @@ class Instruction:
 
     @property
     def coordinates(self) -> int:
-        """Number of coordinates, each in a register; gather and scatter have a column, 4 rows."""
+        """Number of coordinates, each in a register; for 4 rows, a column and 4 row indices."""
         return 5 if self.mode in (".GATHER4", ".SCATTER4") else self.rank
 
     @property

@@ -128,7 +128,7 @@ class _Stands(NamedTuple):
     """A position of threads of a warp, and the barrier at which they wait."""
 
     words: str  # a value of `_STANDING`, or another description
-    # the fields of `Wait`, in its order
+    # the fields of `Wait`, in the same order
     lines: tuple[str, ...] = ()
     parity: int | None = None
     place: int = 0
@@ -287,8 +287,8 @@ class Survey:
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers at which no warp waits.
 
-        Such a barrier is 8 bytes that look like an mbarrier. They are near a known barrier, or all
-        blocks have a barrier at this address.
+        Such a barrier is 8 bytes that look like an mbarrier. The 8 bytes are near a known barrier,
+        or all blocks have such bytes at this address.
         """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}

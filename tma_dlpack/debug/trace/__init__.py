@@ -38,7 +38,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-# Seconds between two reads of a running program's folder, which show new refused calls.
+# Seconds between two reads of a running program's folder, in which new refused calls are found.
 _PAUSE_SECONDS = 0.02
 # Maximum number of refused calls that are printed to standard error. The report has all of them.
 _MOST_EXPLAINED = 20
@@ -136,8 +136,8 @@ def refuse_another_tool() -> None:
 def cupti_paths(program: str | None = None) -> str:
     """Return possible paths of CUPTI, separated by colons, for `TMA_DLPACK_TRACE_CUPTI`.
 
-    The user's value of this variable comes first. Then follow the packages of this Python, those of
-    the program's Python, and CUDA toolkits.
+    The user's value of this variable comes first. The packages of this Python and of the program's
+    Python come next, and then CUDA toolkits.
     """
     sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
     found = shutil.which(program) if program else None
