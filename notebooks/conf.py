@@ -24,7 +24,7 @@ from tma_dlpack.cli.main import main
 from tma_dlpack.cli.table import commands
 from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.explorer.page import page
-from tma_dlpack.tables.errors import CCCL_COMMIT
+from tma_dlpack.tables.rule import CCCL_COMMIT
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -11,7 +11,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.cli import common, output
+from tma_dlpack.cli import output
 from tma_dlpack.cli.output import JSON, show
 from tma_dlpack.cli.table import (
     EXIT_NOTHING,
@@ -35,7 +35,7 @@ from tma_dlpack.cli.table import (
         nargs="+",
         metavar="FILE|-|WORDS",
     ),
-    common.target("the GPU that the map is for:"),
+    output.target("the GPU that the map is for:"),
     output.html("explanation"),
     JSON,
     heading=FAILURES,
@@ -325,7 +325,7 @@ def _dumps(options: argparse.Namespace) -> int:
         "raw bytes; - for standard input",
         metavar="DUMP|FILE|-",
     ),
-    common.target("the GPU that the map was made for:"),
+    output.target("the GPU that the map was made for:"),
     JSON,
     heading=MAPS,
     examples=("decode map.bin", "decode gdb.txt --json"),

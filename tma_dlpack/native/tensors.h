@@ -2,7 +2,7 @@
  *
  * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
  * The capsule is not consumed: its own destructor runs its deleter. Only tensors of known libraries
- * are read here; dlpack/capsule.py reads other tensors, with more checks. The arguments of
+ * are read here; dlpack/producer.py reads other tensors, with more checks. The arguments of
  * `__dlpack__` for each library are in tma_dlpack/dlpack/frameworks.py.
  */
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
-from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.call import read_driver_call
 from tma_dlpack.checks.report import Report, find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.debug.explain.words import ARRAYS, Entries

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks.report import Report
-from tma_dlpack.checks.rule import OF_DRIVER
+from tma_dlpack.checks.struct import OF_DRIVER
 from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, tables
 from tma_dlpack.dlpack import Layout, TensorView, check_layout
@@ -23,8 +23,9 @@ from tma_dlpack.make.build import check_view
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import data_type_of
-from tma_dlpack.tables.errors import ARGUMENT, TmaPreconditionError, Violation
+from tma_dlpack.tables.errors import TmaPreconditionError, Violation
 from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
+from tma_dlpack.tables.rule import ARGUMENT
 from tma_dlpack.tables.targets import Target
 
 _TABLES: Final = tables("sentences")

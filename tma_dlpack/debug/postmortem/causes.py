@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.copies.reductions import REDUCTIONS
+from tma_dlpack.copies.backend import REDUCTIONS
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Warp
 from tma_dlpack.debug.postmortem.memory import MOST, Word, offset_of
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Cause, FoundMap
