@@ -260,7 +260,7 @@ class Instruction:
 
     @property
     def writes(self) -> range:
-        """Numbers of the registers that the instruction may write, which can be too many."""
+        """Numbers of all registers that the instruction may write, and possibly of others."""
         is_other = self.coding is not None or self.is_wait or self.opcode in _NO_TARGET
         if is_other or self.target == ZERO_REGISTER or self.writes_uniform:
             return range(0)
