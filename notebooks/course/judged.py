@@ -41,7 +41,7 @@ def counted_copies() -> Iterator[Counter[str]]:
 
     def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **options: Any) -> Any:
-            # Count after the check: a refused copy raises here, and is no copy.
+            # Count after the check, because a refused copy raises an exception here.
             checked = request(*arguments, **options)
             counts[kind] += 1
             return checked
