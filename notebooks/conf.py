@@ -1,6 +1,7 @@
-"""Configuration of the site, for Sphinx: ``sphinx-build -W notebooks build/site`` builds it.
+"""Configuration of Sphinx for the site.
 
-With ``-D nb_execution_mode=force``, Sphinx also runs all notebooks. A line
+The command ``sphinx-build -W notebooks build/site`` builds the site. With
+``-D nb_execution_mode=force`` it also runs all notebooks. A line
 ``<!-- generated: NAME -->`` of a page is replaced by the text that `GENERATED[NAME]` returns. The
 code blocks of a guide are run, and the output of each block is shown below the block.
 """
@@ -36,14 +37,14 @@ version = release = tma.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
-default_role = "py:obj"  # `name` in docstrings links to the name, if it is public
+default_role = "py:obj"  # a `name` in a docstring links to the entry of a public name
 nitpicky = False
 autodoc_typehints = "none"  # because docstrings have the types
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-nb_execution_mode = "off"  # pages show the stored outputs
+nb_execution_mode = "off"  # the pages show the stored outputs
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
@@ -159,7 +160,7 @@ def python_reference() -> str:
 
 
 def draw_reference() -> str:
-    """Return the reference of `tma_dlpack.draw`: functions, with pictures of some, then classes."""
+    """Return the reference of `tma_dlpack.draw`: functions, some with a picture, and classes."""
     functions = [name for name in draw.__all__ if inspect.isfunction(getattr(draw, name))]
     functions.sort(key=lambda name: (*PICTURED, name).index(name) + name.endswith("_html"))
     others = [name for name in draw.__all__ if name not in functions and name != "FIGURES"]
@@ -247,7 +248,7 @@ def command_reference() -> str:
 
 
 def docstring(package: str) -> str:
-    """Return the docstring of a package, which explains how to add a row to its table."""
+    """Return the docstring of a package, which explains how to extend the package."""
     module = importlib.import_module(f"tma_dlpack.{package}")
     return f"```text\n{inspect.getdoc(module)}\n```\n"
 
@@ -302,7 +303,7 @@ def raw(html: str) -> str:
     return f'````{{raw}} html\n<div class="shown">{html}</div>\n````\n'
 
 
-#: NAME of a marker -> the function that returns the text for this marker.
+#: Name of a marker -> the function that returns the text for this marker.
 GENERATED = {
     "home": home,
     "race": race,

@@ -21,7 +21,7 @@ using namespace gemm;
 
 // Boxes have 64 rows: half of a tile of A.
 using Choose = Choice<Swizzle::bytes128, 64, 4, 2, 2, 8>;
-constexpr int ROWS = TILE_M / 2;  // rows of a tile of one warpgroup
+constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplies
 
 // ---- which tile ----
 
@@ -78,7 +78,7 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
     for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
     {
       ring.expect();
-      if (tile.beside)  // half of A for both blocks, all of B for this one
+      if (tile.beside)  // half of A for both blocks, all of B for this block
       {
         load_rows<ROWS, TILE_M, true>(ring, ring.a(), a, k0, tile.row, rank * ROWS);
         load_rows<TILE_N, TILE_N, false>(ring, ring.b(), weights, k0, tile.column, 0);
@@ -94,8 +94,8 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
 
 // ---- the store of C ----
 
-// Make a map of C that ends with the group. One warp of the warpgroup that stores through it calls this. It
-// changes the map in shared memory and copies it to the warpgroup's place in global memory.
+// Make a map of C that ends with the group: change the warpgroup's map in shared memory, and copy it to the
+// warpgroup's place in global memory. One warp of the warpgroup calls this function.
 __device__ void clip(Map* shared, Map* place, int end)
 {
   const bool first = threadIdx.x % 128 == 0;
@@ -112,7 +112,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
-    const int rows = tile.end - tile.row - warpgroup * ROWS;  // rows of the group from this warpgroup's first row on
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // from this warpgroup's first row to the end
     const bool crosses = 0 < rows && rows < ROWS;
     if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
     multiply(d, ring, warpgroup, k);

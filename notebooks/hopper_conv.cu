@@ -4,7 +4,7 @@
 // x is (N, H, W, C), out is (N, H, W, K), weights are (K, 3, 3, C): channels last. Row m of the GEMM is
 // an output pixel, column n is an output channel, and k counts the channels of the 9 taps. An im2col load
 // brings a tile of A: 64 channels of 128 pixels, moved by the tap's offset. TMA fills pixels outside the
-// image with zeros, which is the padding. The rest is hopper_gemm.cu. C and K are multiples of 8.
+// image with zeros, which is the padding. The rest is as in hopper_gemm.cu. C, K: multiples of 8.
 
 #include "hopper_gemm.cu"
 

@@ -203,7 +203,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the last store from this room
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // waits for the last store from this room
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)
@@ -262,7 +262,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     take_registers<232>();
     const int warpgroup = threadIdx.x / 128 - 1;
     unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
-    float d[128] = {};  // NVRTC 12.8 serializes wgmma on registers that no statement initialises
+    float d[128] = {};  // zeros, because NVRTC 12.8 serializes wgmma on uninitialized registers
     for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     {
       multiply(d, ring, warpgroup, k);

@@ -148,7 +148,7 @@ extern "C" __global__ void unswizzle(const __grid_constant__ Map x, float* out)
   }
 }
 
-// 8  Write to a second tile, because no thread may overwrite an element that another must still read.
+// 8  Write to a second tile, because a thread must not overwrite elements that others still read.
 extern "C" __global__ void transpose(const __grid_constant__ Map x, const __grid_constant__ Map out)
 {
   __shared__ alignas(128) float tile[32 * 32], turned[32 * 32];

@@ -1,5 +1,5 @@
 // Judge clicks on the cells of a question. Without scripts, only the folded answer remains.
-// Return the key of the cell at a node. A text of a cell has no key; its group contains the cell.
+// Return the key of the cell at a node. The text of a cell has no key; the cell is in its group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 

@@ -183,7 +183,7 @@ def ask(
         figure = _choices(figure, question)
     answers = (answer,) if isinstance(answer, str) else tuple(answer)
     hints = dict(hints or {})
-    # A reader could never click a key that no cell has, so such a key is refused.
+    # Refuse a key that no cell has, because a reader could never click it.
     keys = {cell.key for scene in figure.scenes() for cell in scene.items} - {""}
     for name, named in (("answer", answers), ("hints", hints)):
         for key in named:

@@ -55,7 +55,7 @@ BY_TMA = {
     "end": "",
     "wait sync": "every thread waits at the barrier until the bytes have arrived",
 }
-#: Field of the map -> its key, and the key of the line of code that it replaces.
+#: Field of the map -> key of the field, and key of the line of code that the field replaces.
 FIELDS = {
     "address": ("address", "read"),
     "shape": ("shape", "test"),
@@ -189,7 +189,7 @@ def _listing(
 
 
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
-    """Show one load by 128 threads and by TMA, with each line linked to its counterpart.
+    """Show one load by 128 threads and by TMA, with each line of code linked to its counterpart.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         )
     # Boxes and shapes are row-major; the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # The smallest piece with which all threads together copy the tile in one round, else a chunk.
+    # The smallest piece (4 or 8 bytes) with which one round of all threads copies the tile.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each

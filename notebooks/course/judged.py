@@ -26,7 +26,7 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
     def judged(*answers: Any) -> str:
         try:
             return judge(*answers)
-        # An answer may raise anything; a learner needs its message, not the judge's traceback.
+        # An answer may raise any exception. A learner needs its message, not the judge's traceback.
         except Exception as error:
             first, *_ = str(error).splitlines() or [""]
             return f"not yet: {type(error).__name__}: {first}"

@@ -113,7 +113,7 @@ def two_phases(rng: np.random.Generator) -> list[Launch]:
 
 
 def triple(rng: np.random.Generator) -> list[Launch]:
-    # 40 x 80 is no multiple of the box, 16 x 32: the last tiles are partly outside.
+    # 40 x 80 is no multiple of the box, 16 x 32, so the last tiles are partly outside of x.
     x, out = integers(rng, 40, 80), empty(40, 80)
     maps = map_of(x, (16, 32)), map_of(out, (16, 32))
     return [Launch(maps, (x,), ((out, 3 * x),), (3, 3))]
@@ -127,7 +127,7 @@ def reload(rng: np.random.Generator) -> list[Launch]:
 
 def halo(rng: np.random.Generator) -> list[Launch]:
     x, out = integers(rng, 48, 32), empty(48, 32)
-    # A row of zeros above the first row and below the last.
+    # Add a row of zeros above the first row and below the last row.
     padded = np.pad(x, ((1, 1), (0, 0)))
     expected = padded[:-2] + padded[1:-1] + padded[2:]
     return [Launch((map_of(x, (18, 32)), out), (x,), ((out, expected),), 3)]
@@ -151,7 +151,7 @@ def transpose(rng: np.random.Generator) -> list[Launch]:
 
 def ring(rng: np.random.Generator) -> list[Launch]:
     launches = []
-    # More tiles than stages of the ring, and fewer.
+    # The ring has three stages. One launch has more tiles than stages, and two have fewer.
     for tiles in (10, 2, 1):
         x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
         weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]
@@ -246,7 +246,7 @@ PUZZLES = {
 
 #: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
-#: The driver's name of a map, which NVRTC does not know.
+#: Defines the driver's name of a map, CUtensorMap, because NVRTC does not know this name.
 _ALIAS = """\
 #if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
 using CUtensorMap = tma_dlpack::Map;
