@@ -26,7 +26,7 @@ constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplie
 // ---- which tile ----
 
 // A tile of C, 128 x 256, of this block. The cluster's other block has the tile above or below, with
-// the same tile of B. In a row of tiles that is left over, it has the tile beside, with the same tile of A.
+// the same tile of B. In a row of tiles that is left over, it has the next tile, with the same tile of A.
 struct Tile
 {
   int group, end;   // first row after the group
