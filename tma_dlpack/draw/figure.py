@@ -358,7 +358,7 @@ def _drawn(scene: Scene, look: Look) -> str:
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
     for css, cells in groupby(scene.items, attrgetter("css")):
-        drawn = "".join(_cell(cell, look) for cell in cells)
+        drawn = "".join([_cell(cell, look) for cell in cells])
         parts.append(f'<g style="{html.escape(css)}">{drawn}</g>' if css else drawn)
     return "".join(parts)
 
