@@ -391,9 +391,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
     kinds = [(tm.kind, tm.rank) for tm in maps]
     fields = [
-        f
-        for f in (DERIVED_FIELDS if derived else FIELDS)
-        if any(f.exists(*kind) for kind in kinds)
+        f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f.exists(*kind) for kind in kinds)
     ]
     keys = _keys(f.label for f in fields)
     # Bit n of a map is bit n of its bytes as a little-endian number.
