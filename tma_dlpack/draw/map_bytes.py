@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
@@ -389,22 +389,25 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 
 def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
-    kinds = [(tm.kind, tm.rank) for tm in maps]
-    fields = [
-        f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f.exists(*kind) for kind in kinds)
-    ]
+    own = [fields_in(tm.kind, tm.rank, derived=derived) for tm in maps]
+    # In the order of the layout; maps of two kinds have different fields.
+    fields = [f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f in of for of in own)]
     keys = _keys(f.label for f in fields)
     # Bit n of a map is bit n of its bytes as a little-endian number.
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
     changed = tuple([bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1])
     hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}
-    read = zip(fields, *(_values(fields, tm, hosts) for tm in maps), strict=True)
-    values = tuple(
-        FieldValue(keys[field.label], field.label, _places(field), *zip(*pairs, strict=True))
-        for field, *pairs in read
-    )
+    values = []
+    for f in fields:
+        places = [f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in f.pieces]
+        pairs = zip(maps, own, strict=True)
+        read = [_value(f, tm, hosts) if f in of else ("-", "-") for tm, of in pairs]
+        values.append(
+            FieldValue(keys[f.label], f.label, ", ".join(places), *zip(*read, strict=True))
+        )
     data, segments = tuple(map(bytes, maps)), _segments(maps[0], keys)
-    return MapBytes(title, data, segments, values, changed, DERIVED if derived else MEASURED)
+    provenance = DERIVED if derived else MEASURED
+    return MapBytes(title, data, segments, tuple(values), changed, provenance)
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
@@ -419,34 +422,20 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
     )
 
 
-def _places(field: Field) -> str:
-    """Return the bits of a field as text."""
-    return ", ".join([f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces])
-
-
 def is_of_host_tensor(tensor_map: TensorMap) -> bool:
     """Whether the tensor is in host memory; then pictures omit the address, new in each run."""
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
-def _values(
-    fields: Sequence[Field], tensor_map: TensorMap, hosts: set[int]
-) -> Iterator[tuple[str, str]]:
-    """Yield each decoded field as text, and its drawn form; ``-`` for a map without the field."""
-    data, kind, rank = bytes(tensor_map), tensor_map.kind, tensor_map.rank
-    for field in fields:
-        if not field.exists(kind, rank):
-            yield "-", "-"
-            continue
-        value = field.read(data)
-        if field.name == "global_address":
-            yield f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
-            continue
-        name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
-        if field.name == "element_type":
-            name += f" ({tensor_map.data_type.name})"
-        name += " bytes" * (field.name == "global_strides")
-        # Bits hold value / unit - bias: extents are stored minus 1, strides in units of 16 bytes.
-        scaled = field.bias or field.unit > 1
-        raw = f" ({value // field.unit - field.bias:#x})" if scaled else ""
-        yield name, name + raw
+def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
+    """Return a decoded field as text, and its drawn form."""
+    value = field.read(bytes(tensor_map))
+    if field.name == "global_address":
+        return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
+    name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
+    if field.name == "element_type":
+        name += f" ({tensor_map.data_type.name})"
+    name += " bytes" * (field.name == "global_strides")
+    # The bits hold value / unit - bias: extents are stored minus 1, strides in units of 16 bytes.
+    raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""
+    return name, name + raw

@@ -45,11 +45,9 @@ class DrawnLayout:
         shown |= {"gap" for c in self.chunks if c.data_bytes < CHUNK_BYTES}
         about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
         legend = [entry for state, entry in LEGEND.items() if state in shown]
-        cells, unit = self.cells, UNIT
+        grid = Grid(self.cells, UNIT)
         if is_narrow:
-            cells = tuple([_with_first_of_spans(c) for c in cells])
-            unit = NARROW_UNIT
-        grid = Grid(cells, unit)
+            grid = Grid(tuple([_with_first_of_spans(c) for c in self.cells]), NARROW_UNIT)
         return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
 
     @lazy
@@ -66,7 +64,7 @@ class DrawnLayout:
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
         # Frames are drawn after all chunks, so that no neighbour covers them.
-        firsts, framed = set(map(id, self.first_chunks)), list[Cell]()
+        framed = list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
             for line in block.lines:
@@ -77,7 +75,7 @@ class DrawnLayout:
                 cells.append(label(0, row, f"{line.address:#06x}"))
                 for k, chunk in enumerate(line.chunks):
                     cells += _chunk(chunk, k, row)
-                    if id(chunk) in firsts:
+                    if self.first_chunks and _is_first(chunk):
                         framed.append(Cell(k, row, "focus", to=("is-first",)))
                 row += 1
             if block.is_cut:
@@ -90,12 +88,16 @@ class DrawnLayout:
     @lazy
     def first_chunks(self) -> tuple[Chunk, ...]:
         """The first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
-        firsts = [c for c in self.chunks if 0 <= c.row < ROWS_READ and c.number == 0]
-        return tuple(firsts) if len(firsts) == ROWS_READ else ()
+        firsts = tuple(filter(_is_first, self.chunks))
+        return firsts if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
         """Return the number of `first_chunks` in each group of 4 banks, by its first byte."""
         return Counter([chunk.address % LINE_BYTES for chunk in self.first_chunks])
+
+
+def _is_first(chunk: Chunk) -> bool:
+    return 0 <= chunk.row < ROWS_READ and chunk.number == 0
 
 
 def _with_first_of_spans(cell: Cell) -> Cell:
@@ -104,9 +106,7 @@ def _with_first_of_spans(cell: Cell) -> Cell:
     >>> _with_first_of_spans(Cell(0, 0, text="r0\nc16..23")).text
     'r0\nc16'
     """
-    if ".." not in cell.text:
-        return cell
-    return replace(cell, text=re.sub(r"\.\..*", "", cell.text))
+    return replace(cell, text=re.sub(r"\.\..*", "", cell.text)) if ".." in cell.text else cell
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
