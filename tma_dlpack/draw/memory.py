@@ -41,8 +41,8 @@ class DrawnLayout:
 
     def scene(self, notes: Sequence[str], *, is_narrow: bool = False) -> Scene:
         """Draw one row per 128 bytes, one cell per 16 bytes, and a legend of the drawn states."""
-        shown = {c.state for c in self.chunks}
-        shown |= {"gap" for c in self.chunks if c.data_bytes < CHUNK_BYTES}
+        gaps = {"gap" for c in self.chunks if c.data_bytes < CHUNK_BYTES}
+        shown = {c.state for c in self.chunks} | gaps
         about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
         legend = [entry for state, entry in LEGEND.items() if state in shown]
         grid = Grid(self.cells, UNIT)
