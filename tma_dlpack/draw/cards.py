@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, fragment, require
-from tma_dlpack.draw.grid import MARGIN, NARROW, Cell, Grid, Scene, lay_out, text_width, words
+from tma_dlpack.draw.grid import LETTER_WIDTH, MARGIN, NARROW, Cell, Grid, Scene, lay_out, words
 from tma_dlpack.draw.map_bytes import fields_of, is_of_host_tensor
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
@@ -315,38 +315,30 @@ class Multiples(Figure):
 
 def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool) -> list[Cell]:
     """Draw the plane of a tensor with the box in its corner, and their descriptions below."""
-    (width, height), (across, down) = _planes(tensor_map)
+    a = tensor_map.arguments
+    # The two innermost extents and entries of the box; for im2col, channels and pixels.
+    box = a.box_dim or (a.channels_per_pixel, a.pixels_per_column)
+    # A tensor of rank 1 has one row.
+    (width, height), (across, down) = ((*numbers, 1)[:2] for numbers in (a.global_dim, box))
     scale = min(ROOM[0] / width, ROOM[1] / height)
-    sides = [max(LEAST, round(n * scale, 2)) for n in (width, height, across, down)]
+    w, h, box_w, box_h = (max(LEAST, round(n * scale, 2)) for n in (width, height, across, down))
     named, *more = _words_of(tensor_map)
-    title = f"map {number}: {', '.join((named, *more))}"
-    style = "conflict" if is_wrong else "taken"
-    most = int((PITCH - 10) / text_width("0"))
-    lines = [f"#{number} {named}", *more]
-    cells = [words(x, y, _cut(lines[0], most), "strong", LINE)]
+    title, style = f"map {number}: {', '.join((named, *more))}", "conflict" if is_wrong else "taken"
     top = y + LINE + 2
-    cells.append(Cell(x, top, "tensor", "", title, columns=sides[0], rows=sides[1]))
-    # A box may be larger than its tensor; the picture cuts it at the tensor's edge.
-    box = min(sides[2], sides[0]), min(sides[3], sides[1])
-    cells.append(Cell(x, top, style, "", title, columns=box[0], rows=box[1], hatched=is_wrong))
-    for n, line in enumerate(lines[1:]):
-        at = top + ROOM[1] + LINE * n
-        cells.append(words(x, at, _cut(line, most), "muted", LINE))
+    cells = [
+        words(x, y, _cut(f"#{number} {named}"), "strong", LINE),
+        Cell(x, top, "tensor", "", title, w, h),
+        # A box may be larger than its tensor; the picture cuts it at the tensor's edge.
+        Cell(x, top, style, "", title, min(box_w, w), min(box_h, h), hatched=is_wrong),
+    ]
+    for n, line in enumerate(more):
+        cells.append(words(x, top + ROOM[1] + LINE * n, _cut(line), "muted", LINE))
     return cells
 
 
-def _cut(line: str, most: int) -> str:
+def _cut(line: str) -> str:
+    most = int((PITCH - 10) / LETTER_WIDTH)
     return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
-def _planes(tensor_map: TensorMap) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the two innermost extents and box entries; for im2col, channels and pixels."""
-    a = tensor_map.arguments
-    # Innermost first; a tensor of rank 1 has one row.
-    dims, box = (*a.global_dim, 1), (*a.box_dim, 1)
-    if not a.box_dim:
-        box = a.channels_per_pixel, a.pixels_per_column
-    return (int(dims[0]), int(dims[1])), (int(box[0]), int(box[1]))
 
 
 def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
