@@ -320,6 +320,7 @@ GENERATED = {
     "dlpack": lambda: docstring("dlpack"),
     "make": lambda: docstring("make"),
     "drawing": lambda: docstring("draw"),
+    "teaching": lambda: docstring("course"),
     "commands": lambda: docstring("cli"),
 }
 

@@ -157,7 +157,7 @@ class Trace:
 
     def _overview(self) -> list[str]:
         """Return small pictures of all maps next to each other, if there are two maps or more."""
-        from tma_dlpack.draw.multiples import multiples
+        from tma_dlpack.draw.cards import multiples
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
         # (number of the map, the map, whether a problem is marked)
