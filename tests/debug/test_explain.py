@@ -42,7 +42,7 @@ from tma_dlpack.debug.explain import NOTHING_READ
 from tma_dlpack.debug.explain.failures import RESULTS, results_of
 from tma_dlpack.debug.explain.sentences import FIXES, SENTENCES
 from tma_dlpack.debug.explain.words import FORMS
-from tma_dlpack.tables.limits import STICKY
+from tma_dlpack.tables.targets import STICKY
 
 
 def rules(found: Explanation) -> list[list[str]]:

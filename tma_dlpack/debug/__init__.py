@@ -1,10 +1,11 @@
-"""Tools for programs of others: for their logs, their calls, their dead kernels and their PTX.
+"""Tools that examine a program by its logs, its driver calls, its core dumps or its PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
 `postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `core.py`
-lists what they use of the core. `foreign.py` reads files, and the 128 bytes of a map in the forms
-that tools print. `programs.py` runs other programs, `names.py` demangles names, and `commands.py`
-has the commands. The classes of the results are importable from this package.
+lists the names of the core that these tools use. `foreign.py` reads files, and the 128 bytes of a
+map in the forms that tools print. `programs.py` runs other programs, `names.py` demangles C++
+names, and `commands.py` defines the commands. The classes of the results are importable from this
+package.
 """
 
 from typing import TYPE_CHECKING

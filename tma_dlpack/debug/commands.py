@@ -11,7 +11,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug.core import cli, coerce, limits, refusals, tma
+from tma_dlpack.debug.core import cli, coerce, refusals, targets, tma
 
 
 @cli.command(
@@ -48,7 +48,10 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the name and the text of each file; words that are not files are a text themselves."""
+    """Yield the name and the text of each file.
+
+    Words that are not files are joined to one text, which has an empty name.
+    """
     from tma_dlpack.debug import foreign
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
@@ -61,13 +64,13 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
         return
     for word in words:
         content = foreign.content(word, refusals.MAX_LOG_BYTES, "FILE_LOG")
-        # A file of a map's 128 raw bytes becomes a dump.
-        is_map = len(content) == limits.MAP_BYTES and (b"\0" in content or not content.isascii())
+        # The 128 raw bytes of a map become hex digits, which `explain` reads as a dump.
+        is_map = len(content) == targets.MAP_BYTES and (b"\0" in content or not content.isascii())
         yield word, content.hex() if is_map else content.decode("utf-8", "replace")
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word is certainly a path, because it has a slash or a suffix.
+    """Return whether a word must be a path, because it has a slash or a suffix.
 
     >>> _is_path("logs/build"), _is_path("build.log"), _is_path("715"), _is_path("error 715")
     (True, True, False, False)
@@ -76,7 +79,7 @@ def _is_path(word: str) -> bool:
 
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
-    """Show the result of each file with the file's name; a single result without a name."""
+    """Show the result of each file under the file's name, but a single result without a name."""
     if len(found) == 1:
         one = found[0][1]
         cli.show(options, one, page=one._repr_html_, **to)
@@ -87,7 +90,7 @@ def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **
 
 
 class _Several(NamedTuple):
-    """The results of several files, for one list in JSON."""
+    """Results of several files, which `to_json` writes as one list."""
 
     all: list[Any]
 
@@ -124,7 +127,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _program_of(options: argparse.Namespace) -> list[str]:
-    """Return the program to trace; ``--`` before it may be omitted."""
+    """Return the words of the program to trace; the ``--`` before the program may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
         raise cli.UsageError(
@@ -185,7 +188,7 @@ def _lint(options: argparse.Namespace) -> int:
             cli.write(cli.STDOUT, f"{head}{report}\n")
         for failure in failures:
             cli.failure(sys.stderr, False, failure)
-    # --strict: warnings fail, and instructions that the analysis skipped fail too.
+    # With --strict, warnings and instructions that the analysis skipped are failures too.
     strict = options.strict and any(
         any(finding.severity != lint.report.NOTE for finding in report.findings)
         or any(one.skipped for one in report.examined)
@@ -245,14 +248,14 @@ def _postmortem(options: argparse.Namespace) -> int:
             "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
             "core.1234"
         )
-    # "global" is a keyword of Python, so it is no attribute name.
+    # "global" is a keyword of Python, so `options.global` would be a syntax error.
     kept = {"keep": options.keep, "with_global": vars(options)["global"]}
     if options.core:
         return _dumps(options)
     if not options.program:
         try:
             found = program.of_process(options.pid, post.read, **kept)
-        except tma.TmaUnsupportedError as error:  # nothing was read: 2, not 1
+        except tma.TmaUnsupportedError as error:  # nothing was read, so the status is 2, not 1
             cli.failure(sys.stderr, options.json, str(error))
             return cli.EXIT_NOTHING
     else:
@@ -263,7 +266,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
-            # As `PostMortem.to_json`, without findings.
+            # The keys of `PostMortem.to_json`, without findings.
             names = ("faults", "barriers", "maps", "kernels", "notes")
             empty = json.dumps({name: [] for name in names} | {"target": None})
             cli.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
@@ -275,7 +278,7 @@ def _postmortem(options: argparse.Namespace) -> int:
 
 
 def _dumps(options: argparse.Namespace) -> int:
-    """Explain dumps; a dump that cannot be read is reported, and the others are explained."""
+    """Explain each dump that can be read, and report the others as unreadable."""
     from tma_dlpack.debug import postmortem as post
 
     found: list[tuple[str, post.PostMortem]] = []

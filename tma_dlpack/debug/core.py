@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from tma_dlpack.copies.backend import REDUCTIONS
     from tma_dlpack.draw import boxes, cards, grid
     from tma_dlpack.draw.figure import fragment
-    from tma_dlpack.draw.multiples import multiples
     from tma_dlpack.make.build import check_view
-    from tma_dlpack.tables import coerce, dtypes, errors, limits, meanings, refusals
+    from tma_dlpack.tables import coerce, dtypes, errors, meanings, refusals, targets
     from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS, MapKind
     from tma_dlpack.tables.coerce import counted
     from tma_dlpack.tensor_map.description import check_address
@@ -31,7 +30,7 @@ __all__ = [
     "CORNERS", "ENUMS", "INSTRUCTIONS", "KIND_OF", "OF_DRIVER", "RARE_OPTIONS", "REDUCTIONS",
     "RULES", "MapKind", "advice", "boxes", "cards", "check_address", "check_driver_call",
     "check_view", "cli", "coerce", "counted", "dlpack", "driver", "dtypes", "errors", "fragment",
-    "grid", "limits", "meanings", "multiples", "public", "refusals", "tma",
+    "grid", "meanings", "public", "refusals", "targets", "tma",
 ]  # fmt: skip
 _LATER = {
     "tma_dlpack": ("cli", "dlpack", "driver", "public"),
@@ -42,9 +41,8 @@ _LATER = {
     "tma_dlpack.copies.backend": ("REDUCTIONS",),
     "tma_dlpack.draw": ("boxes", "cards", "grid"),
     "tma_dlpack.draw.figure": ("fragment",),
-    "tma_dlpack.draw.multiples": ("multiples",),
     "tma_dlpack.make.build": ("check_view",),
-    "tma_dlpack.tables": ("coerce", "dtypes", "errors", "limits", "meanings", "refusals"),
+    "tma_dlpack.tables": ("coerce", "dtypes", "errors", "meanings", "refusals", "targets"),
     "tma_dlpack.tables.arguments": ("CORNERS", "ENUMS", "KIND_OF", "RARE_OPTIONS", "MapKind"),
     "tma_dlpack.tables.coerce": ("counted",),
     "tma_dlpack.tensor_map.description": ("check_address",),

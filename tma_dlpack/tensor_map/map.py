@@ -16,8 +16,7 @@ from tma_dlpack.tables.errors import (
     TmaUnsupportedError,
     argument_error,
 )
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED_NAMES, Target
+from tma_dlpack.tables.targets import DERIVED_NAMES, MAP_BYTES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import for_torch, moved_bytes, no_bytes, not_launchable
 

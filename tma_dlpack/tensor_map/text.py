@@ -20,8 +20,7 @@ from tma_dlpack.tables.coerce import aligned, counted
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED
+from tma_dlpack.tables.targets import DERIVED, MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 if TYPE_CHECKING:

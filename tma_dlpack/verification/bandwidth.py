@@ -14,8 +14,8 @@ from tma_dlpack.verification.core import (
     driver,
     enums,
     errors,
-    limits,
     public,
+    targets,
     tma,
 )
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
@@ -286,7 +286,7 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], tma.TmaSwizz
     found: dict[tuple[tuple[int, ...], tma.TmaSwizzle], None] = {}
     for row_bytes, rows, swizzle in DEFAULT_TILES:
         row = row_bytes * 8 // view.dtype.bits
-        if row <= min(limits.MAX_BOX, columns * view.dtype.lanes):
+        if row <= min(targets.MAX_BOX, columns * view.dtype.lanes):
             # All dimensions but the last two have extent 1 in the box.
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from tma_dlpack.copies.memory import reach_bytes
     from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
     from tma_dlpack.dlpack import TensorView, as_tensor_view
-    from tma_dlpack.tables import bits, coerce, enums, errors, limits, refusals
+    from tma_dlpack.tables import bits, coerce, enums, errors, refusals, targets
     from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
     from tma_dlpack.tables.dtypes import DATA_TYPES
 
 __all__ = [
     "CORNERS", "DATA_TYPES", "K_STEP_BYTES", "MAX_COORD", "MAX_OFFSET", "REDUCTIONS", "SPAN_BYTES",
     "EncodeArguments", "Major", "MapKind", "TensorView", "as_tensor_view", "bits", "cli", "coerce",
-    "cuda", "driver", "enums", "errors", "find_violations", "geometry", "launch", "limits",
-    "public", "reach_bytes", "read_driver_call", "refusals", "tma",
+    "cuda", "driver", "enums", "errors", "find_violations", "geometry", "launch", "public",
+    "reach_bytes", "read_driver_call", "refusals", "targets", "tma",
 ]  # fmt: skip
 _LATER = {
     "tma_dlpack": ("cli", "driver", "geometry", "public"),
@@ -41,7 +41,7 @@ _LATER = {
     "tma_dlpack.copies.backend": ("REDUCTIONS",),
     "tma_dlpack.copies.request": ("MAX_COORD", "MAX_OFFSET"),
     "tma_dlpack.dlpack": ("TensorView", "as_tensor_view"),
-    "tma_dlpack.tables": ("bits", "coerce", "enums", "errors", "limits", "refusals"),
+    "tma_dlpack.tables": ("bits", "coerce", "enums", "errors", "refusals", "targets"),
     "tma_dlpack.tables.arguments": ("CORNERS", "EncodeArguments", "MapKind"),
     "tma_dlpack.tables.dtypes": ("DATA_TYPES",),
 }

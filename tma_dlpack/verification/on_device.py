@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack.verification.arena import Arena, byte_difference
-from tma_dlpack.verification.core import DATA_TYPES, bits, limits, tma
+from tma_dlpack.verification.core import DATA_TYPES, bits, targets, tma
 from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.random_operands import ROOM_BYTES, Matrices, OperandLayout, Product
 
@@ -267,7 +267,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         before = field.write(before, value)
     tile = arena.simulated(on_host, copy).smem
     changes = np.array(instructions(change, expected), np.uint64)
-    out = np.full(limits.MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
+    out = np.full(targets.MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
     coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
     numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, len(tile)
     arena.run(
@@ -277,11 +277,11 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         [before, coords, *_words(*numbers, tensor_map.tx_bytes)],
         [out, changes],
     )
-    changed = out[: limits.MAP_BYTES].tobytes()
+    changed = out[: targets.MAP_BYTES].tobytes()
     # Bytes 64..127 are compared too: the kernel must not change them.
     if changed != expected:
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
-    return byte_difference("the tile", tile, out[limits.MAP_BYTES :])
+    return byte_difference("the tile", tile, out[targets.MAP_BYTES :])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:

@@ -20,8 +20,8 @@ from tma_dlpack.verification.core import (
     EncodeArguments,
     MapKind,
     geometry,
-    limits,
     reach_bytes,
+    targets,
     tma,
 )
 
@@ -147,7 +147,7 @@ def _column(
 ) -> dict[str, Any]:
     """Return the corners and counts of an im2col map, and change the spatial extents in `dims`."""
     first, rank = 0 if args.interleave else 1, len(dims)
-    limit = limits.CORNER_ENDS[rank]
+    limit = targets.CORNER_ENDS[rank]
     lower, upper = [], []
     for d in range(first, first + rank - 2):
         dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
@@ -160,7 +160,7 @@ def _column(
         lower.append(low)
         upper.append(max(high, low - dims[d] + 1))
     pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
-    span = 0 if args.interleave else limits.SWIZZLE_SPAN_BYTES[args.swizzle]
+    span = 0 if args.interleave else targets.SWIZZLE_SPAN_BYTES[args.swizzle]
     most = max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1)
     return {
         "pixel_box_lower_corner": tuple(lower),
@@ -190,7 +190,7 @@ def _start(
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
     """Return the box's innermost extent: multiples of 16 bytes within the swizzle's span."""
-    span = limits.SWIZZLE_SPAN_BYTES[args.swizzle] or 256
+    span = targets.SWIZZLE_SPAN_BYTES[args.swizzle] or 256
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
     return max(rng.choice((1, most, rng.randint(1, most))) * 16 // element_bytes, 1)
@@ -257,19 +257,19 @@ def keywords_of(args: EncodeArguments) -> dict[str, Any]:
 Call = dict[str, Any]
 
 _BOX = (0, 1, 255, 256, 257)
-_STRIDES = (0, 8, 16, 32, 48, *(limits.STRIDE_BYTES_END - n for n in (32, 16, 0)))
+_STRIDES = (0, 8, 16, 32, 48, *(targets.STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
 # The limits of corners differ by rank; each limit is drawn from both sides, positive and negative.
 _CORNERS = tuple(
     sign * end + n
-    for end in sorted(limits.CORNER_ENDS.values())
+    for end in sorted(targets.CORNER_ENDS.values())
     for sign in (-1, 1)
     for n in (-1, 0)
 )
 #: Values at the edges of the driver's ranges, on both sides of each edge.
 EDGES: dict[str, tuple[Any, ...]] = {
     "tensor_data_type": ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"),
-    "global_address": (0, 8, 16, 32, *(limits.ADDRESS_END - n for n in (32, 16, 0))),
+    "global_address": (0, 8, 16, 32, *(targets.ADDRESS_END - n for n in (32, 16, 0))),
     "global_dim": _EXTENTS,
     "global_strides": _STRIDES,
     "box_dim": _BOX,
@@ -316,7 +316,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 def _largest(rng: Random, args: EncodeArguments) -> Call:
     """Return the last extent of a tile at the limit of 228 KB, or one above this limit."""
     *box, _ = args.box_dim or (args.channels_per_pixel, 0)
-    most = limits.MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(
+    most = targets.MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(
         0, 1
     )
     if args.kind == "tiled":

@@ -24,7 +24,7 @@ def verify(
     - Encoders: the refusals and bytes of the measured layout are compared with cuTensorMapEncode*.
     - Copies: the simulator is compared with the hardware, for tile and im2col loads and stores and
       for reductions. Compared are shared memory, the set of written bytes, and global memory. Some
-      loads have maps of any size that the driver accepts, and coordinates at the limits.
+      loads have maps of any size that the driver accepts, and coordinates at the targets.
     - Tensor cores: products of loaded tiles, by wgmma with our matrix descriptors, are compared
       with exact results. ldmatrix at our addresses is compared with the simulated tile.
     - Maps that a kernel changes: the maps' fields, and tiles that are loaded with these maps.

@@ -1,4 +1,4 @@
-"""Failures that a text shows: results of the driver, causes by likelihood, and the next step.
+"""Reader of the failures and the driver's results that a text shows, with causes and next steps.
 
 To add a failure, add a block to failures.txt and a text to tests/golden/failures.json. The patterns
 of `places_of` recognise the driver's results. Every other failure is recognised by the patterns of
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug.core import dtypes, limits, tma
+from tma_dlpack.debug.core import dtypes, targets, tma
 from tma_dlpack.debug.explain.judge import PrintedArguments
 from tma_dlpack.debug.explain.words import tables
 
@@ -22,7 +22,7 @@ _OF_RESULTS: Final = tables("results")
 
 
 class Result(NamedTuple):
-    """A CUresult: its code, its name, the driver's words, and the fix if an encode returns it."""
+    """A CUresult: its code, its name, the driver's description, and the fix for an encode."""
 
     code: int
     name: str
@@ -38,9 +38,9 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
-    if r.code in limits.STICKY
+    if r.code in targets.STICKY
 }
-#: Results by the part of the driver's words that people repeat.
+#: Results by the part of the driver's description that people quote.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
@@ -58,10 +58,10 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Codes whose words no other library prints. The words of other codes count only if their line
-#: names CUDA or a tensor map.
+#: Codes whose description no other library prints. The description of any other code counts only
+#: if its line also names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
-# Results by everything that a pattern may find as its key: names, phrases, codes.
+# Results by every text that the group `key` of a pattern may match: names, phrases, codes.
 _KNOWN: Final = (
     _RUNTIME
     | _PHRASES
@@ -71,12 +71,12 @@ _KNOWN: Final = (
 
 
 def _one_of(keys: Iterable[str]) -> str:
-    """Return a pattern that matches any of the keys; it tries the longest key first."""
+    """Return a pattern that matches any of the keys and tries longer keys first."""
     return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: The forms of a result: a code next to a word, or alone; a name; the driver's words.
+#: The forms of a result: a code next to a word, or alone; a name; the driver's description.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -121,7 +121,7 @@ def places_of(text: str) -> dict[Result, int]:
     """Return the driver's results that a text shows, each with its first place, in order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
-    # Phrases are in lower case in `_KNOWN`, and names as CUDA spells them.
+    # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
     found = [
         (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
         for match in matches
@@ -153,21 +153,21 @@ _INVALID_VALUE = (
 
 
 def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
-    """Explain the CUDA results that a text shows, given the verdicts on its encodes."""
+    """Return notes that explain the CUDA results in a text, given the reports on its encodes."""
     codes = {result.code: result for result in results_of(text)}
-    sticky = [result for code, result in codes.items() if code in limits.STICKY]
+    sticky = [result for code, result in codes.items() if code in targets.STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)
     notes = []
     if sticky:
         named = " and ".join(f"{r.code} ({r.name}: {r.words})" for r in sticky)
         notes.append(
             f"{_IN_ORDER * clean}{named}: the error of an earlier kernel, which every later call "
-            f"of the process returns, an encode too. {limits.HOW_TO_FIND}"
+            f"of the process returns, an encode too. {targets.HOW_TO_FIND}"
         )
     elif clean:
         notes.append(
             f"{_IN_ORDER}Codes 700, 715, 719 and 999 (and other errors of a launch) are an earlier "
-            f"kernel's, which every later call returns. {limits.HOW_TO_FIND}"
+            f"kernel's, which every later call returns. {targets.HOW_TO_FIND}"
         )
         if 1 in codes:
             notes.append(_INVALID_VALUE)
@@ -175,16 +175,16 @@ def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note on mixed lines: what to do, and the error codes near these lines."""
+    """Return a note on mixed lines: what to do, and the meaning of error codes near them."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
-    found = [r for r in known if r and r.code in limits.STICKY and r.name not in text]
+    found = [r for r in known if r and r.code in targets.STICKY and r.name not in text]
     return (
         f"lines {lines[0]}-{lines[1]}: one log per rank, please: the output of several processes "
         "(or threads) is mixed here, or parts of lines are missing, so that no number can be "
         "trusted and none is read. Run one process, or paste one whole block."
     ) + "".join(
         f" {r.code} stands in it: if that is the result, it is {r.name} ({r.words}), the error of "
-        f"an earlier kernel. {limits.HOW_TO_FIND}"
+        f"an earlier kernel. {targets.HOW_TO_FIND}"
         for r in found
     )
 
@@ -192,7 +192,7 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return a note on where a project prints the arguments that are missing in the text.
 
-    The note is about the first heading in the text. A mixed text has a note of its own instead.
+    The note is about the first heading that matches. A mixed text has another note instead.
     """
     headings = [
         (p, where) for pattern, p, where in _OF_RESULTS["HEADINGS"] if re.search(pattern, text)
@@ -205,9 +205,9 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 
 # -- failures and their causes --------------------------------------------------------------------
 
-# An id in `Failure.replaced_by`: an encode was read, which explains more than the failure does.
+# An id in `Failure.replaced_by`. If an encode was read, its report replaces the failure's causes.
 ENCODE = "encode"
-# The source of the failures that end a launch.
+# The `source` of failures that end a launch.
 _MEASURED = "measured, H200"
 # Characters before and after a failure that are searched for the name of its cause.
 _NEAR = 2_000
@@ -216,7 +216,7 @@ _LONGEST_EVIDENCE = 90  # characters
 
 
 class Cause(NamedTuple):
-    """A cause of a failure: the misuse, how to check it, a key of `_facts`, how a log names it."""
+    """A cause of a failure: the misuse, its check, a key of `_facts`, the pattern of its name."""
 
     misuse: str
     check: str
@@ -225,7 +225,7 @@ class Cause(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A block of failures.txt; `replaced_by` has the ids that make this failure redundant."""
+    """A block of failures.txt; any id in `replaced_by` makes this failure redundant."""
 
     id: str
     words: str
@@ -236,7 +236,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-# Texts of the names that failures.txt has in braces, such as {trace}.
+# Name in braces in failures.txt, such as {trace} -> the text that replaces it.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",
@@ -264,7 +264,7 @@ def _failures() -> Iterator[Failure]:
             blocks.append([])
         blocks[-1].append(cells)
     for (name, words, step, source, *replaced), *lines in blocks:
-        # A pattern may have " | " inside, at which the reader of the table split it.
+        # `tables` splits rows at " | ", which a pattern may contain, so the cells are joined again.
         patterns = [" | ".join(cells)[2:] for cells in lines if cells[0].startswith("? ")]
         causes = [_cause(*cells) for cells in lines if not cells[0].startswith("? ")]
         yield Failure(
@@ -283,7 +283,7 @@ _HANGS = re.compile(
     re.IGNORECASE,
 )
 _DOES_NOT = r"(?:not|nothing|no|never|without|\w+n't) (?:[\w']+ )?(?:hang|deadlock|stuck|freez)"
-# A whole text of few words, such as "it hangs sometimes".
+# A pattern for a whole text of few words, such as "it hangs sometimes".
 _SHORT_HANG = re.compile(
     rf"(?:(?!{_DOES_NOT})[\w']+ ){{0,6}}"
     r"(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
@@ -300,27 +300,29 @@ class FoundFailure(NamedTuple):
 
 
 def distinct_lines(text: str) -> str:
-    """Return a long text with the first copy of each line, because logs repeat their lines."""
+    """Return a long text without repeated lines, and a short text unchanged."""
     return text if len(text) <= _LONG else "\n".join(dict.fromkeys(text.split("\n")))
 
 
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     """Return the failures that a text shows, in the order of the text.
 
-    `replacing` has more ids that may replace a failure, such as `ENCODE`.
+    `replacing` has additional ids that may replace a failure, such as `ENCODE`.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
     """
-    # `found` has the first place of each failure by id; `others` has results without a block.
+    # `found`: id -> the first place of the failure. `others`: id -> a result of the driver that
+    # has no block in the table.
     found: dict[str, int] = {}
     others: dict[str, Failure] = {}
     for result, place in places_of(text).items():
         code = str(result.code)
-        # Result 1 has stricter patterns in failures.txt: "invalid argument" may be of any library.
+        # For result 1, only the stricter patterns in failures.txt count, because any library may
+        # print "invalid argument".
         if code in FAILURES and code != "1":
             found[code] = place
-        elif result.code in limits.STICKY:
+        elif result.code in targets.STICKY:
             words = f"{code} ({result.words})"
             others[code] = Failure(code, words, "", "", frozenset(), (), ())
             found[code] = place
@@ -344,8 +346,8 @@ def notes_of(
 ) -> list[str]:
     """Return notes on each failure: its causes, then the next step.
 
-    Causes that the text names come first. A map in the same text rules out some causes, and adds
-    facts to other causes.
+    Causes that the text names come first. If the text shows a map, the map rules out some causes
+    and adds facts to other causes.
     """
     # With several different maps, it is not known which map the failed kernel used.
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
@@ -354,7 +356,7 @@ def notes_of(
         near = text[max(0, place - _NEAR) : place + _NEAR]
         out = [c for c in failure.causes if facts.get(c.fact, "").startswith("ruled out")]
         likely = [(_evidence(c, near), c) for c in failure.causes if c not in out]
-        # The sort is stable: causes without evidence keep the table's order, by likelihood.
+        # The sort is stable, so causes without evidence stay in the table's order (by likelihood).
         likely.sort(key=lambda item: not item[0])
         for number, (evidence, cause) in enumerate(likely, 1):
             fact = f" ({facts[cause.fact]})" if cause.fact in facts else ""
@@ -390,9 +392,9 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return facts about a map that concern causes, by the key in the table.
+    """Return facts about a map, by the keys of the causes in the table.
 
-    A fact that begins with "ruled out" excludes the cause.
+    A fact that begins with "ruled out" excludes the causes with its key.
     """
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}
@@ -406,7 +408,7 @@ def _facts(read: PrintedArguments) -> dict[str, str]:
         return facts
     row = dtypes.DATA_TYPES[read.data_type]
     facts["unit"] = (
-        f"with this map, a multiple of {limits.INNER_BYTES * 8 // row.element_bits} elements"
+        f"with this map, a multiple of {targets.INNER_BYTES * 8 // row.element_bits} elements"
     )
     box, steps = read.box_dim or (), read.element_strides or ()
     # A box of extent e with element stride s has ceil(e / s) elements (CUDA driver API).
