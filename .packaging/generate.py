@@ -1,6 +1,6 @@
 """Print the judges and tables that follow from the rows: ``python .packaging/generate.py``.
 
-Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
+Run it after a change of `checks/` rows, `checks.struct.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
 ``tma_dlpack/tables/abi.py``                 their number, and the options that few calls give

@@ -66,7 +66,7 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of checks.layout.OtherTensor: another tensor on the same device. */
+/* Read the fields of checks.struct.OtherTensor: another tensor on the same device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;

@@ -1,7 +1,7 @@
 /* options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
  *
  * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception. The
- * caller passes the exception to swallowed(), and checks/parse.py reports what is wrong.
+ * caller passes the exception to swallowed(), and checks/call.py reports what is wrong.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H

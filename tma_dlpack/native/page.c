@@ -2,7 +2,7 @@
  *
  * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as BigInt: `asked` has the
  * request in the order in which `describe` takes it, `answered` the members of TmaDlpackDescribed in the order of
- * checks.rule.STRUCT. There is one request at a time, no allocation and no C library.
+ * checks.struct.STRUCT. There is one request at a time, no allocation and no C library.
  */
 
 #include "../include/tma_dlpack_make.h"

@@ -145,7 +145,7 @@ static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
   return tuple;
 }
 
-/* Return the fields of checks.options.Options. */
+/* Return the fields of checks.struct.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
   return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
                        o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,
