@@ -163,7 +163,7 @@ _ALIGN = re.compile(r"\.align\s+(\d{1,6})")
 _TYPE = re.compile(r"(?:\.v([248])\s+)?\.[bsuf](8|16|32|64|128)\b")
 # The end of an array declaration without a size, such as "smem[];".
 _UNSIZED = re.compile(r"\[\s*\]\s*;$")
-# A brace, a label "$L1:", a ".loc 1 20 3", or a text up to ";", which may contain a vector's braces.
+# A brace, a label "$L1:", a ".loc 1 20 3", or a text up to ";" (a vector in it has braces).
 _STATEMENT = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
     r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
