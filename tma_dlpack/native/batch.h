@@ -160,14 +160,14 @@ static PyMemberDef batch_members[] = {
 };
 
 static PyGetSetDef batch_getters[] = {
-    {"maps", batch_maps, NULL, "The maps, as a tuple: made when it is first read.", NULL},
+    {"maps", batch_maps, NULL, "The tuple of the maps, made when it is first read.", NULL},
     {"launchable", batch_launchable, NULL, "Whether all maps may be passed to a kernel.", NULL},
     {"has_bytes", batch_has_bytes, NULL, "Whether all maps are encoded.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot batch_slots[] = {
-    {Py_tp_doc, (void *)"The maps of many tensors, encoded; extension.Maps is the same in Python."},
+    {Py_tp_doc, (void *)"The encoded maps of many tensors; extension.Maps is this class in Python."},
     {Py_tp_members, batch_members},
     {Py_tp_getset, batch_getters},
     {Py_tp_traverse, (void *)batch_traverse},

@@ -41,8 +41,8 @@ static PyObject *fall_back(void) {
 
 PyDoc_STRVAR(accept_many_doc,
              "accept_many(tensors, address, options, /)\n--\n\n"
-             "Encode the maps of a tuple of tensors to `address`, 128 bytes after 128, where the\n"
-             "caller has as many, aligned to 128. Give a Batch; None to fall back to Python.");
+             "Encode the maps of a tuple of tensors, and return a Batch; None to fall back to Python.\n"
+             "The maps are written to `address`, which is aligned to 128 bytes, one after the other.");
 
 static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
@@ -75,7 +75,7 @@ static int same_layout(const Record *call, const View *view) {
 
 PyDoc_STRVAR(accept_address_doc,
              "accept_address(tensor_map, tensor_or_int, /)\n--\n\n"
-             "Move a map to another tensor of its layout, or to an address: TensorMap.with_address;\n"
+             "Return a map for another tensor of this layout or for an address (with_address);\n"
              "None to fall back to Python.");
 
 static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -125,9 +125,9 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
 
 PyDoc_STRVAR(quick_text,
              "quick(function, verb, parameters, required, positional, /)\n--\n\n"
-             "Make the callable that tries `verb` in C before it calls a Python function.\n"
-             "`parameters` is {name: default}, `required` in place of no default; the first\n"
-             "`positional` may be given by position.");
+             "Return a callable that tries `verb` in C before it calls a Python function.\n"
+             "`parameters` is {name: default}, with `required` for a parameter without a default.\n"
+             "The first `positional` parameters may have positional arguments.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   PyObject *function, *parameters, *required;
@@ -165,11 +165,12 @@ static void close_spare(State *state) {
 PyDoc_STRVAR(setup_doc,
              "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array,\n"
              "      presets, default_target, allowable, no_swizzle, /)\n--\n\n"
-             "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
-             "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
-             "dict {name: member} for each; how `__dlpack__` is called: of host tensors, of CUDA\n"
-             "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
-             "that may be switched off; and the default of `swizzle`.");
+             "Set the classes and objects that the module uses: TensorMap; the base class of the\n"
+             "callables that `quick` returns; the enums of interleave, swizzle, L2 promotion, fill, data\n"
+             "type and wide mode; a dict {name: member} for each enum; three functions that call\n"
+             "`__dlpack__` of host tensors, CUDA tensors and JAX's CUDA arrays; NumPy's integer and array\n"
+             "classes; {name: Target}; the default Target; {id: row} of the rules that `allow` may name;\n"
+             "and the default of `swizzle`.");
 
 /* Return whether an attribute of a class equals a number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {

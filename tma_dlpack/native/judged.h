@@ -86,7 +86,7 @@ static int read_view(const State *state, PyObject *fields, View *view) {
 }
 
 PyDoc_STRVAR(changed_doc, "changed(arguments, view, /)\n--\n\n"
-                          "Judge the call with other arguments, and of another tensor unless `view` is None.\n"
+                          "Judge the call with other arguments, and for another tensor unless `view` is None.\n"
                           "Return None to fall back to Python.");
 
 static PyObject *judged_changed(PyObject *self, PyObject *args) {
@@ -180,16 +180,16 @@ TMA_DLPACK_ARRAYS(ARRAY_FIELD)
 
 static PyMemberDef judged_members[] = {
     TMA_DLPACK_NUMBERS(NUMBER_MEMBER)
-    {"is_exact", T_BOOL, offsetof(JudgedCall, is_exact), READONLY, "Whether no number of the struct was cut."},
-    {"mask", T_ULONGLONG, offsetof(JudgedCall, call.failed), READONLY, "The rows that fail."},
+    {"is_exact", T_BOOL, offsetof(JudgedCall, is_exact), READONLY, "Whether all numbers are exact."},
+    {"mask", T_ULONGLONG, offsetof(JudgedCall, call.failed), READONLY, "Mask of the rows that fail."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef judged_getters[] = {
     TMA_DLPACK_ARRAYS(ARRAY_GETTER)
-    {"failed", judged_failed, NULL, "The rows that fail, and their entries.", NULL},
-    {"tx_bytes", judged_tx_bytes, NULL, "Bytes that one load adds; None where rules fail or geometry knows.", NULL},
-    {"parts", judged_parts, NULL, "Layout, address, target and options.", NULL},
+    {"failed", judged_failed, NULL, "(row, entry) of each predicate that fails.", NULL},
+    {"tx_bytes", judged_tx_bytes, NULL, "Bytes that one load adds to its barrier, or None.", NULL},
+    {"parts", judged_parts, NULL, "(layout, address, target, options).", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -199,7 +199,7 @@ static PyMethodDef judged_methods[] = {
 };
 
 static PyType_Slot judged_slots[] = {
-    {Py_tp_doc, (void *)"A call that was judged: its struct, what fails, and what is changed about it."},
+    {Py_tp_doc, (void *)"A judged call: its description and the rules that fail."},
     {Py_tp_members, judged_members},
     {Py_tp_getset, judged_getters},
     {Py_tp_methods, judged_methods},

@@ -171,7 +171,7 @@ static PyObject *storage_data(PyObject *self, void *unused) {
 
 PyDoc_STRVAR(keep_data_doc,
              "_keep_data($self, /)\n--\n\n"
-             "Save the bytes before handing out writable storage.");
+             "Save the bytes before a caller gets writable storage.");
 
 static PyObject *storage_keep_data(PyObject *self, PyObject *unused) {
   (void)unused;
@@ -320,19 +320,19 @@ static PyMethodDef storage_methods[] = {
     {"_keep", storage_keep, METH_O, keep_doc},
     {"_keep_arguments", storage_keep_arguments, METH_O, keep_arguments_doc},
     {"_keep_data", storage_keep_data, METH_NOARGS, keep_data_doc},
-    {"__bytes__", storage_bytes, METH_NOARGS, "Give the 128 bytes of the map."},
+    {"__bytes__", storage_bytes, METH_NOARGS, "Return the 128 bytes of the map."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
-    {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
+    {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "The tensor's capsule, or None."},
     {"_producer", T_OBJECT, offsetof(MapStorage, producer), READONLY,
-     "Of a map without a tensor: the type of the one whose layout it has."},
+     "For a map without a tensor: the type of the tensor that it was checked for."},
     {"_arguments", T_OBJECT, offsetof(MapStorage, arguments), READONLY,
-     "The driver's arguments, once they have been read."},
+     "The driver's arguments, or None before they are first read."},
     {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,
-     "What the map describes, once it has been worked out."},
+     "The description of the map, or None before it is first computed."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(MapStorage, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -342,12 +342,12 @@ static PyGetSetDef storage_getters[] = {
     {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
     {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},
-    {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers; or None.", NULL},
-    {"_call", storage_call, NULL, "Layout and options of the call that was accepted; or None.", NULL},
-    {"_target", storage_target, NULL, "Its target, or a GPU's ordinal; or None.", NULL},
-    {"_encoder", storage_encoder, NULL, "What made the bytes.", NULL},
-    {"_added", storage_added, NULL, "Its split_inner and ragged; or None.", NULL},
-    {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds; or None.", NULL},
+    {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers, or None.", NULL},
+    {"_call", storage_call, NULL, "Layout and options of the accepted call, or None.", NULL},
+    {"_target", storage_target, NULL, "The target of the call, or the ordinal of its GPU, or None.", NULL},
+    {"_encoder", storage_encoder, NULL, "The encoder: driver, model or None.", NULL},
+    {"_added", storage_added, NULL, "(split_inner, ragged) of the call, or None.", NULL},
+    {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds to its barrier, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
