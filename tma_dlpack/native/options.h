@@ -85,7 +85,7 @@ static int read_any_member(const State *state, int which, PyObject *value, int *
 
 static inline int read_member(const State *state, int which, PyObject *value, int *out) {
   if (value != state->words[which].interned[0]) return read_any_member(state, which, value, out);
-  *out = 0; /* The name is that of member 0, such as "none", the default of most options. */
+  *out = 0; /* The value is the name of member 0, for example "none", the default of most options. */
   return 1;
 }
 

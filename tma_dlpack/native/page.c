@@ -8,8 +8,8 @@
 
 #include "../include/tma_dlpack_make.h"
 
-/* MOST_RANK is the maximum rank of a tensor on the page. ROOM is the number of entries of `asked`, of which
- * a request needs at most 58. */
+/* MOST_RANK is the maximum rank of a tensor on the page. ROOM is the number of entries of `asked`. A request
+ * needs at most 58 entries. */
 enum { MOST_RANK = 8, ROOM = 64 };
 
 #define EXPORT(name) __attribute__((export_name(#name)))

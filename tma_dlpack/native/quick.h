@@ -484,7 +484,7 @@ static int keep_options_of_defaults(Quick *quick) {
   return 1;
 }
 
-/* Return 1 if the parameters are those of the verb, else 0 with an exception. */
+/* Return 1 if the parameters match the parameters of the verb, else 0 with an exception. */
 static int fits_verb(Quick *quick) {
   int count = quick->verb->argument_count;
   if (count == 0) return keep_options_of_defaults(quick);

@@ -22,7 +22,7 @@ typedef struct {
   TmaDlpackDataType dtype;
   uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* of the call; the 128 bytes have 1 for an ignored entry */
   uint8_t is_bare; /* whether this is a driver_encode_* call, which has no tensor */
-  uint8_t kind, mode; /* the 128 bytes are alike for im2col and im2col-wide */
+  uint8_t kind, mode; /* the 128 bytes do not show whether a map is im2col or im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   int8_t asked_type, major, minor, ordinal; /* `ordinal` is the tensor's own GPU or ON_HOST */
 } Record;
