@@ -99,8 +99,8 @@ def run_kernel(
     schedules : int
         Number of schedules that the simulator runs: first late, then early, then random schedules.
     max_steps : int, optional
-        Maximum number of instructions in a run, which ends an endless loop. An instruction counts
-        once for each group of threads that executes it together.
+        Maximum number of instructions in a run. This limit ends an endless loop. An instruction
+        counts once for each group of threads that executes it together.
 
     Returns
     -------

@@ -83,7 +83,7 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 
 
 class Flying:
-    """The accumulator registers of a warpgroup with a pending product, which no wait completed."""
+    """The accumulator registers of a warpgroup whose products are still pending."""
 
     groups: int
 

@@ -129,7 +129,7 @@ class _Binder:
         return data
 
     def buffer(self, data: bytes, what: str) -> int:
-        """Copy bytes to new memory, aligned to 128 bytes; return its address."""
+        """Copy bytes to new memory aligned to 128 bytes; return the address of the new memory."""
         # NumPy aligns to less than 128, so allocate 128 more bytes and start at a multiple of 128.
         raw = np.zeros(len(data) + MAP_ALIGNMENT, np.uint8)
         skip = -raw.ctypes.data % MAP_ALIGNMENT
@@ -197,7 +197,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Return whether an argument is a number, bytes or a C structure, which no tensor is."""
+    """Return whether an argument is a number, bytes or a C structure, so it is not a tensor."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 

@@ -170,7 +170,8 @@ def _bar(code: Instruction) -> Operation | None:
             meeting = g.block.sync.named[name]
             count = of_lane(rest[0], at[0]) if rest else 0
             lanes = g.lanes[at]
-            # Read the generation before the arrival, because this arrival may complete it.
+            # Read the generation before the arrival, because the arrival may complete the
+            # generation.
             generation = meeting.generation
             _arrive(g, meeting, lanes, count)
             if values is not None:

@@ -360,8 +360,8 @@ def _by_nvcc(
             )
         except subprocess.TimeoutExpired as late:
             raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
-        # Messages and line tables of nvcc have the name of the scratch file. Replace it by the name
-        # of the user's source.
+        # Messages and line tables of nvcc have the name of the scratch file. Replace this name with
+        # the name of the user's source.
         named = label if folder else _TEXT
         if done.returncode or not out.is_file():
             log = (done.stderr or done.stdout).replace(str(source), named)

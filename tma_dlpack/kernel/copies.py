@@ -241,7 +241,7 @@ def _note_windows(
 ) -> None:  # fmt: skip
     """Check with `Order` that a copy may access its tile in global memory, and record the access.
 
-    `agent` and `clock` are the copy's in `Order`; `known` are the clocks that the issuer knows.
+    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the issuer knows.
     """
     try:
         windows = copy.windows()
@@ -442,8 +442,8 @@ def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
     copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
     _check_inside(one, block, offset, copy.smem_bytes, "tile")
 
-    # Return the bytes of global memory after this store. `Order.async_write` compares them with the
-    # bytes before the store.
+    # Return the bytes of global memory after this store. `Order.async_write` compares these bytes
+    # with the bytes before the store.
     def after() -> Bytes:
         settle_stores(one.machine)
         return copy.stored(block.smem[offset : offset + copy.smem_bytes])

@@ -568,8 +568,8 @@ class Emitter:
         text = self.typed(operands[1], words[-1])
         if isinstance(operands[1], int):
             text = f"uint64({text})"
-        # An address in global memory is its own generic address; add or subtract the window of
-        # shared and local memory.
+        # A global address equals its generic address. For a shared or local address, add or
+        # subtract the window of this state space.
         window = {"shared": "SHARED_WINDOW", "local": "LOCAL_WINDOW"}.get(space)
         if window:
             text = f"({text}.astype(uint64) {'-' if to else '+'} {window})"
@@ -697,8 +697,8 @@ class Emitter:
     def shift(self, words: list[str], value: str, kind: str, count: int) -> str:
         """Return an expression for a shift by a constant count.
 
-        If the count is the width or more, the result is zero. Only a right shift of a signed number
-        then gives 0 or -1, the sign.
+        If the count is the width or more, a right shift of a signed number returns 0 or -1, by the
+        sign of the number. Any other shift returns 0.
         """
         size = opcodes.bits_of(kind)
         if count < 0 or (count >= size and kind[0] != "s"):

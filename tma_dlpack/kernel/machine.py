@@ -39,8 +39,8 @@ Three = tuple[int, int, int]
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Number of consecutive instructions without a change that another thread can see; more instructions
-# are an endless loop.
+# Maximum number of consecutive instructions without a change that another thread can see. More such
+# instructions end the run as an endless loop.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
@@ -51,7 +51,7 @@ FUNCTIONS = 0x100
 
 
 class FaultError(Exception):
-    """Signal that an error ended the run; `Findings` already has the error."""
+    """Exception that ends a run after an error; `Findings` already has the error."""
 
 
 class Machine:

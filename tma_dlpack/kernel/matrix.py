@@ -1,11 +1,11 @@
 """Instructions for matrices: wgmma, mma.sync, ldmatrix, stmatrix, movmatrix.
 
-A fragment is a matrix in the registers of a warp. Lane l has elements of row l / 4. Its first
-column is (l % 4) times the number of elements in a register. All registers of an operand are one
-array (registers, lanes), so that a product takes a few NumPy calls.
+A fragment is a matrix in the registers of a warp. The first register of lane l has elements of row
+l / 4, from column l % 4 times the number of elements in a register on. All registers of an operand
+are one array (registers, lanes), so that a product takes a few NumPy calls.
 
-wgmma reads its operands through the kernel's matrix descriptors. It uses the function of
-`MatrixDescriptor.read`, so with a wrong descriptor the simulator multiplies the elements that the
+wgmma reads its operands through the kernel's matrix descriptors. For this the simulator uses the
+function of `MatrixDescriptor.read`, so with a wrong descriptor it multiplies the elements that the
 hardware would read. Sums are float32 in NumPy's order, because the hardware's order and its inner
 precision are not published.
 
@@ -134,7 +134,7 @@ def sums_of(registers: Array, kind: str) -> Array:
     else:
         # Neighbouring columns are in neighbouring registers.
         values = registers.reshape(-1, 2, registers.shape[1]).view(wide[kind])
-    # The first axis has 8 columns and one half of the rows in each entry.
+    # Each entry of the first axis has 8 columns and one half of the rows.
     count, _, lanes = values.shape
     warps, halves = lanes // WARP, 1 if count == 1 else 2
     shaped = values.reshape(count // halves, halves, 2, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)

@@ -83,7 +83,7 @@ class Barrier:
         return self.agent
 
     def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
-        """Count the `count` arrivals of one instruction."""
+        """Count `count` arrivals, which one instruction makes."""
         self.arriving = merged(self.arriving, clocks)
         # The first arrivals may end a phase; the other arrivals then count in the next phase.
         while count:
@@ -301,7 +301,7 @@ def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane
 
 
 def happen_before(block: Any) -> None:
-    """Complete a block's pending arrivals at other blocks; a release at cluster scope does this."""
+    """Complete a block's pending arrivals at other blocks, as a release at cluster scope does."""
     machine = block.machine
     for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
         if pending.block is block:

@@ -296,8 +296,7 @@ class Memory:
                 self.require_writable(g, where, which)
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
-                # `data` has the bytes of each thread, because two stores of equal bytes do not
-                # race.
+                # Pass the bytes of each thread, because two stores of equal bytes do not race.
                 data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
                 order.access(
                     g, part, where, every, size * count, write=True, semantics=semantics,
@@ -320,7 +319,7 @@ class Memory:
 
     def _view(self, g: Any, where: Any, offsets: Array, size: int, which: Any) -> tuple[Array, Any]:
         """Return (memory as an array of elements, index of the elements at `offsets`)."""
-        # None stands for the local memory of the group's threads.
+        # `where` is None for the local memory of the group's threads.
         if where is None:
             local = g.block.local
             need = int(offsets.max()) + 16

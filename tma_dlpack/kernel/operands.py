@@ -71,8 +71,8 @@ def number_of(text: str) -> int | None:
 
 _MEETS = ("bar.", "barrier.sync", "barrier.red", "barrier.arrive", "barrier.cta", "cp.async.bulk")
 #: Opcodes that end the search of `is_in_flight`, because a load is complete there or the basic
-#: block ends. mbarrier.arrive completes earlier loads. mbarrier.arrive.expect_tx is excluded: a
-#: thread executes it before its own copy and does not wait for the phase in between.
+#: block ends. mbarrier.arrive completes earlier loads. mbarrier.arrive.expect_tx is excluded,
+#: because a thread executes this instruction before its own copy without a wait in between.
 _SHOWS_OR_LEAVES = re.compile(
     r"mbarrier\.arrive(?!\.expect_tx)|fence|membar|bra\b|brx\b|call\b|ret\b|exit\b"
 )
@@ -82,8 +82,8 @@ def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
     """Return whether a barrier or bulk copy follows a load before an instruction uses its value.
 
     Such a load may still run after the barrier, because a barrier of threads does not wait for
-    loads. An arrival at an mbarrier completes the thread's earlier loads, because it follows them
-    on the same path to shared memory. This is measured (H100, 2026-11-24;
+    loads. An arrival at an mbarrier completes the thread's earlier loads, because the arrival
+    follows the loads on one path to shared memory. These facts are measured (H100, 2026-11-24;
     ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))

@@ -3,14 +3,15 @@
 An *agent* is a warp, or the asynchronous operations of one kind and one owner, for example the
 loads that complete on one mbarrier or the bulk stores of one thread. Each agent has a clock. Each
 access has a stamp, which contains the clock of its agent at the access. For every agent a warp
-knows four clocks, the rows of `Order.known`. A row means that the agent's accesses up to this clock
-have a property before the warp's next instruction:
+knows four clocks, the rows of `Order.known`. A clock in a row means that the agent's accesses up to
+this clock have the row's property:
 
-- `SEEN`: release and acquire order the accesses before it (PTX memory model, causality order);
-- `FENCED`, `FENCED_GLOBAL`: also, a proxy fence for shared or global memory follows the accesses,
-  so asynchronous operations see them;
-- `DONE`: the accesses are complete. A relaxed arrival shows this. It is enough for a write over
-  bytes that the agent has read.
+- `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
+  model, causality order);
+- `FENCED`, `FENCED_GLOBAL`: in addition, a proxy fence for shared or global memory follows the
+  accesses, so the warp's next asynchronous operation sees them;
+- `DONE`: the accesses are complete. A relaxed arrival is enough for this property. A warp needs
+  only this property to overwrite bytes that the agent has read.
 
 A release and an acquire transfer all four clocks. So the proxy fence may be anywhere between the
 access and the asynchronous operation, and any thread may execute it.
@@ -162,8 +163,8 @@ class Order:
     def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
         """Return the clocks that these warps publish, and increment the clock of each warp.
 
-        The published clocks do not cover the warps' later accesses. With `relaxed`, they are the
-        DONE clocks of now, and the other clocks as of each warp's last fence.
+        The published clocks do not cover the warps' later accesses. With `relaxed`, only the DONE
+        clocks are the current clocks. The other clocks date from each warp's last fence.
         """
         clocks = self.snapshot(slots)
         if relaxed:
@@ -264,7 +265,8 @@ class Order:
         slot = int(self.slot[g.block.warp_agents[lane // _WARP]])
         seen = self.snapshot(np.array([slot]))[SEEN]
         # The copy must follow an acquire fence. For every byte that the kernel wrote, the acquire
-        # must follow the writer's release fence, or the tensormap.cp_fenceproxy that wrote it.
+        # must follow the writer's release fence, or the tensormap.cp_fenceproxy that wrote the
+        # byte.
         for at, clock, acquired in self._map_acquires.get(address, ()):
             if seen[at] < clock:
                 continue
@@ -344,7 +346,7 @@ class Order:
             self._release_flags(g, mask, region, offsets, semantics)
 
     def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
-        """Record an access to another block of the cluster, which must not end before."""
+        """Record an access to another block of the cluster, which must end after the access."""
         for slot in self.slots_at(g.block, lanes).tolist():
             block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
@@ -399,7 +401,7 @@ class Order:
     def _unknown(
         self, way: int, slots: IntArray, agents: npt.NDArray[Any], stamps: IntArray
     ) -> BoolArray | None:
-        """Return which accesses are newer than the clocks that warps know; None if none is."""
+        """Return the mask of accesses that are newer than the clocks that warps know, or None."""
         limits = self.known[way][slots, self.slot[agents]].astype(np.int64)
         # Set all lower bits of the limit, so that it includes every stamp of its clock.
         wrong: BoolArray = stamps > (limits << CLOCK_SHIFT | _LOW)

@@ -300,7 +300,7 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
 
 
 def _post_dominators(blocks: list[CodeBlock]) -> None:
-    """Set `join` of each block to the next block that all paths from it to the end contain."""
+    """Set `join` of each block to the next block on all paths from the block to the end."""
     # This is "A Simple, Fast Dominance Algorithm" (Cooper, Harvey, Kennedy) on the reversed graph.
     end = len(blocks)
     doms: list[int | None] = [None] * (end + 1)

@@ -26,9 +26,10 @@ def run_schedules(
 ) -> KernelRun:
     """Run the schedules in turn, and stop at the first run with an error.
 
-    Return the run with the error, else the first run with the warnings of all. Afterwards memory
-    has the bytes that the returned run wrote. If two runs without an error write different bytes,
-    the result depends on the schedule, and the returned run has a warning.
+    Return the run with the error. If no run has an error, return the first run with the warnings of
+    all runs. Afterwards memory has the bytes that the returned run wrote. If two runs without an
+    error write different bytes, the result depends on the schedule, and the returned run has a
+    warning.
     """
     before = _snapshot(bound.regions)
     first: KernelRun | None = None

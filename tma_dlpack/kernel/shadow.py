@@ -96,7 +96,7 @@ class Shadow:
     # -- accesses --------------------------------------------------------------------------------
 
     def note_writes(self, agents: Any, units: Any, stamps: Any) -> None:
-        """Record writes of units; their writers become the last writers."""
+        """Record writes of units, so that `agents` are the last writers of the units."""
         self.is_written = True
         self.writer[units], self.stamp[units] = agents, stamps
         if self._has_published:

@@ -310,7 +310,7 @@ def _mma(code: Instruction) -> Operation | None:
                 for block, i, addresses in reads
             ]
             # `right` is (k, n). Each block has a part of the n rows of B in shared memory, and
-            # every block multiplies by all of them.
+            # every block multiplies by all n rows.
             right = np.concatenate(parts[1::2]).T
             for block, left in zip(blocks, parts[::2], strict=True):
                 product = left.astype(right.dtype) @ right

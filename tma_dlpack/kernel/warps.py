@@ -133,7 +133,7 @@ def _vote(code: Instruction) -> Operation:
             return (true * weights).sum(axis=1).astype(np.uint32)[at]
         if how == "any":
             return true.any(axis=1)[at]
-        # vote.uni is true if all members have one predicate value.
+        # vote.uni is true if the predicates of all members are equal.
         is_all = (true == present).all(axis=1)
         return (is_all if how == "all" else is_all | ~true.any(axis=1))[at]
 

@@ -15,7 +15,7 @@ static int read_bare_array(const State *state, PyObject *value, int least, int r
   return count >= least;
 }
 
-/* Read a member of one of the driver's enums. Return 0 if it is not less than `count`. */
+/* Read a member of one of the driver's enums. Return 0 if the member is not less than `count`. */
 static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
   int member = 0;
   int read = read_member(state, which, value, &member) && member < count;
@@ -23,7 +23,8 @@ static int read_bare_member(const State *state, int which, PyObject *value, int 
   return read;
 }
 
-/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim, globalStrides. */
+/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim,
+ * globalStrides. */
 static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   int64_t strides[TMA_DLPACK_MAX_RANK];
   if (!read_bare_member(state, DATA_TYPE, args[0], TMA_DLPACK_DATA_TYPES, &c->data_type) ||
@@ -46,8 +47,8 @@ static int read_bare_options(const State *state, PyObject *const *args, TmaDlpac
          read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
-/* Read the arguments from the sixth on, which differ by kind of map. The last two arguments, `target`
- * and `encoder`, are read elsewhere. */
+/* Read the arguments from the sixth on, which differ by kind of map. The last two arguments,
+ * `target` and `encoder`, are read elsewhere. */
 static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
   if (c->kind == TMA_DLPACK_TILED)
@@ -68,8 +69,8 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDe
          read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Derive the other fields from the arguments, and judge the call by the driver's measured or documented
- * rules. Return 1 if the rules accept the call. */
+/* Derive the other fields from the arguments, and judge the call by the driver's measured or
+ * documented rules. Return 1 if the rules accept the call. */
 static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
   c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -103,8 +104,8 @@ static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->rank = (uint8_t)c->rank;
 }
 
-/* Return the ordinal of the GPU in whose context to encode: the current GPU, or GPU 0 if there is no
- * current GPU. Return ON_HOST without a driver, or if the encoder is "model". */
+/* Return the ordinal of the GPU in whose context to encode: the current GPU, or GPU 0 if there is
+ * no current GPU. Return ON_HOST without a driver, or if the encoder is "model". */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
@@ -112,8 +113,8 @@ static int bare_ordinal(PyObject *encoder) {
   return current < 0 ? 0 : current;
 }
 
-/* Make the map of a driver_encode_* call with `count` positional arguments. The last two arguments are
- * the target and the encoder. Return NULL to fall back to Python, or with an exception. */
+/* Make the map of a driver_encode_* call with `count` positional arguments. The last two arguments
+ * are the target and the encoder. Return NULL to fall back to Python, or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;

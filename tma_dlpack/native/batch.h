@@ -1,7 +1,7 @@
 /* batch.h: encode the maps of many tensors in one call.
  *
- * A kernel needs only the bytes of the maps, which are contiguous in the caller's memory. The TensorMap
- * objects of all maps are made when the caller first reads one of them.
+ * A kernel needs only the bytes of the maps, which are contiguous in the caller's memory. The
+ * TensorMap objects of all maps are made when the caller first reads one of them.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -11,8 +11,8 @@
 
 #include <structmember.h>
 
-/* The data of one map, from which its TensorMap is made later. The caller may overwrite the bytes in its
- * own memory, but not this copy. */
+/* The data of one map, from which its TensorMap is made later. The caller may overwrite the bytes
+ * in its own memory, but not this copy. */
 typedef struct {
   Record record;
   TmaDlpackDescribed *fields; /* see MapStorage.fields; NULL if the bytes can be decoded */
@@ -34,8 +34,8 @@ typedef struct {
 
 /* ---- making a batch ------------------------------------------------------------------------------ */
 
-/* Make a batch whose entries are empty. The garbage collector does not track the batch yet. Return NULL
- * with an exception if out of memory. */
+/* Make a batch whose entries are empty. The garbage collector does not track the batch yet. Return
+ * NULL with an exception if out of memory. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
@@ -52,8 +52,8 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   return NULL;
 }
 
-/* Encode the maps of all tensors into `rows`, which is aligned to 128 bytes. Return 0 to fall back to
- * Python. */
+/* Encode the maps of all tensors into `rows`, which is aligned to 128 bytes. Return 0 to fall back
+ * to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Record kept = {0};
@@ -106,7 +106,8 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
-    /* A finalizer that ran in the loop may have read the maps. Then `batch->maps` exists already. */
+    /* A finalizer that ran in the loop may have read the maps. Then `batch->maps` exists
+     * already. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps);
   }
@@ -128,8 +129,9 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 
 /* ---- the class ----------------------------------------------------------------------------------- */
 
-/* A batch needs no tp_clear, like a tuple. It refers only to older objects. So a cycle with a batch also
- * contains an object that was changed later, and the collector breaks the cycle at this object. */
+/* A batch needs no tp_clear, like a tuple. It refers only to older objects. So a cycle with a batch
+ * also contains an object that was changed later, and the collector breaks the cycle at this
+ * object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));

@@ -21,7 +21,8 @@ typedef struct {
   int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
-/* Return the default target, which is row 0 of the targets. A row is (major, minor, max_smem_bytes). */
+/* Return the default target, which is row 0 of the targets. A row is (major, minor,
+ * max_smem_bytes). */
 static TmaDlpackTarget default_target(void) {
   const int *row = tma_dlpack_target(0);
   return (TmaDlpackTarget){row[0], row[1], row[2]};
@@ -68,10 +69,10 @@ static int is_empty(const TmaDlpackTensor *tensor) {
   return 0;
 }
 
-/* Judge the call for a tensor. Return 1 if a map can be made. Return 0 if rules refuse the call; `failed`
- * then has these rules. Return 0 with `failed` == 0 to fall back to Python, possibly with an exception
- * that the caller clears. A tensor without memory also falls back to Python, because it may be a wrapper,
- * for example of torch.func. */
+/* Judge the call for a tensor. Return 1 if a map can be made. Return 0 if rules refuse the call;
+ * `failed` then has these rules. Return 0 with `failed` == 0 to fall back to Python, possibly with
+ * an exception that the caller clears. A tensor without memory also falls back to Python, because
+ * it may be a wrapper, for example of torch.func. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -84,8 +85,8 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Record the options that the 128 bytes do not contain. The options were checked, so they fit into the
- * narrow members of Record. */
+/* Record the options that the 128 bytes do not contain. The options were checked, so they fit into
+ * the narrow members of Record. */
 static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   kept->kind = (uint8_t)o->kind;
   kept->mode = (uint8_t)o->mode;
@@ -128,8 +129,8 @@ static void keep_layout(Record *kept, const Judged *call) {
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured with
- * such bytes. Return 0 if the driver refuses the arguments. */
+/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured
+ * with such bytes. Return 0 if the driver refuses the arguments. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -149,7 +150,8 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
-    /* Clear only the members. The memory in front of the object still has the collector's header. */
+    /* Clear only the members. The memory in front of the object still has the collector's
+     * header. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);
@@ -175,7 +177,8 @@ static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *te
   return map;
 }
 
-/* Make the map of a judged call without its bytes. Return NULL with an exception if out of memory. */
+/* Make the map of a judged call without its bytes. Return NULL with an exception if out of
+ * memory. */
 static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *options,
                                const Judged *call) {
   MapStorage *map =
@@ -189,8 +192,8 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   return NULL;
 }
 
-/* Make the map of a tensor. Return NULL if rules refuse the call (call->failed != 0), to fall back to
- * Python, or with an exception. */
+/* Make the map of a tensor. Return NULL if rules refuse the call (call->failed != 0), to fall back
+ * to Python, or with an exception. */
 static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, tensor, options, call);
@@ -203,8 +206,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call. The result is like the map of the call, but it has no bytes, and it has the tensor's type
- * instead of the tensor. Return NULL as map_of_tensor does. */
+/* Check a call. The result is like the map of the call, but it has no bytes, and it has the
+ * tensor's type instead of the tensor. Return NULL as map_of_tensor does. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

@@ -2,15 +2,15 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * A verb is the C version of a Python function, for example "tiled" for make_tma_descriptor. A verb falls
- * back to its Python function if it does not support a call, for example because an argument or the tensor
- * has an unusual type. It then clears the exceptions of a tensor's methods, because the Python function
- * calls these methods again and reports their exceptions. It does not clear MemoryError, and exceptions
- * that are not derived from Exception, such as KeyboardInterrupt.
+ * A verb is the C version of a Python function, for example "tiled" for make_tma_descriptor. A verb
+ * falls back to its Python function if it does not support a call, for example because an argument
+ * or the tensor has an unusual type. It then clears the exceptions of a tensor's methods, because
+ * the Python function calls these methods again and reports their exceptions. It does not clear
+ * MemoryError or an exception that is not derived from Exception, such as KeyboardInterrupt.
  *
- * If rules refuse a call for one tensor, the exception or the Report gets the judged call. Python computes
- * the text from the judged call when the text is read. C accepts only calls that Python accepts, and makes
- * the same bytes.
+ * If rules refuse a call for one tensor, the exception or the Report gets the judged call. Python
+ * computes the text from the judged call when the text is read. C accepts only calls that Python
+ * accepts, and makes the same bytes.
  *
  *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
@@ -21,8 +21,8 @@
  *   batch.h    makes the maps of many tensors
  *   judged.h   has the object of a refused call
  *
- * include/tma_dlpack_make.h describes, judges and encodes calls. include/tma_dlpack_driver.h calls the
- * driver. The GIL protects all state.
+ * include/tma_dlpack_make.h describes, judges and encodes calls. include/tma_dlpack_driver.h calls
+ * the driver. The GIL protects all state.
  */
 
 #include "batch.h"
@@ -31,7 +31,8 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* Return None, which means "fall back to Python". Return NULL if an exception must not be cleared. */
+/* Return None, which means "fall back to Python". Return NULL if an exception must not be
+ * cleared. */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -61,8 +62,9 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Return whether a tensor has exactly the layout of a map's tensor. The stride of a dimension of extent 1
- * has no meaning. If such strides differ, the result is 0, and Python compares the layouts. */
+/* Return whether a tensor has exactly the layout of a map's tensor. The stride of a dimension of
+ * extent 1 has no meaning. If such strides differ, the result is 0, and Python compares the
+ * layouts. */
 static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
@@ -91,7 +93,8 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
-  if (!is_number && old->rare != NULL) /* The offset was accepted, so it is a whole number of bytes. */
+  /* The offset was accepted, so it is a whole number of bytes. */
+  if (!is_number && old->rare != NULL)
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   TmaDlpackDescribed c;
   read_fields(old, &c);
@@ -181,8 +184,8 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
   return has;
 }
 
-/* Return whether a class is derived from MapStorage and its objects have the size of MapStorage. If not,
- * set an exception. */
+/* Return whether a class is derived from MapStorage and its objects have the size of MapStorage. If
+ * not, set an exception. */
 static int is_storage(PyTypeObject *type) {
   PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");

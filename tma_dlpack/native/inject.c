@@ -1,14 +1,14 @@
-/* inject.c: the library that records the tensor maps of a program. libcuda (CUDA_INJECTION64_PATH) or
- * `tma.trace()` loads the library into the traced program.
+/* inject.c: the library that records the tensor maps of a program. libcuda (CUDA_INJECTION64_PATH)
+ * or `tma.trace()` loads the library into the traced program.
  *
- * The library subscribes to CUPTI's callbacks of the driver API, and writes a file of JSON lines into a
- * folder. The file has a line for each distinct tensor map, for each kernel that a map is passed to, and
- * for each problem. A second file has the counts. It is mapped into memory, so a killed process loses
- * neither file. result.py reads and judges both files.
+ * The library subscribes to CUPTI's callbacks of the driver API, and writes a file of JSON lines
+ * into a folder. The file has a line for each distinct tensor map, for each kernel that a map is
+ * passed to, and for each problem. A second file has the counts. It is mapped into memory, so a
+ * killed process loses neither file. result.py reads and judges both files.
  *
- * The library must never end the program. So it reads the arguments of an encode by process_vm_readv, and
- * records a bad pointer as "unreadable". It reads the parameters of a launch after the driver has read and
- * accepted them.
+ * The library must never end the program. So it reads the arguments of an encode by
+ * process_vm_readv, and records a bad pointer as "unreadable". It reads the parameters of a launch
+ * after the driver has read and accepted them.
  */
 
 #define _GNU_SOURCE
@@ -24,17 +24,19 @@ enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
 /* Indices of the counts that belong to no line of the file. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* "Listening" means that CUPTI reports launches. A reported launch takes 0.1 to 0.3 us longer, nearly all
- * of it in CUPTI [H200]. So the trace stops listening after LAUNCHES_WITHOUT_NEWS launches without a new
- * map or a new kernel. It listens again when a new map is made. It also listens for LAUNCHES_NOW_AND_THEN
- * launches from time to time, at least PAUSE_MS apart. */
+/* The trace listens if CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us longer,
+ * and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
+ * LAUNCHES_WITHOUT_NEWS launches without a new map or a new kernel. It listens again when a new map
+ * is made. It also listens for LAUNCHES_NOW_AND_THEN launches from time to time, at least PAUSE_MS
+ * apart. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- records of calls and kernels ---------------------------------------------------------------- */
 
-/* The arguments and result of an encode, without the address. The struct is zeroed before it is filled,
- * because it is compared and hashed as bytes. `address_kind` has the properties of the address that rules
- * test: the low 5 bits, whether the address is 0, and whether it is too large. */
+/* The arguments and result of an encode, without the address. The struct is zeroed before it is
+ * filled, because it is compared and hashed as bytes. `address_kind` has the properties of the
+ * address that rules test: the low 5 bits, whether the address is 0, and whether it is too
+ * large. */
 typedef struct {
   uint32_t callback, unreadable; /* `unreadable` has a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
@@ -54,7 +56,8 @@ typedef struct {
   uint64_t body[BODY_WORDS];
 } Record;
 
-/* A map that was passed to a kernel at a place of its parameters, and the id of the line about it. */
+/* A map that was passed to a kernel at a place of its parameters, and the id of the line about
+ * it. */
 typedef struct Pair {
   Record *record;
   uint32_t id;
@@ -112,7 +115,8 @@ static void open_files(void) {
   file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  /* Reserve the disk blocks now, because a write through the mapping to a full disk raises SIGBUS. */
+  /* Reserve the disk blocks now, because a write through the mapping to a full disk raises
+   * SIGBUS. */
   int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
   if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
@@ -168,15 +172,16 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* Return the word of a map with rank, type and modes. Clear bit 85, as libcu++ does after encoding. */
+/* Return the word of a map with rank, type and modes. Clear bit 85, as libcu++ does after
+ * encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
   return word & ~((uint64_t)1 << 21);
 }
 
-/* Return the word and the bit of `modes_seen` for a map's modes. The bit is 0 for most bytes that are not
- * a map, so it rejects them at once. */
+/* Return the word and the bit of `modes_seen` for a map's modes. If the bit is 0, no known map has
+ * these modes. So the bit rejects most bytes that are not a map at once. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
@@ -196,9 +201,9 @@ static uint64_t hash_of_body(const uint64_t *body) {
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
-/* Return the record of a call, or NULL. `free_slot` receives the slot where the search ended. The tables
- * use open addressing, so the search ends at the entry or at a free slot. Readers take no lock. Writers
- * hold the mutex, and entries are never removed. */
+/* Return the record of a call, or NULL. `free_slot` receives the slot where the search ended. The
+ * tables use open addressing, so the search ends at the entry or at a free slot. Readers take no
+ * lock. Writers hold the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -237,8 +242,8 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen for the next `launches` launches; 0 stops listening. Never wait for the mutex, because the thread
- * that holds the mutex may be in CUPTI, and CUPTI may wait for this thread. */
+/* Listen for the next `launches` launches; 0 stops listening. Never wait for the mutex, because the
+ * thread that holds the mutex may be in CUPTI, and CUPTI may wait for this thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -261,7 +266,7 @@ static void heard_launch(void) {
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
 
-/* The arguments that were read at the begin of a call, which are needed at its end. */
+/* The arguments of a call, which are read when the call begins and used when the call ends. */
 typedef struct {
   Call call;
   const Encoder *encoder;
@@ -278,8 +283,8 @@ static const void *pointer_at(const void *base, int offset) {
   return pointer;
 }
 
-/* Return the number of entries of an array argument. It is 0 for the corners of im2col-wide maps, which are
- * scalars. */
+/* Return the number of entries of an array argument. It is 0 for the corners of im2col-wide maps,
+ * which are scalars. */
 static int entries(const Call *call, int which) {
   uint32_t rank = (uint32_t)call->scalar[RANK];
   if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
@@ -316,8 +321,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line for the first call with these arguments, and count it `more` times. `map` has the 128 bytes
- * if the call made a map, else it is NULL. */
+/* Write a line for the first call with these arguments, and count it `more` times. `map` has the
+ * 128 bytes if the call made a map, else it is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -417,7 +422,8 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* Find the places in a kernel's parameters that can contain a map, which are 128 bytes aligned to 64. */
+/* Find the places in a kernel's parameters that can contain a map, which are 128 bytes aligned to
+ * 64. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;
@@ -463,7 +469,8 @@ static void put_place(Line *line, const Place *place, void *handle, const char *
   put_string(line, name, 1000);
 }
 
-/* Count a launch that passes a known map to a kernel at a place. The first such launch writes a line. */
+/* Count a launch that passes a known map to a kernel at a place. The first such launch writes a
+ * line. */
 static void takes_map(Place *place, Record *record, void *handle, const char *name) {
   for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
     if (p->record == record) {
@@ -484,7 +491,8 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   listen(LAUNCHES_WITHOUT_NEWS);
 }
 
-/* Record a 128-byte parameter that is not a known map. result.py decides whether its bytes are a map. */
+/* Record a 128-byte parameter that is not a known map. result.py decides whether its bytes are a
+ * map. */
 static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
   if (atomic_exchange(&place->is_unknown_written, 1)) return;
   Line *line = new_line("parameter");
@@ -516,7 +524,8 @@ static Record *map_in(const void *bytes) {
   return record_of_body(body, &slot);
 }
 
-/* Record the maps of an accepted launch. All parameters are readable, because the driver has read them. */
+/* Record the maps of an accepted launch. All parameters are readable, because the driver has read
+ * them. */
 static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
   if (*(const int *)info->result != 0) return;
   const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
@@ -600,7 +609,8 @@ static void end(void) {
   write_line(new_line("end"));
 }
 
-/* Start a trace into a folder. Return 1, or 0 if it fails; then a line of the file has the reason. */
+/* Start a trace into a folder. Return 1, or 0 if the start fails. A line of the file then has the
+ * reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)
@@ -638,7 +648,8 @@ EXPORTED void tma_dlpack_trace_stop(void) {
   cupti.unsubscribe(subscriber);
 }
 
-/* The function that libcuda calls. It always returns 1, so the program runs even without a trace. */
+/* The function that libcuda calls. It always returns 1, so the program runs even without a
+ * trace. */
 EXPORTED int InitializeInjection(void) {
   const char *into = getenv("TMA_DLPACK_TRACE");
   if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));

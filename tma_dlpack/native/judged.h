@@ -1,8 +1,9 @@
 /* judged.h: JudgedCall, the object of a refused call.
  *
- * Python computes the messages from this object when a user reads them. The object has the tensor's layout,
- * the options, the described call (TmaDlpackDescribed), and the rules that fail. Its method `changed` judges
- * the call again with other arguments or for another tensor. The object does not keep the tensor alive.
+ * Python computes the messages from this object when a user reads them. The object has the tensor's
+ * layout, the options, the described call (TmaDlpackDescribed), and the rules that fail. Its method
+ * `changed` judges the call again with other arguments or for another tensor. The object does not
+ * keep the tensor alive.
  */
 
 #ifndef TMA_DLPACK_JUDGED_H
@@ -19,10 +20,11 @@ typedef struct {
   Options options; /* owns a reference to `target_object` */
   Judged call;
   char is_exact; /* whether all numbers of `call.described` are exact, see is_exact() */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* for a rule with a loop: mask of the entries that fail */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* for a rule with a loop: mask of failing entries */
 } JudgedCall;
 
-/* Make the object of a call that is not judged yet. Return NULL with an exception if out of memory. */
+/* Make the object of a call that is not judged yet. Return NULL with an exception if out of
+ * memory. */
 static JudgedCall *start_judged(PyObject *module, const Options *options, const View *view) {
   State *state = (State *)PyModule_GetState(module);
   JudgedCall *judged = (JudgedCall *)PyType_GenericAlloc(state->judged_type, 0);
@@ -68,7 +70,8 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of a checks.layout.OtherTensor, which describes another tensor on the same device. */
+/* Read the fields of a checks.layout.OtherTensor, which describes another tensor on the same
+ * device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;
@@ -108,8 +111,8 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
 
 /* ---- attributes for Python ------------------------------------------------------------------------- */
 
-/* Return (layout, address, target, options). The target is the Target of the call, or if the call has none,
- * the ordinal of the tensor's GPU or ON_HOST. */
+/* Return (layout, address, target, options). The target is the Target of the call, or if the call
+ * has none, the ordinal of the tensor's GPU or ON_HOST. */
 static PyObject *judged_parts(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;

@@ -1,7 +1,8 @@
-/* lines.h: functions that write lines of JSON with data of the program, its caller and its GPU.
+/* lines.h: functions that write lines of JSON with data of the traced program.
  *
- * They read memory that may be unmapped. They call Python's functions, which they look up in the running
- * program, so the library does not link to Python.
+ * Some functions read memory of the program that may be unmapped. Other functions describe the
+ * caller of the driver and the GPU. Functions of Python are looked up in the running program, so
+ * the library does not link to Python.
  */
 
 #ifndef TMA_DLPACK_LINES_H
@@ -26,8 +27,8 @@ static pid_t process;
 
 /* ---- lines of JSON ------------------------------------------------------------------------------- */
 
-/* A line of the file. It is on the heap, because a thread of the program may have a small stack. A pointer
- * to a line is NULL if out of memory, so all functions for lines accept NULL. */
+/* A line of the file. It is on the heap, because a thread of the program may have a small stack. A
+ * pointer to a line is NULL if out of memory, so all functions for lines accept NULL. */
 typedef struct {
   size_t used;
   char text[LINE_BYTES];
@@ -43,7 +44,8 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Append a JSON string. Escape each byte above 126 as a Latin-1 character; result.py decodes these bytes. */
+/* Append a JSON string. Escape each byte above 126 as a Latin-1 character; result.py decodes these
+ * bytes. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -67,9 +69,9 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* Append the line to the file and free it. Use one write, so that lines of several threads do not mix. A
- * line that was cut off is not valid JSON, and result.py reports it. If the disk is full, the line is
- * lost. */
+/* Append the line to the file and free it. Use one write, so that lines of several threads do not
+ * mix. A line that was cut off is not valid JSON, and result.py reports it. If the disk is full,
+ * the line is lost. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
@@ -87,8 +89,8 @@ typedef struct {
   uint32_t bit;
 } Wanted;
 
-/* Copy memory by a system call, which returns an error for unmapped memory. Return whether all bytes were
- * read. */
+/* Copy memory by a system call, which returns an error for unmapped memory. Return whether all
+ * bytes were read. */
 static int is_read(const Wanted *wanted) {
   struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
   ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
@@ -100,8 +102,9 @@ static int is_read(const Wanted *wanted) {
   return got == (ssize_t)wanted->bytes;
 }
 
-/* Return whether memory is on this thread's stack above this frame, so that no system call is needed to read
- * it. Most callers have their arrays on the stack, and a system call is the slowest part of a record. */
+/* Return whether memory is on this thread's stack above this frame, so that no system call is
+ * needed to read it. Most callers have their arrays on the stack, and a system call is the slowest
+ * part of a record. */
 static int is_on_stack(const void *at, size_t bytes) {
   static __thread uintptr_t low, top;
   uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
@@ -123,8 +126,9 @@ static int is_on_stack(const void *at, size_t bytes) {
   return low <= here && here <= from && from < top && bytes <= top - from;
 }
 
-/* Return whether a byte can be read. rt_sigprocmask is the fastest system call that reads an address. It
- * first reads 8 bytes at its second argument, and then refuses the invalid first argument. */
+/* Return whether a byte can be read. rt_sigprocmask is the fastest system call that reads an
+ * address. It first reads 8 bytes at its second argument, and then refuses the invalid first
+ * argument. */
 static int is_there(const void *at) {
   const void *word = (const void *)((uintptr_t)at & ~(uintptr_t)7);
   enum { NO_SUCH_HOW = 99, SIGSET_BYTES = 8 };
@@ -132,7 +136,8 @@ static int is_there(const void *at) {
   return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, word, NULL, SIGSET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Copy several pieces of memory with one system call. Return the mask of the pieces that are not readable. */
+/* Copy several pieces of memory with one system call. Return the mask of the pieces that are not
+ * readable. */
 static uint32_t read_all(const Wanted *wanted, int count) {
   struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
   ssize_t total = 0;
@@ -161,8 +166,8 @@ static uint32_t read_all(const Wanted *wanted, int count) {
 
 /* ---- the caller of the driver -------------------------------------------------------------------- */
 
-/* Append the shared objects on the call stack, innermost first, each with the name of its function on the
- * stack, if the function has a name. */
+/* Append the shared objects on the call stack, innermost first. Each has the name of its function
+ * on the stack, or "" if the function has no name. */
 static void put_objects(Line *line) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES), written = 0;
@@ -228,7 +233,7 @@ static void put_python(Line *line) {
   put(line, "]");
 }
 
-/* Append the attributes of the current context's GPU that a Target has. */
+/* Append those attributes of the current context's GPU that the class Target has. */
 static void put_device(Line *line) {
   static const struct {
     const char *name;
@@ -244,8 +249,8 @@ static void put_device(Line *line) {
   put(line, "}");
 }
 
-/* Append the rank of the process in a distributed program, from the first environment variable that is
- * set. */
+/* Append the rank of the process in a distributed program, from the first environment variable that
+ * is set. */
 static void put_rank(Line *line) {
   static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
                                       "LOCAL_RANK"};

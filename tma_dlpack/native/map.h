@@ -1,9 +1,9 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
- * A MapStorage has the tensor and the map's 128 bytes. The bytes are inside the object and aligned to 128,
- * so that `ptr` costs nothing. If C accepted the call, a MapStorage also has a record with the parts of the
- * call that the bytes do not contain. Attributes are decoded from the bytes when they are read.
- * tensor_map/storage.py has this class in Python, for builds without a C compiler.
+ * A MapStorage has the tensor and the map's 128 bytes. The bytes are inside the object and aligned
+ * to 128, so that `ptr` costs nothing. If C accepted the call, a MapStorage also has a record with
+ * the parts of the call that the bytes do not contain. Attributes are decoded from the bytes when
+ * they are read. tensor_map/storage.py has this class in Python, for builds without a C compiler.
  */
 
 #ifndef TMA_DLPACK_MAP_H
@@ -15,8 +15,9 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. If a user
- * could write to the map's bytes, `data` has the bytes as they were encoded. */
+/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. If
+ * a caller has got writable access to the map's bytes, decode `data`, the copy that was made
+ * before. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -37,7 +38,8 @@ static void reverse(const int64_t *from, int count, int64_t *to) {
   for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-/* Read the options of the call. A map without rare options describes the tensor's own dimensions. */
+/* Read the options of the call. A map without rare options describes the tensor's own
+ * dimensions. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Record *record = &map->record;
   TmaDlpackDescribed c;
@@ -69,9 +71,9 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* Return the tensor as its producer exported it, but without its address. No caller reads the address, and
- * after with_address(n) on a map with an offset there may be no valid address. The result points into
- * `map`. */
+/* Return the tensor as its producer exported it, but without its address. No caller reads the
+ * address, and after with_address(n) on a map with an offset there may be no valid address. The
+ * result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
@@ -85,8 +87,8 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 
 /* ---- as Python objects -------------------------------------------------------------------------- */
 
-/* Return the fields of EncodeArguments, with enums as numbers. Py_BuildValue's format "N" steals the
- * reference, and a NULL argument makes the result NULL. */
+/* Return the fields of EncodeArguments, with enums as numbers. Py_BuildValue's format "N" steals
+ * the reference, and a NULL argument makes the result NULL. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   int64_t corners = is_tiled ? 0 : c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -119,8 +121,8 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
-/* Return the target of the call, or the ordinal of the tensor's GPU if the call has no target. Return None
- * for the default target. */
+/* Return the target of the call, or the ordinal of the tensor's GPU if the call has no target.
+ * Return None for the default target. */
 static PyObject *storage_target(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -208,7 +210,8 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
-/* Set a slot. Free the old value afterwards, because freeing the value may run code that reads the slot. */
+/* Set a slot. Free the old value afterwards, because freeing the value may run code that reads the
+ * slot. */
 static PyObject *keep(PyObject **slot, PyObject *value) {
   PyObject *before = *slot;
   Py_INCREF(value);

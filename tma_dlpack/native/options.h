@@ -1,8 +1,9 @@
 /* options.h: read the options of a call as numbers.
  *
- * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of integers.
- * Each read function returns 1 if it read the value, and 0 to fall back to Python, possibly with an
- * exception. The caller then calls swallowed(), and checks/parse.py reports the wrong value.
+ * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of
+ * integers. Each read function returns 1 if it read the value, and 0 to fall back to Python,
+ * possibly with an exception. The caller then calls swallowed(), and checks/parse.py reports the
+ * wrong value.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -10,8 +11,8 @@
 
 #include "state.h"
 
-/* Clear the current exception, if there is any, and return 0. Do not clear MemoryError, or an exception that
- * is not derived from Exception, such as KeyboardInterrupt; return -1 instead. */
+/* Clear the current exception, if there is any, and return 0. Do not clear MemoryError, or an
+ * exception that is not derived from Exception, such as KeyboardInterrupt; return -1 instead. */
 static int swallowed(void) {
   if (PyErr_Occurred() == NULL) return 0;
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
@@ -66,8 +67,8 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   return member != NULL && !overflow;
 }
 
-/* Read a member of an enum, its name or its value, up to 127. The rules refuse values that the driver does
- * not have. */
+/* Read a member of an enum, its name or its value, up to 127. The rules refuse values that the
+ * driver does not have. */
 static int read_any_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
@@ -85,7 +86,7 @@ static int read_any_member(const State *state, int which, PyObject *value, int *
 
 static inline int read_member(const State *state, int which, PyObject *value, int *out) {
   if (value != state->words[which].interned[0]) return read_any_member(state, which, value, out);
-  *out = 0; /* The value is the name of member 0, for example "none", the default of most options. */
+  *out = 0; /* The value is the name of member 0, such as "none", the most common default. */
   return 1;
 }
 
@@ -95,9 +96,10 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-/* Each function overwrites its option completely, because a repair changes the options of an earlier call.
- * The functions of common options are written here. Macros below define the functions of rare options, one
- * for each row of TMA_DLPACK_RARE_OPTIONS, which is generated from tables/arguments.py. */
+/* Each function overwrites its option completely, because a repair changes the options of an
+ * earlier call. The functions of common options are written here. Macros below define the functions
+ * of rare options, one for each row of TMA_DLPACK_RARE_OPTIONS, which is generated from
+ * tables/arguments.py. */
 
 /* The options of a call. */
 typedef struct {
@@ -138,8 +140,8 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
   return read_integer(state, value, &options->o.pixels);
 }
 
-/* Read row-major element strides, or None. The rules may ignore the innermost stride, but Record stores it
- * in a byte, so fall back to Python if it does not fit a byte. */
+/* Read row-major element strides, or None. The rules may ignore the innermost stride, but Record
+ * stores it in a byte, so fall back to Python if it does not fit a byte. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
   options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;
@@ -153,8 +155,8 @@ static int read_interleave(State *state, PyObject *value, Options *options) {
   return read_member(state, INTERLEAVE, value, &options->o.interleave);
 }
 
-/* Read the swizzle. The default, `no_swizzle`, is a special object, so that it differs from an explicit
- * "none". */
+/* Read the swizzle. The default, `no_swizzle`, is a special object, so that it differs from an
+ * explicit "none". */
 static int read_swizzle(State *state, PyObject *value, Options *options) {
   options->o.has_swizzle = value != state->no_swizzle;
   if (!options->o.has_swizzle) return options->o.swizzle = 0, 1;
@@ -231,7 +233,8 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   }
 TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
-/* Read a number from an attribute of a Target, or from an entry of the attribute if `entry` is not -1. */
+/* Read a number from an attribute of a Target, or from an entry of the attribute if `entry` is not
+ * -1. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
   PyObject *number = PyObject_GetAttrString(target, attribute);
   if (number != NULL && entry >= 0) {
@@ -244,8 +247,8 @@ static int target_number(PyObject *target, const char *attribute, Py_ssize_t ent
   return PyErr_Occurred() == NULL;
 }
 
-/* Read the numbers of a Target, and store them with the object in the state, so that later calls with the
- * Target need not read them. */
+/* Read the numbers of a Target, and store them with the object in the state, so that later calls
+ * with the Target need not read them. */
 static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target) {
   int64_t major = 0, minor = 0;
   if (!target_number(object, "compute_capability", 0, &major) ||
@@ -318,8 +321,8 @@ static int reader_of(PyObject *argument) {
   return -1;
 }
 
-/* Zero some memory. The size is volatile, because gcc zeros a known number of bytes with inline "rep stos",
- * which takes three times as long as memset. */
+/* Zero some memory. The size is volatile, because gcc zeros a known number of bytes with inline
+ * "rep stos", which takes three times as long as memset. */
 static inline void clear(void *memory, volatile size_t bytes) { memset(memory, 0, bytes); }
 
 static void start_options(Options *options, int kind) {
@@ -327,8 +330,8 @@ static void start_options(Options *options, int kind) {
   options->target_object = NULL;
 }
 
-/* Read a dict {argument: value} for the kind of map of `options`. Options that are not in the dict keep
- * their values. Return 0 to fall back to Python, possibly with an exception. */
+/* Read a dict {argument: value} for the kind of map of `options`. Options that are not in the dict
+ * keep their values. Return 0 to fall back to Python, possibly with an exception. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

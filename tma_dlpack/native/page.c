@@ -1,15 +1,15 @@
 /* page.c: the functions describe, judge, extend and encode for the explorer's page, as WebAssembly.
  *
- * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as BigInt.
- * `asked` has the request, in the order in which `describe` reads it. `answered` has the members of
- * TmaDlpackDescribed, in the order of checks.rule.STRUCT. The page handles one request at a time. The code
- * allocates no memory and needs no C library.
+ * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as
+ * BigInt. `asked` has the request, in the order in which `describe` reads it. `answered` has the
+ * members of TmaDlpackDescribed, in the order of checks.rule.STRUCT. The page handles one request
+ * at a time. The code allocates no memory and needs no C library.
  */
 
 #include "../include/tma_dlpack_make.h"
 
-/* MOST_RANK is the maximum rank of a tensor on the page. ROOM is the number of entries of `asked`. A request
- * needs at most 58 entries. */
+/* MOST_RANK is the maximum rank of a tensor on the page. ROOM is the number of entries of `asked`.
+ * A request needs at most 58 entries. */
 enum { MOST_RANK = 8, ROOM = 64 };
 
 #define EXPORT(name) __attribute__((export_name(#name)))
@@ -27,14 +27,15 @@ EXPORT(entries_at) uint8_t *entries_at(void) { return entries; }
 EXPORT(map_at) uint8_t *map_at(void) { return map; }
 EXPORT(tables_abi) uint32_t tables_abi(void) { return TMA_DLPACK_TABLES_ABI; }
 
-/* Return the features of a compute capability as bits, in the order of CAPABILITIES in tables.js. */
+/* Return the features of a compute capability as bits, in the order of CAPABILITIES in
+ * tables.js. */
 EXPORT(capabilities) int capabilities(int major, int minor) {
   return tma_dlpack_target_has_tma(major, minor) | tma_dlpack_target_is_sm_9x(major, minor) << 1 |
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;
 }
 
-/* Read a count and then as many numbers. Store the last `room` numbers, which are the innermost. Return the
- * count. */
+/* Read a count and then as many numbers. Store the last `room` numbers, which are the innermost.
+ * Return the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -95,15 +96,15 @@ EXPORT(describe) int describe(void) {
   return 1;
 }
 
-/* Judge the call in `answered`. Return the mask of the rules that fail, and write their failing entries to
- * `entries`. */
+/* Judge the call in `answered`. Return the mask of the rules that fail, and write their failing
+ * entries to `entries`. */
 EXPORT(judge) uint64_t judge(void) {
   memset(entries, 0, sizeof entries);
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged. In a refused request, add dimensions only if their numbers
- * are valid and the rank does not exceed 5. */
+/* Add the dimensions of split_inner and ragged. In a refused request, add dimensions only if their
+ * numbers are valid and the rank does not exceed 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

@@ -1,13 +1,13 @@
 /* quick.h: the callable object that tries a verb in C before it calls the Python function.
  *
- * A call of a Python function with 16 parameters takes longer than C needs to make a map. So each public
- * function is a callable object that binds the arguments itself. If C falls back to Python, or the arguments
- * do not bind, the object calls the Python function with these arguments.
+ * A call of a Python function with 16 parameters takes longer than C needs to make a map. So each
+ * public function is a callable object that binds the arguments itself. If C falls back to Python,
+ * or the arguments do not bind, the object calls the Python function with these arguments.
  *
- * The object uses the vectorcall protocol. CPython has this protocol for such types since 3.9, although the
- * limited API declares it only since 3.12. The base class is written in Python (extension.py), because
- * torch.compile traces the `__call__` of this class instead of calling the object. The object is no built-in
- * function, because torch.compile warns about built-in functions.
+ * The object uses the vectorcall protocol. CPython has this protocol for such types since 3.9,
+ * although the limited API declares it only since 3.12. The base class is written in Python
+ * (extension.py), because torch.compile traces the `__call__` of this class instead of calling the
+ * object. The object is no built-in function, because torch.compile warns about built-in functions.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -20,20 +20,20 @@
 
 enum { MAX_PARAMETERS = 24 };
 
-/* HAVE_VECTORCALL is Py_TPFLAGS_HAVE_VECTORCALL. COUNT_FLAG is PY_VECTORCALL_ARGUMENTS_OFFSET, the top bit of
- * the number of arguments [CPython, PEP 590]. */
+/* HAVE_VECTORCALL is Py_TPFLAGS_HAVE_VECTORCALL. COUNT_FLAG is PY_VECTORCALL_ARGUMENTS_OFFSET, the
+ * top bit of the number of arguments [CPython, PEP 590]. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* A verb. It makes the map of a tensor, the map of a call without a tensor (bare.h), or with `is_check` the
- * Report on a tensor. */
+/* A verb, which makes the map of a tensor or the map of a call without a tensor (bare.h). With
+ * `is_check` the verb makes the Report on a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
-  int argument_count; /* number of arguments without a tensor; 0 for a verb with a tensor and options */
+  int argument_count; /* number of arguments of a call without a tensor, else 0 */
 } Verb;
 
 static const Verb verbs[] = {
@@ -48,17 +48,17 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* A call is a miss if its arguments differ from the kept arguments. Keep the arguments of every eighth miss,
- * because keeping them takes a tenth of the time of a call. */
+/* A call is a miss if its arguments differ from the kept arguments. Keep the arguments of every
+ * eighth miss, because keeping them takes a tenth of the time of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
-/* The arguments of an earlier accepted call, except for the tensor, and the options that were read from the
- * arguments. The next call usually has the same objects. All of them are immutable, so the options need not
- * be read again. */
+/* The arguments of an earlier accepted call, except for the tensor, and the options that were read
+ * from the arguments. The next call usually has the same objects. All of them are immutable, so the
+ * options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count;                     /* numbers of positional and of all arguments; 0 is no call */
-  int in_use;                                  /* whether a call that may run Python code uses the options */
+  Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
+  int in_use;                                  /* whether a call that may run Python code uses them */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -68,7 +68,7 @@ typedef struct {
   Vectorcall vectorcall;
   PyObject *module, *function;
   State *state; /* the module's state; NULL after quick_clear */
-  PyObject *names[MAX_PARAMETERS];    /* the parameters, interned because CPython interns keywords */
+  PyObject *names[MAX_PARAMETERS];    /* parameters, interned because CPython interns keywords */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for a required parameter */
   const Verb *verb;
   Options options; /* the options of a call without optional arguments */
@@ -78,8 +78,8 @@ typedef struct {
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for a verb without a tensor */
 } Quick;
 
-/* Return the index of the parameter with the name `keyword`. Return -1 if there is no such parameter, or if it
- * is one of the first `given` parameters, which have positional arguments. */
+/* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
+ * parameter, or if it is one of the first `given` parameters, which have positional arguments. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
@@ -89,8 +89,9 @@ static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t
   return -1;
 }
 
-/* Return a borrowed reference to the Python function. Return NULL with an exception if the collector has
- * cleared this object as a part of a cycle, and another part of the cycle still calls it. */
+/* Return a borrowed reference to the Python function. Return NULL with an exception if the
+ * collector has cleared this object as a part of a cycle, and another part of the cycle still calls
+ * it. */
 static PyObject *function_of(const Quick *quick) {
   if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
   return quick->function;
@@ -101,17 +102,18 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
   return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
-/* read_call and bind_arguments return 0 if an argument is unknown, repeated or missing. The caller then calls
- * the Python function, which raises the TypeError. */
+/* read_call and bind_arguments return 0 if an argument is unknown, repeated or missing. The caller
+ * then calls the Python function, which raises the TypeError. */
 
-/* Read the arguments of a call for a tensor. `quick->options` has the options for omitted arguments. */
+/* Read the arguments of a call for a tensor. `quick->options` has the options for omitted
+ * arguments. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  /* Copy only the members before the arrays. The counts are among these members. They are 0 or mean "not
-   * given", so no entry of an array is read. */
+  /* Copy only the members before the arrays. The counts are among these members. They are 0 or mean
+   * "not given", so no entry of an array is read. */
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
@@ -127,8 +129,8 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Return whether the arguments of a call are the objects of the kept call. args[0] is the tensor, because
- * kept->given is at least 1. */
+/* Return whether the arguments of a call are the objects of the kept call. args[0] is the tensor,
+ * because kept->given is at least 1. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
@@ -137,8 +139,8 @@ static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* Forget the kept call. Set `count` to 0 before objects are freed, because freeing an object may run code that
- * calls this function object again. */
+/* Forget the kept call. Set `count` to 0 before objects are freed, because freeing an object may
+ * run code that calls this function object again. */
 static void forget_call(KeptCall *kept) {
   Py_ssize_t count = kept->count;
   kept->count = 0;
@@ -178,8 +180,8 @@ static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_
   kept->options = *options;
 }
 
-/* Write the arguments of a call to `values` in the order of the parameters, with defaults for omitted
- * arguments. */
+/* Write the arguments of a call to `values` in the order of the parameters, with defaults for
+ * omitted arguments. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords);
@@ -196,7 +198,8 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* Return a copy of a list or set, which the caller may change later, or another value itself. */
+/* Return a copy if the value is a list or set, because the caller may change it later. Return other
+ * values themselves. */
 static PyObject *unchanging(PyObject *value) {
   if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
   if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
@@ -204,8 +207,8 @@ static PyObject *unchanging(PyObject *value) {
   return value;
 }
 
-/* Return a dict {parameter: argument} without the tensor. Return NULL if the arguments do not bind, or with an
- * exception. */
+/* Return a dict {parameter: argument} without the tensor. Return NULL if the arguments do not bind,
+ * or with an exception. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -218,8 +221,8 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* Return a borrowed reference to a function of make/build.py. Return NULL to fall back to Python, possibly with
- * an exception. */
+/* Return a borrowed reference to a function of make/build.py. Return NULL to fall back to Python,
+ * possibly with an exception. */
 static PyObject *function_of_build(PyObject **slot, const char *name) {
   if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
   return *slot;
@@ -242,8 +245,9 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
   return result;
 }
 
-/* Return the map or the Report that the verb makes. Return NULL to fall back to Python, possibly with an
- * exception to clear. If rules refuse the call, set `is_refused` and return NULL with the exception to raise. */
+/* Return the map or the Report that the verb makes. Return NULL to fall back to Python, possibly
+ * with an exception to clear. If rules refuse the call, set `is_refused` and return NULL with the
+ * exception to raise. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
   const Verb *verb = quick->verb;
@@ -321,8 +325,8 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
 
 /* ---- attributes: those of the Python function ----------------------------- */
 
-/* Return an attribute of the object, else of the Python function. `__call__` is this object, because IPython
- * shows the signature of `__call__` if it differs from the object's signature. */
+/* Return an attribute of the object, else of the Python function. `__call__` is this object,
+ * because IPython shows the signature of `__call__` if it differs from the object's signature. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
@@ -355,8 +359,9 @@ static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   return function_attribute(self, "__qualname__");
 }
 
-/* Return the object itself if it is an attribute of a class, so it does not become a method. Because the type
- * has this function, help() and doctest treat the object as a routine. */
+/* Return the object itself if it is read as an attribute of a class, so that it does not become a
+ * method. Because the type has this descriptor function, help() and doctest treat the object as a
+ * routine. */
 static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   (void)object;
   (void)type;
@@ -366,8 +371,8 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 
 /* ---- making a callable --------------------------------------------------------------------------- */
 
-/* Store the parameters, a dict {name: default}. The object `required` marks a parameter without a default.
- * The first `positional` parameters may have positional arguments. */
+/* Store the parameters, a dict {name: default}. The object `required` marks a parameter without a
+ * default. The first `positional` parameters may have positional arguments. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -462,8 +467,8 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Find the function that reads each parameter after the tensor, and read the defaults. Return 0 with an
- * exception if a parameter cannot be read. */
+/* Find the function that reads each parameter after the tensor, and read the defaults. Return 0
+ * with an exception if a parameter cannot be read. */
 static int keep_options_of_defaults(Quick *quick) {
   State *state = quick->state;
   PyObject *found = PyDict_New();

@@ -11,14 +11,15 @@ enum { EXPORT, EXPORT_ON_CUDA, EXPORT_ON_CUDA_OF_JAX, EXPORTS };
 /* Indices of the enums in setup() and in State.words. */
 enum { INTERLEAVE, SWIZZLE, L2_PROMOTION, OOB_FILL, DATA_TYPE, WIDE_MODE, ENUMS };
 
-/* Indices of the names of attributes in State.names. The names are interned, which makes CPython's attribute
- * lookup fast. */
+/* Indices of the names of attributes in State.names. The names are interned, which makes CPython's
+ * attribute lookup fast. */
 enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
-/* An enum. `names` is a dict {name: member}, which also has the names of cuda.h. `interned` has the name of
- * each member by value. These names are interned, because Python interns string literals, too. */
+/* An enum. `names` is a dict {name: member}, which also has the names of cuda.h. `interned` has the
+ * name of each member by value. These names are interned, because Python interns string literals,
+ * too. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
@@ -35,23 +36,24 @@ typedef struct {
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
 typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 
-/* How to read tensors of one Python type. It is determined for the first tensor of the type. Pointers that
- * do not concern the type are NULL. */
+/* How to read tensors of one Python type. It is determined for the first tensor of the type.
+ * Pointers that do not concern the type are NULL. */
 typedef struct {
   PyTypeObject *type;
   PyCFunction is_neg;         /* torch: the C function of the method is_neg */
   PyObject *dtypes;           /* torch before 2.10: {torch.dtype: DLDataType} */
   FillTensor fill;            /* torch: function of the exchange API */
   ExportTensor export_tensor; /* other types with the exchange API: function of this API */
-  PyObject *on_host;          /* all other types: function that calls `__dlpack__` of a host tensor */
-  PyObject *on_cuda;          /* all other types: function that calls `__dlpack__` of a CUDA tensor */
+  PyObject *on_host;          /* other types: function that calls `__dlpack__` of a host tensor */
+  PyObject *on_cuda;          /* other types: function that calls `__dlpack__` of a CUDA tensor */
   PyObject *platform;         /* JAX: the method that returns the name of the platform */
-  PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array reads freed memory */
+  PyObject *is_deleted;       /* JAX: called before platform(), which reads freed memory if deleted */
   int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
-  int is_jax;                 /* whether arrays are read-only although their capsules lack the flag */
+  int is_jax;                 /* JAX: arrays are read-only although their capsules lack the flag */
 } Producer;
 
-enum { MAX_PRODUCERS = 16 }; /* Known libraries have fewer types. Tensors of more types fall back to Python. */
+/* Known libraries have fewer types. Tensors of more types fall back to Python. */
+enum { MAX_PRODUCERS = 16 };
 
 typedef struct {
   PyTypeObject *quick_type;  /* the class of quick.h */
@@ -65,7 +67,7 @@ typedef struct {
   PyObject *allowable;  /* {id: row} of TMA_DLPACK_ALLOWABLE */
   PyObject *readers[3]; /* by kind of map: {argument: index in `readers` of options.h} */
   PyObject *no_swizzle; /* the default of the argument `swizzle`, see read_swizzle */
-  PyObject *accepted, *refused; /* functions of make/build.py that make Reports; imported on first use */
+  PyObject *accepted, *refused; /* functions of make/build.py, imported on first use */
   KnownTarget targets[KNOWN_TARGETS]; /* the Targets that were read last */
   unsigned target_count; /* number of Targets that were read */
   Words words[ENUMS];
@@ -74,7 +76,7 @@ typedef struct {
   PyObject *libcudacxx, *documented, *driver; /* interned names of the sets of rules */
   PyObject *torch_uint8, *torch_int8;
   int producer_count;
-  Producer producers[MAX_PRODUCERS]; /* entries are only added, so a pointer to an entry stays valid */
+  Producer producers[MAX_PRODUCERS]; /* never removed, so pointers stay valid */
 } State;
 
 /* The objects of the state, except for the objects in arrays. */

@@ -1,4 +1,5 @@
-/* storage.h: MapStorage, the memory of a TensorMap. map.h has its class; calls.h and batch.h write it. */
+/* storage.h: MapStorage, the memory of a TensorMap. map.h has the Python class of MapStorage.
+ * calls.h and batch.h write the memory. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H
@@ -14,13 +15,13 @@
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
 enum { ON_HOST = -1 }; /* a value instead of a GPU's ordinal */
 
-/* The parts of an accepted call that the 128 bytes do not contain: the tensor's layout, some options, and
- * the target. */
+/* The parts of an accepted call that the 128 bytes do not contain: the tensor's layout, some
+ * options, and the target. */
 typedef struct {
-  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* row-major, in elements, as exported */
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* as exported, in elements */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* of the call; the 128 bytes have 1 for an ignored entry */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* the 128 bytes have 1 for an ignored entry */
   uint8_t is_bare; /* whether this is a driver_encode_* call, which has no tensor */
   uint8_t kind, mode; /* the 128 bytes do not show whether a map is im2col or im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
@@ -35,22 +36,22 @@ typedef struct {
 
 struct MapStorage;
 
-/* The memory of a freed map, which the next map reuses. A program that makes a map at every step also frees
- * a map at every step. Reuse is twice as fast as CPython's allocator, which also informs the collector. The
- * owners of this struct are the module and all maps that the module made. */
+/* The memory of a freed map, which the next map reuses. A program that makes a map at every step
+ * also frees a map at every step. Reuse is twice as fast as CPython's allocator, which also informs
+ * the collector. The owners of this struct are the module and all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
   int closed; /* whether the module was freed */
 } SpareMap;
 
-/* The memory of a TensorMap. With the collector's header it has at most 512 bytes, the limit of CPython's
- * allocator for small objects. */
+/* The memory of a TensorMap. With the collector's header it has at most 512 bytes, the limit of
+ * CPython's allocator for small objects. */
 typedef struct MapStorage {
   PyObject_HEAD
   SpareMap *spare; /* gets the memory when the map is freed; if NULL, CPython gets the memory */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
-  PyObject *producer; /* for a map without a tensor: the type of the tensor it was checked for; or NULL */
+  PyObject *producer; /* for a map without a tensor: the type of an earlier tensor, or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
   TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
@@ -60,13 +61,13 @@ typedef struct MapStorage {
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
 } MapStorage;
 
-/* Objects begin at multiples of 16, so `room` begins at a multiple of 16, too. So at most 112 bytes of `room`
- * precede the 128 aligned bytes. */
+/* Objects begin at multiples of 16, so `room` begins at a multiple of 16, too. So at most 112 bytes
+ * of `room` precede the 128 aligned bytes. */
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
-/* Return the address of the map's 128 bytes, the first multiple of 128 in `room`. The address never changes,
- * because Python objects do not move. */
+/* Return the address of the map's 128 bytes, the first multiple of 128 in `room`. The address never
+ * changes, because Python objects do not move. */
 static inline unsigned char *map_bytes(MapStorage *map) {
   uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_ALIGNMENT_BYTES - 1;
   return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
@@ -77,7 +78,8 @@ static inline void leave_spare(SpareMap *spare) {
   if (--spare->owners == 0) PyMem_Free(spare);
 }
 
-/* Return a copy of `rare`, or NULL if `rare` is NULL. Return NULL with an exception if out of memory. */
+/* Return a copy of `rare`, or NULL if `rare` is NULL. Return NULL with an exception if out of
+ * memory. */
 static inline RareOptions *copy_rare(const RareOptions *rare) {
   RareOptions *copy = rare == NULL ? NULL : PyMem_Malloc(sizeof *copy);
   if (rare == NULL) return NULL;
@@ -93,8 +95,8 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
-/* Copy the driver's arguments of a map to `kept`, unless `c` is NULL, which means that the bytes can be
- * decoded. Return 0 with an exception if out of memory. */
+/* Copy the driver's arguments of a map to `kept`, unless `c` is NULL, which means that the bytes
+ * can be decoded. Return 0 with an exception if out of memory. */
 static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
   if (c == NULL) return 1;
   *kept = PyMem_Malloc(sizeof **kept);
@@ -159,13 +161,14 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* Return the number of bytes that one load by the map of an accepted call adds to its barrier. Return None
- * for an interleaved layout, which geometry.tx_bytes handles. */
+/* Return the number of bytes that one load by the map of an accepted call adds to its barrier.
+ * Return None for an interleaved layout, which geometry.tx_bytes handles. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
-    /* With an element stride of n, the load copies every n-th element of the box: ceil(box / n) elements. */
+    /* With an element stride of n, the load copies every n-th element of the box: ceil(box / n)
+     * elements. */
     line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
       lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];

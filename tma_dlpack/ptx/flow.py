@@ -64,8 +64,9 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # A branch counts twice, once for each side. A value with the count 2 is tested by no other
-        # branch. A condition on such a value is useless if a write of a register can end it.
+        # A branch counts twice, once for each side. If a value has the count 2, no other branch
+        # tests the value. A condition on such a value is useless if a write of a register can end
+        # the condition.
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
         # For each block: next block -> conditions on the edge to it.
         self.edges: list[dict[int, Conditions]] = []
@@ -177,7 +178,7 @@ def _opposite(values: Values, code: Instruction) -> Sequence[Condition]:
 
 
 def both(some: Conditions, more: Conditions) -> Conditions:
-    """Return the union of two sets of conditions, or `some` if it has too many already."""
+    """Return the union of two sets of conditions, or `some` if `some` has too many already."""
     if more <= some:
         return some
     return some | more if len(some) < _MOST_CONDITIONS else some

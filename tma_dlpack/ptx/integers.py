@@ -34,8 +34,8 @@ def mul_hi(a: Any, b: Any) -> Any:
     middle = x1 * y0 + (x0 * y0 >> half)
     other = x0 * y1 + (middle & low)
     high = x1 * y1 + (middle >> half) + (other >> half)
-    # As an unsigned number, a negative a is a + 2**64. This adds b to the upper half, so subtract
-    # b. The same is true for a negative b.
+    # As an unsigned number, a negative a is a + 2**64, which adds b to the upper half. So subtract
+    # b again, and for a negative b subtract a.
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
     return high.view(a.dtype)
@@ -173,9 +173,9 @@ def field(a: Any, at: Any, length: Any) -> Any:
 
 
 def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
-    """Return the result of bfi: b with its bits from `at` on replaced by `length` bits of a.
+    """Return the result of bfi, the number b in which the lowest `length` bits of a are inserted.
 
-    The bits of a are its lowest bits.
+    The inserted bits replace the bits of b from bit `at` on.
     """
     size = 8 * b.dtype.itemsize
     at, length = _few(at, size), _few(length, size)

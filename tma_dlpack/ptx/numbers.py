@@ -79,7 +79,8 @@ def odd(exact: Any, error: Any) -> Any:
 
     If the result is rounded again to fewer than 52 bits, it is the correctly rounded exact sum.
     """
-    # A larger magnitude has larger bits, so the bits + 1 are the neighbour away from zero.
+    # The bits of a float, as an integer, increase with its magnitude. So adding 1 to the bits makes
+    # the neighbour away from zero.
     exact = np.asarray(exact, np.float64)
     bits = exact.view(np.int64)
     fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
@@ -233,7 +234,10 @@ def unordered(a: Any, b: Any) -> Any:
 
 
 def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
-    """Return a packed register with the results of a function of low and of high halves."""
+    """Apply a function to the low halves and to the high halves of packed registers.
+
+    Return the packed register with both results.
+    """
     half = bits_of(kind)
     small, wide = UNSIGNED[half], UNSIGNED[2 * half]
     low = [read(kind, p.astype(small)) for p in packed]

@@ -115,8 +115,8 @@ lop3 | uuuu | u | lookup(a, b, c, d)
 selp | rrp | r | where(c, a, b)
 """)
 
-#: Floating-point instructions without modifiers. `_float` adds the modifiers. It also has the
-#: expressions of fma and mad.
+#: Floating-point instructions without modifiers. The function `_float` adds the modifiers, and it
+#: also has the expressions of fma and mad.
 FLOAT = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b

@@ -37,8 +37,9 @@ Known = dict["Symbol", Value]
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _NONE: Value = (), 0
 _HUGE = 1 << 64
-#: Bytes between the assumed addresses of shared arrays. A matrix descriptor contains the low 18
-#: bits of an address, which are 0 at these addresses. They are also aligned for every swizzle.
+#: Bytes between the assumed addresses of shared arrays. The low 18 bits of such an address are 0.
+#: So an array's address does not change the bits of a matrix descriptor, which contains the low 18
+#: bits of an address. The addresses are also aligned for every swizzle.
 APART = 1 << 18
 #: Special register that differs between the threads of a block -> (largest value, function of
 #: %tid.x that returns the value in the thread with %tid.y = %tid.z = 0).
@@ -453,7 +454,7 @@ class Values:
         self._definitions.setdefault(name, []).append(definition)
 
     def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
-        """Record that a symbol is 1 if a predicate is true, else 0 (with `swapped`, 0 else 1)."""
+        """Record that a symbol is 1 if a predicate is true, else 0; `swapped` swaps 1 and 0."""
         true, false = self.predicates[predicate]
         self._truths[symbol] = (false, true) if swapped else (true, false)
         symbol.registers = frozenset().union(*(registers(c[0]) for c in (*true, *false)))
@@ -474,8 +475,8 @@ class Values:
             self.predicates[words[0]] = self.predicates[words[1]]
         elif head[0] in ("and", "or") and len(words) == 3:
             a, b = self._known(words[1]), self._known(words[2])
-            # If "a and b" is true, all conditions of a and of b hold. If it is false, a or b is
-            # false, so only the condition on the symbol itself holds.
+            # If "a and b" is true, all conditions of a and of b hold. If "a and b" is false, either
+            # may be false, so only the condition on the symbol itself holds.
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
             yes, no = _is(symbol, 1), _is(symbol, 0)

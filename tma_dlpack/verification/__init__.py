@@ -1,10 +1,11 @@
 """`verify`, which compares this package with a GPU, and `bandwidth`, which measures copies.
 
-`verify` compares the model of encoding with the driver, and the simulator with the hardware. It is
-in `run.py`, and its command is in `commands.py`. `checks.CHECKS` has one row for each line of the
-report. `checks.run_case` runs one case, which depends only on the check's name, the seed and the
-case number, so that `replay` can repeat it. `random_*.py` make the random cases, also for
-tests/random_requests.py. `arena.py` has the memory that copies use, and the calls that encode maps.
+`verify` compares the model of encoding with the driver, and the simulator with the hardware. The
+function is in `run.py`, and its command is in `commands.py`. `checks.CHECKS` has a row for each
+line of the report. `checks.run_case` runs one case, which depends only on the check's name, the
+seed and the case number, so that `replay` can repeat it. `random_*.py` make the random cases, also
+for tests/random_requests.py. `arena.py` has the memory that copies use, and the calls that encode
+maps.
 `on_device.py` runs kernels that read tiles by wgmma and ldmatrix, or that change maps.
 `learning.py` has the report, and the file with all cases that a user can send.
 

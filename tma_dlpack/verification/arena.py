@@ -38,8 +38,8 @@ class Arena(AbstractContextManager["Arena"]):
         self.target: Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        # Tensors begin at offsets that are multiples of 32 bytes. Align the arena, so that their
-        # addresses are also multiples of 32 bytes.
+        # The offsets of tensors in the arena are multiples of 32 bytes. Align the arena, so that
+        # the addresses of tensors are multiples of 32 bytes, too.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]

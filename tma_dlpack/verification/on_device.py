@@ -99,8 +99,8 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
     """Return the expected registers of each lane (PTX ISA, ldmatrix, 8 x 8 16-bit values)."""
-    # The offsets of the 8 x 8 matrices, in the order of their addresses. An offset is (8 rows down,
-    # 16 bytes to the right).
+    # `places` are the offsets of the 8 x 8 matrices, in the order of their addresses. An offset is
+    # (units of 8 rows down, units of 16 bytes to the right).
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]

@@ -217,7 +217,7 @@ class TiledCopy:
         launch.launch(kernel, grid, LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Return the word at the address of the answer after some work; the word is 0 before."""
+        """Set the word at the address of the answer to 0, call `work`, and return the word."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()

@@ -113,7 +113,7 @@ def start_at_limits(
 def random_map(
     rng: Random, kind: MapKind, data_type: TensorMapDataType | None = None, writes: bool = False
 ) -> EncodeArguments:
-    """Return random arguments of a tiled or im2col map of a small tensor, which are valid."""
+    """Return random valid arguments of a tiled or im2col map of a small tensor."""
     data_type = rng.choice(_ORDINARY) if data_type is None else data_type
     oob_fill = TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
     interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
@@ -135,8 +135,8 @@ def random_map(
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
-    # `room` is the number of lines of the box that the budget still allows. An extent n with the
-    # element stride s loads n / s lines.
+    # A line is a row of the box along dimension 0. `room` is the number of lines that the budget
+    # still allows. An extent n with the element stride s loads n / s lines.
     room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
     box = [inner]
     for step in steps[1:]:
@@ -316,7 +316,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 
 
 def _largest(rng: Random, args: EncodeArguments) -> Call:
-    """Return a change of the last box extent to the limit of a tile (228 KB), or to one more."""
+    """Return a change of the box's last extent to the limit of a tile (228 KB) or 1 above it."""
     *box, _ = args.box_dim or (args.channels_per_pixel, 0)
     most = MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(0, 1)
     if args.kind == "tiled":

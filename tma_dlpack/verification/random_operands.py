@@ -157,7 +157,7 @@ class OperandLayout:
         )
 
     def logical(self, array: Array) -> Array:
-        """Return the matrix of the tile, row-major; a `Tile.array` has one column after another."""
+        """Return the tile's row-major matrix from a `Tile.array`, which has column after column."""
         if self.columns == 1:
             return array
         side_by_side: Array = array.transpose(1, 0, 2)
