@@ -72,8 +72,8 @@ def run_kernel(
     source : str or path
         PTX, CUDA C++, or the path of a .ptx or .cu file. CUDA C++ is compiled by NVRTC or nvcc.
     name : str, optional
-        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. It may be
-        omitted if the source has one kernel.
+        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. The
+        name may be omitted if the source has one kernel.
     grid, block : int or sequence of int
         `grid` is the number of blocks, and `block` is the number of threads of a block. Each is
         (x, y, z); a missing size is 1.

@@ -36,7 +36,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
 # File name in messages and line tables if the source is a text, not a file.
 _TEXT = "kernel.cu"
-# Options that only NVRTC has. They are not passed to nvcc, whose default behaviour they describe.
+# Options that only NVRTC has. They describe the default behaviour of nvcc, so nvcc needs none.
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# First generic address of shared and of local memory. Every host address is smaller.
+# First generic address of shared and of local memory. All host addresses are below these.
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 62, 1 << 61
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1

@@ -61,7 +61,7 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Checker of the order of accesses; it has the clocks of agents and each byte's last accesses.
+    """Checker of the order of accesses, with all agents' clocks and each byte's last accesses.
 
     Findings are reported with ``findings.add(rule, severity, message, fix, g=, lanes=, also=)``.
     """

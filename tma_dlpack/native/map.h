@@ -15,9 +15,9 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. If
- * a caller has got writable access to the map's bytes, decode `data`, the copy that was made
- * before. */
+/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. A
+ * caller with writable access may have changed the map's bytes. In this case decode `data`, which has
+ * the original bytes. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;

@@ -36,8 +36,8 @@ typedef struct {
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
 typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 
-/* How to read tensors of one Python type. It is determined for the first tensor of the type.
- * Pointers that do not concern the type are NULL. */
+/* How to read tensors of one Python type, which the first tensor of the type shows. Pointers that do
+ * not concern the type are NULL. */
 typedef struct {
   PyTypeObject *type;
   PyCFunction is_neg;         /* torch: the C function of the method is_neg */
@@ -47,7 +47,7 @@ typedef struct {
   PyObject *on_host;          /* other types: function that calls `__dlpack__` of a host tensor */
   PyObject *on_cuda;          /* other types: function that calls `__dlpack__` of a CUDA tensor */
   PyObject *platform;         /* JAX: the method that returns the name of the platform */
-  PyObject *is_deleted;       /* JAX: called before platform(), which reads freed memory if deleted */
+  PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array is unsafe */
   int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
   int is_jax;                 /* JAX: arrays are read-only although their capsules lack the flag */
 } Producer;

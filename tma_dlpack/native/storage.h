@@ -28,7 +28,7 @@ typedef struct {
   int8_t asked_type, major, minor, ordinal; /* `ordinal` is the tensor's own GPU or ON_HOST */
 } Record;
 
-/* All options of a call. Memory for them is allocated only if the call uses a rare option. */
+/* All options of a call. The struct is allocated only if the call uses a rare option. */
 typedef struct {
   PyObject *target; /* the Target of the call; NULL stands for the tensor's own GPU */
   TmaDlpackOptions o;
@@ -51,7 +51,7 @@ typedef struct MapStorage {
   PyObject_HEAD
   SpareMap *spare; /* gets the memory when the map is freed; if NULL, CPython gets the memory */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
-  PyObject *producer; /* for a map without a tensor: the type of an earlier tensor, or NULL */
+  PyObject *producer; /* after with_address(int): the type of the tensor before, or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
   TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
