@@ -33,8 +33,8 @@ from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
-# Alignment in bytes that a tile needs in shared memory. A variable may be large enough for a tile but
-# declare a smaller alignment. Such a variable is placed at an offset that is not a multiple of
+# Alignment in bytes that a tile needs in shared memory. A variable may be large enough for a tile
+# but declare a smaller alignment. Such a variable is placed at an offset that is not a multiple of
 # TILE_ALIGN, so that every run finds a missing __align__.
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
