@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from random_requests import described
 
-from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks.call import read_call, read_driver_call
 from tma_dlpack.checks.report import Report
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import Device, TensorView, canonical_strides

@@ -24,7 +24,7 @@ import pytest
 from laws import many, slow_if
 
 import tma_dlpack as tma
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.fixes import faults_of
 from tma_dlpack.cli.main import main
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_ROWS
 

@@ -11,7 +11,7 @@ from strategies import im2col, tiled, view, wide
 
 import tma_dlpack as tma
 from tma_dlpack.checks.advice import ADVICE, advise, bank_conflict_degree
-from tma_dlpack.checks.parse import read_call
+from tma_dlpack.checks.call import read_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView

@@ -21,8 +21,8 @@ from strategies import (
 )
 
 import tma_dlpack as tma
-from tma_dlpack.checks.options import RULE_SETS
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.fixes import faults_of
+from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.targets import Target

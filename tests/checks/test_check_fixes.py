@@ -13,8 +13,9 @@ from laws import examples
 from strategies import ADDRESS, check, im2col, requests, rules_of, tiled, view, wide
 
 import tma_dlpack as tma
-from tma_dlpack.checks import RULES, repairs
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks import RULES
+from tma_dlpack.checks import report as reports
+from tma_dlpack.checks.fixes import faults_of
 from tma_dlpack.tables.dtypes import DATA_TYPES, data_type_of
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.targets import Target
@@ -704,7 +705,7 @@ def test_a_box_of_packed_values_is_of_as_many_bytes_as_another_type(x, options, 
 
 
 def test_a_row_without_a_fix_of_its_own_says_so_where_no_way_is_accepted(monkeypatch):
-    monkeypatch.setattr(repairs, "answers", lambda request, fault, known: [])
+    monkeypatch.setattr(reports, "answers", lambda request, fault, known: [])
     (violation,) = tma.check_tma_descriptor(np.zeros((64, 64), np.float16), (300, 8)).violations
     assert violation.rule == "BOX_RANGE"
     assert violation.fix == "no other box_sizes is accepted while the rest stays the same"

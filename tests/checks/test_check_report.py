@@ -10,7 +10,7 @@ import pytest
 from strategies import check, im2col, tiled, view
 
 import tma_dlpack as tma
-from tma_dlpack.checks.parse import read_call
+from tma_dlpack.checks.call import read_call
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.targets import Target
 

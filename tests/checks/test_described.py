@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from strategies import ADDRESS, check, rules_of, tiled, view
 
-from tma_dlpack.checks.parse import read_call
+from tma_dlpack.checks.call import read_call
 from tma_dlpack.tables.targets import TARGETS
 
 X = view((64, 64))  # float32: rows of 256 bytes

@@ -17,7 +17,7 @@ from laws import slow_if
 
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.fixes import faults_of
 from tma_dlpack.tables.targets import Target
 
 CHECKS = {

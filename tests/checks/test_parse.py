@@ -9,9 +9,9 @@ import pytest
 from strategies import IM2COL_SPEC, TILED_SPEC, WIDE_SPEC, Door, im2col, tiled, view
 
 import tma_dlpack as tma
-from tma_dlpack.checks import reader
-from tma_dlpack.checks.options import set_of_rules
-from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks import call
+from tma_dlpack.checks.call import read_call, read_driver_call
+from tma_dlpack.checks.struct import set_of_rules
 from tma_dlpack.tables.coerce import counted, nearest_integer, reusable, shown, text_of
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.targets import TARGETS
@@ -145,7 +145,7 @@ def test_what_an_unreadable_argument_of_the_driver_could_look_like_is_accepted()
     examples = {v.argument: v.fix.partition("such as ")[2] for v in caught.value.violations}
     assert {*examples} <= {*names, "element_strides"}
     given = dict.fromkeys(("interleave", "swizzle", "l2_promotion", "oob_fill"), 0)
-    given |= {n: eval(reader._INTEGERS[n][0]) for n in (*names, "element_strides")}
+    given |= {n: eval(call._INTEGERS[n][0]) for n in (*names, "element_strides")}
     tm = tma.driver_encode_tiled(tensor_data_type="FLOAT16", encoder="model", **given)
     assert tm.box_dim == (64, 64)
 

@@ -15,9 +15,9 @@ from random_requests import request_at_random
 
 import tma_dlpack as tma
 from tma_dlpack import geometry
-from tma_dlpack.checks import repairs
-from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.repairs import Answer, faults_of
+from tma_dlpack.checks import report as reports
+from tma_dlpack.checks.call import read_call
+from tma_dlpack.checks.fixes import Answer, faults_of
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, as_tensor_view
@@ -232,7 +232,7 @@ def violations_of(request: Request) -> list[list[Any]]:
     """Return [rule, row-major index] of what is reported; no index where the row has none."""
     faults = iter(faults_of(request))
     found = []
-    for violation in repairs.violations_of(request):
+    for violation in reports.violations_of(request):
         fault = next(fault for fault in faults if fault.rule.id == violation.rule)
         index = None
         if fault.rule.each in ("d", "d > 0"):
@@ -272,9 +272,9 @@ def first_candidates(request: Request) -> list[Any]:
         )
         return worded(*given)
 
-    worded = repairs._violation
-    with mock.patch.object(repairs, "_violation", noted):
-        repairs.violations_of(request)
+    worded = reports._violation
+    with mock.patch.object(reports, "_violation", noted):
+        reports.violations_of(request)
     return found
 
 

@@ -14,7 +14,7 @@ from model_states import LAYOUT, bytes_of, plain, request_of, violations_of
 from random_requests import described
 from strategies import view
 
-from tma_dlpack.checks.repairs import faults_of
+from tma_dlpack.checks.fixes import faults_of
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.explorer.page import CORE, model_source, page
 from tma_dlpack.tables.dtypes import NAMED_DTYPES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tma_dlpack
-from tma_dlpack.checks.rule import STRUCT
+from tma_dlpack.checks.struct import STRUCT
 
 INCLUDE = Path(tma_dlpack.__file__).parent / "include"
 HEADER = INCLUDE / "tma_dlpack_make.h"

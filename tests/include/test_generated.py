@@ -19,12 +19,10 @@ from random_requests import request_at_random
 
 import tma_dlpack
 from tma_dlpack.checks import RULES
-from tma_dlpack.checks.columns import describe
+from tma_dlpack.checks.call import read_call
+from tma_dlpack.checks.fixes import rows_of
 from tma_dlpack.checks.judge import ABI, judge
-from tma_dlpack.checks.options import mask_of
-from tma_dlpack.checks.parse import read_call
-from tma_dlpack.checks.repairs import rows_of
-from tma_dlpack.checks.rule import STRUCT
+from tma_dlpack.checks.struct import STRUCT, describe, mask_of
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.tables import arguments, bits
 from tma_dlpack.tables.arguments import KINDS, Option

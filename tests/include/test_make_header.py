@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from make_header import Described, encoded, judged
 
-from tma_dlpack.checks.columns import describe
-from tma_dlpack.checks.parse import read_driver_call
-from tma_dlpack.checks.repairs import rows_of
-from tma_dlpack.checks.rule import STRUCT
+from tma_dlpack.checks.call import read_driver_call
+from tma_dlpack.checks.fixes import rows_of
+from tma_dlpack.checks.struct import STRUCT, describe
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.targets import DEFAULT_TARGET
 

@@ -19,11 +19,9 @@ from random_requests import request_at_random
 import tma_dlpack as tma
 from tma_dlpack.checks import RULES
 from tma_dlpack.checks import report as reports
-from tma_dlpack.checks.columns import describe
+from tma_dlpack.checks.fixes import faults_of, rows_of
 from tma_dlpack.checks.judge import judge
-from tma_dlpack.checks.layout import OtherTensor
-from tma_dlpack.checks.options import mask_of
-from tma_dlpack.checks.repairs import faults_of, rows_of
+from tma_dlpack.checks.struct import OtherTensor, describe, mask_of
 from tma_dlpack.make import build
 from tma_dlpack.tables.dtypes import DLDataType
 
@@ -59,8 +57,7 @@ def worded(monkeypatch) -> list[object]:
         made.append(request)
         return find(request, *names)
 
-    for module in (build, reports):
-        monkeypatch.setattr(module, "find_violations", found)
+    monkeypatch.setattr(reports, "find_violations", found)
     return made
 
 
@@ -282,7 +279,7 @@ def test_c_and_python_judge_every_way_alike():
         if asked is None:
             continue
         read = CHECKS[asked.kind](asked.tensor, **asked.given)._request_of
-        if not isinstance(read, build.CallInC):  # accepted, or left to Python
+        if not isinstance(read, reports.CallInC):  # accepted, or left to Python
             continue
         request = read.request_of(read.call)
         for fault in faults_of(request):

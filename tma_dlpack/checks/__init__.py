@@ -37,13 +37,10 @@ A new advice: a row in `advice.py`, and a pair of calls in tests/checks/test_adv
 
 from __future__ import annotations
 
-from tma_dlpack.checks.box import BOX_RULES
-from tma_dlpack.checks.dtype import DATA_TYPE_RULES
-from tma_dlpack.checks.im2col import IM2COL_RULES
-from tma_dlpack.checks.rule import DRIVER_STEPS
-from tma_dlpack.checks.tensor import TENSOR_RULES
+from tma_dlpack.checks.box import BOX_RULES, IM2COL_RULES
+from tma_dlpack.checks.tensor import DATA_TYPE_RULES, TENSOR_RULES
 from tma_dlpack.checks.tile import ELEM_STRIDE_RULES, RECIPE_RULES, TILE_RULES
-from tma_dlpack.tables.errors import Rule
+from tma_dlpack.tables.rule import DRIVER_STEPS, Rule
 
 #: Every rule, in libcu++'s order.
 RULES: tuple[Rule, ...] = tuple(

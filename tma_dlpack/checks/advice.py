@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
-from tma_dlpack.checks import views, words
+from tma_dlpack.checks import candidates, words
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import MEASURED
 from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import ALLOCATION_CLASS, FIELDS
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import Advice, Rule
-from tma_dlpack.tables.fields import ALLOCATION_CLASS, FIELDS
+from tma_dlpack.tables.errors import Advice
 from tma_dlpack.tables.limits import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
@@ -22,6 +22,7 @@ from tma_dlpack.tables.limits import (
     PACKED_GROUP,
     SWIZZLE_SPAN_BYTES,
 )
+from tma_dlpack.tables.rule import MEASURED, Rule
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
@@ -176,7 +177,7 @@ ADVICE: tuple[Rule, ...] = (
         ),
         limit="the rest of each pixel is filled, and is read as more channels",
         fix=lambda r: (
-            views.channels_last_hint(r)
+            candidates.channels_last_hint(r)
             or f"use at most {r.arguments.global_dim[0]}, unless the kernel expects the fill"
         ),
         source="PTX ISA, tensor copies in im2col mode; measured, H200",
@@ -337,11 +338,16 @@ MAP_ADVICE: tuple[Rule, ...] = (
 )
 
 
+def _advice(row: Rule, argument: str, facts: Any) -> Advice:
+    found, limit = words.found_and_limit(row, facts)
+    return Advice(row.id, argument, found, limit, words.row_text(row.fix, facts), row.source)
+
+
 def advise_map(arguments: EncodeArguments, data: bytes) -> tuple[Advice, ...]:
     """Return the advice on the 128 bytes of a map."""
     m = arguments, data
     return tuple(
-        Advice(row.id, str(row.on), *row.words(m), row.source)
+        _advice(row, str(row.on), m)
         for row in MAP_ADVICE
         if not row.holds(m)  # type: ignore[operator]
     )
@@ -354,7 +360,7 @@ ADDRESS_ADVICE = tuple(row for row in ADVICE if row.id == "ADDRESS_ZERO")
 def advise(request: Request, rows: tuple[Rule, ...] = ADVICE) -> tuple[Advice, ...]:
     """Return the advice on an accepted request."""
     return tuple(
-        Advice(row.id, words.argument(request, str(row.on)), *row.words(request), row.source)
+        _advice(row, words.argument(request, str(row.on)), request)
         for row in rows
         if request.kind in row.kinds and not row.holds(request)  # type: ignore[operator]
     )

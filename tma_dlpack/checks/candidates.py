@@ -10,20 +10,21 @@ Candidates with another tensor are in `views.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from functools import partial, wraps
+from typing import Concatenate, NamedTuple, ParamSpec
 
 from tma_dlpack.checks import words
-from tma_dlpack.checks.layout import OtherTensor
-from tma_dlpack.checks.options import PLACES
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import Change
+from tma_dlpack.checks.struct import PLACES, Change, OtherTensor
+from tma_dlpack.dlpack import canonical_strides, row_major_strides, words_of
 from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, data_type_of, overrides_of
+from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.limits import (
+    INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,
     MAX_ELEM_STRIDE,
@@ -32,18 +33,30 @@ from tma_dlpack.tables.limits import (
     SWIZZLE_SPAN_BYTES,
 )
 
+Wording = str | Callable[[], str]
+
 
 class Candidate(NamedTuple):
     """A candidate fix: its text, the arguments to pass instead, and another tensor if it needs one.
 
-    `Report.fixed` ignores candidates with other memory, and guesses (texts that ask what was meant,
-    or that make another map).
+    `wording` is the text, or a function that makes it when an accepted candidate is printed: most
+    candidates are judged and rejected without a text. `Report.fixed` ignores candidates with other
+    memory, and guesses (texts that ask what was meant, or that make another map).
     """
 
-    text: str
+    wording: Wording
     change: Change
     view: OtherTensor | None = None
     is_guess: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text of the fix."""
+        return self.wording if isinstance(self.wording, str) else self.wording()
+
+    def reworded(self, change: Callable[[str], str]) -> Candidate:
+        """Return the same fix with a text that `change` makes of its text."""
+        return self._replace(wording=lambda: change(self.text))
 
     @property
     def is_other_tensor(self) -> bool:
@@ -63,7 +76,11 @@ def members(r: Request, name: str, first: Sequence[int] = ()) -> Iterator[Candid
     enum: type[IntEnum] = type(old)
     order = (*first, *range(old + 1, len(enum)), *range(old - 1, -1, -1))
     for member in map(enum, dict.fromkeys(n for n in order if n != old)):
-        yield Candidate(f"use {words.argument(r, name)}={member.name!r}", {name: member})
+        yield Candidate(partial(_use_member, r, name, member), {name: member})
+
+
+def _use_member(r: Request, name: str, member: IntEnum) -> str:
+    return f"use {words.argument(r, name)}={member.name!r}"
 
 
 def wider_swizzles(r: Request) -> Iterator[Candidate]:
@@ -71,23 +88,23 @@ def wider_swizzles(r: Request) -> Iterator[Candidate]:
     span_bytes = r.span_bytes
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         if SWIZZLE_SPAN_BYTES[swizzle] > span_bytes:
-            yield Candidate(f"use swizzle={swizzle.name!r}", {"swizzle": swizzle})
+            yield Candidate(partial("use swizzle={!r}".format, swizzle.name), {"swizzle": swizzle})
 
 
 def split(r: Request) -> Iterator[Candidate]:
     """Yield the split of the innermost dimension, which copies a wide tile at once."""
     if not r.is_driver_call and r.kind == "tiled" and r.facts.has_swizzle and not r.facts.is_split:
-        columns = "" if r.facts.swizzle else " as columns of 16 bytes"
-        yield Candidate(
-            f"pass split_inner=True, to copy it at once{columns}", {"split_inner": True}
-        )
+        text = "pass split_inner=True, to copy it at once"
+        if not r.facts.swizzle:
+            text = "pass split_inner=True, to copy it at once as columns of 16 bytes"
+        yield Candidate(text, {"split_inner": True})
 
 
 def allow(r: Request, rule_id: str) -> Iterator[Candidate]:
     """Yield the call without a rule that only libcu++ has."""
     if rule_id not in r.allowed and not r.is_driver_call:
         allowed = (*sorted(r.allowed), rule_id)
-        yield Candidate(f"pass allow={allowed}", {"allow": allowed})
+        yield Candidate(lambda: f"pass allow={allowed}", {"allow": allowed})
 
 
 def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
@@ -95,7 +112,9 @@ def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
     return sorted({n for n in values if n != old}, key=lambda n: (abs(n - old), -n))
 
 
-def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Candidate]:
+def box_entries(
+    r: Request, i: int, wording: Callable[[int], str] = "use {}".format
+) -> Iterator[Candidate]:
     """Yield other values of entry i of the box, or of the channels: the nearest first.
 
     The candidates lie at the limits, and at the multiples of 16 bytes around the value.
@@ -117,7 +136,7 @@ def box_entries(r: Request, i: int, text: str = "use {}") -> Iterator[Candidate]
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
-            yield Candidate(text.format(n), with_box_entry(r, i, n))
+            yield Candidate(partial(wording, n), with_box_entry(r, i, n))
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
@@ -156,12 +175,19 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
             units = min(box[i] - 1, fits) // unit
             fitting.add(unit << units.bit_length() - 1 if units else 0)  # tiles are powers of two
         for n in sorted(fitting - {0}, reverse=True):
-            change = {"box_sizes": with_entry(tuple(box), i, n)}
-            what = f"shrink {words.entry(r, 'box_sizes', i)} from {box[i]} to {n}"
-            if tuple(box) != r.arguments.box_dim:
-                what = f"use {words.argument(r, 'box_sizes')}={change['box_sizes']}"
-            yield Candidate(f"{what}, and copy in several steps", change)
+            sizes, is_alone = with_entry(tuple(box), i, n), tuple(box) == r.arguments.box_dim
+            wording = partial(_shrink_entry, r, i, n) if is_alone else partial(_shrink, r, sizes)
+            yield Candidate(wording, {"box_sizes": sizes})
         box[i] = 1
+
+
+def _shrink_entry(r: Request, i: int, n: int) -> str:
+    entry, old = words.entry(r, "box_sizes", i), r.arguments.box_dim[i]
+    return f"shrink {entry} from {old} to {n}, and copy in several steps"
+
+
+def _shrink(r: Request, sizes: tuple[int, ...]) -> str:
+    return f"use {words.argument(r, 'box_sizes')}={sizes}, and copy in several steps"
 
 
 def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
@@ -174,8 +200,11 @@ def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
     excess = max(0, len(values) - r.rank)
     dropped, kept = values[:excess], values[excess:]
     value = (1,) * (r.rank - len(kept)) + kept
-    text = f"pass {counted(len(value), 'entry')}, row-major, such as {name}={value}"
-    yield Candidate(text, {name: value}, is_guess=any(n != 1 for n in dropped))
+    yield Candidate(
+        lambda: f"pass {counted(len(value), 'entry')}, row-major, such as {name}={value}",
+        {name: value},
+        is_guess=any(n != 1 for n in dropped),
+    )
 
 
 def elem_strides(r: Request, i: int) -> Iterator[Candidate]:
@@ -185,7 +214,8 @@ def elem_strides(r: Request, i: int) -> Iterator[Candidate]:
     for n in _nearest_first(steps[i], (1, MAX_ELEM_STRIDE, min(extent, MAX_ELEM_STRIDE))):
         if n >= 1:
             what = {1: " to take every element", MAX_ELEM_STRIDE: ", the largest step"}.get(n, "")
-            yield Candidate(f"use {n}{what}", {"elem_strides": with_entry(steps, i, n)})
+            wording = partial("use {}{}".format, n, what)
+            yield Candidate(wording, {"elem_strides": with_entry(steps, i, n)})
 
 
 def data_types(r: Request) -> Iterator[Candidate]:
@@ -203,13 +233,16 @@ def data_types(r: Request) -> Iterator[Candidate]:
         own = data_type_of(r.tensor.dtype) if t is None else t
         bits = r.tensor.dtype.itemsize_bits if own is None else DATA_TYPES[own].element_bits
         change = box_in(r, bits, or_bits=bits)
-        text = f"omit data_type{',' * bool(change)}{with_options(change)}"
-        if t is not None:
-            why = "copies do not change the bits"
-            if r.tensor.dtype.code == DLDataTypeCode.kDLInt:
-                why = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
-            text = f"pass data_type={t.name!r}{with_options(change)}: {why}"
-        yield Candidate(text, {"data_type": t} | change)
+        yield Candidate(partial(_pass_type, r, t, change), {"data_type": t} | change)
+
+
+def _pass_type(r: Request, data_type: TensorMapDataType | None, change: Change) -> str:
+    if data_type is None:
+        return f"omit data_type{',' * bool(change)}{with_options(change)}"
+    why = "copies do not change the bits"
+    if r.tensor.dtype.code == DLDataTypeCode.kDLInt:
+        why = f"TMA copies bits, so {r.tensor.dtype} values arrive unchanged"
+    return f"pass data_type={data_type.name!r}{with_options(change)}: {why}"
 
 
 def with_options(change: Change) -> str:
@@ -244,9 +277,9 @@ def _is_packed(data_type: TensorMapDataType | None) -> bool:
     return data_type is not None and DATA_TYPES[data_type].is_packed
 
 
-def targets(name: str, text: str, is_guess: bool = False) -> Iterator[Candidate]:
+def targets(name: str, wording: Wording, is_guess: bool = False) -> Iterator[Candidate]:
     """Yield another target."""
-    yield Candidate(text, {"target": name}, is_guess=is_guess)
+    yield Candidate(wording, {"target": name}, is_guess=is_guess)
 
 
 def counts(r: Request, name: str) -> Iterator[Candidate]:
@@ -258,17 +291,342 @@ def counts(r: Request, name: str) -> Iterator[Candidate]:
     if r.facts.box_bits > 0 < old:
         fits = max(1, 8 * MAX_BOX_BYTES * old // r.facts.box_bits)
     for n in _nearest_first(old, (1, MAX_PIXELS, min(MAX_PIXELS, fits))):
-        yield Candidate(f"use {n}", {name: n})
+        yield Candidate(partial("use {}".format, n), {name: n})
 
 
 def moved(r: Request, offset: int) -> Iterator[Candidate]:
     """Yield the same description of the memory from another offset=."""
-    text = f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes"
-    yield Candidate(f"{text}; the nearest before is offset={offset}", {"offset": offset})
-
-
-def described(strides: tuple[int, ...], text: str) -> Iterator[Candidate]:
-    """Yield the same description of the memory with other strides=."""
     yield Candidate(
-        text.format(f"strides={strides}"), {"strides": strides}, is_guess=text.endswith("?")
+        lambda: (
+            f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes; the "
+            f"nearest before is offset={offset}"
+        ),
+        {"offset": offset},
     )
+
+
+def described(
+    strides: tuple[int, ...], wording: Callable[[str], str], is_guess: bool = False
+) -> Iterator[Candidate]:
+    """Yield the same description of the memory with other strides=."""
+    yield Candidate(lambda: wording(f"strides={strides}"), {"strides": strides}, is_guess=is_guess)
+
+
+# -- another tensor --------------------------------------------------------------------------------
+
+
+P = ParamSpec("P")
+
+NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
+_FRESH = 1 << 20  # assumed address of a copy, aligned like allocations of its framework
+
+
+def is_own(r: Request) -> bool:
+    """Whether another tensor may be proposed: for `make_*` calls with the tensor's own layout."""
+    return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
+
+
+def of_own_tensor(
+    find: Callable[Concatenate[Request, P], Iterator[Candidate]],
+) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
+    """Make a generator of candidates yield nothing if another tensor may not be proposed."""
+
+    @wraps(find)
+    def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:
+        return find(r, *args, **keywords) if is_own(r) else ()
+
+    return found
+
+
+# -- over the same memory --------------------------------------------------------------------------
+
+
+def _seen(
+    r: Request,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    dtype: DLDataType | None = None,
+    address: int | None = None,
+) -> OtherTensor:
+    address = r.address if address is None else address
+    return OtherTensor(address, dtype or r.tensor.dtype, tuple(shape), tuple(strides))
+
+
+def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) -> tuple[int, ...]:
+    """Return entries in the new order of dimensions; None stands for a new dimension."""
+    return tuple([missing if d is None else values[d] for d in kept])
+
+
+def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
+    """Return `ragged=` for the kept dimensions; None if the ragged dimension is not kept."""
+    if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
+        return {}
+    dim = r.rare.ragged % r.rank
+    return {"ragged": list(kept).index(dim)} if dim in kept else None
+
+
+def permuted(
+    r: Request, order: Sequence[int], wording: Callable[[str], str]
+) -> Iterator[Candidate]:
+    """Yield the tensor with its dimensions in another order, and the box in that order."""
+    if list(order) == list(range(r.rank)):
+        return
+    change: Change = {}
+    a = r.arguments
+    for name, values in (("box_sizes", a.box_dim), ("elem_strides", a.element_strides)):
+        if r.kind == "tiled" and len(values) == r.rank and len(set(values)) > 1:
+            change[name] = _along(reverse(values), order)
+    change |= _ragged_after(r, order) or {}
+    seen = _seen(r, _along(r.tensor.shape, order), _along(r.tensor.strides, order))
+    yield Candidate(lambda: wording(_permute(r, order) + with_options(change)), change, seen)
+
+
+def _permute(r: Request, order: Sequence[int]) -> str:
+    return words_of(r.tensor).permute.format(order=", ".join(map(str, order)))
+
+
+def _reshaped(
+    r: Request,
+    code: Callable[[], str],
+    text: str,
+    kept: Sequence[int | None],
+    shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    box: Sequence[int] = (),
+) -> Iterator[Candidate]:
+    """Yield the tensor with other dimensions over the same elements, and a box for it.
+
+    `kept` has the old dimension of each new one, or None for a new dimension. The ragged dimension
+    must be kept. Shape, strides and box are derived from `kept` unless they are passed.
+    """
+    change = _ragged_after(r, kept)
+    if change is None:
+        return
+    if r.kind == "tiled":
+        old = reverse(r.arguments.box_dim)
+        box = box or (_along(old, kept) if len(old) == r.rank else old)
+        change = {"box_sizes": tuple(box)} | change
+
+    def wording() -> str:
+        options = with_options(change)
+        if r.options.elem_strides is not None:
+            options += f" {'and ' * bool(options)}without elem_strides"
+        return text.format(code() + options)
+
+    shape = shape or _along(r.tensor.shape, kept)
+    strides = strides or _along(r.tensor.strides, kept, missing=0)
+    # Steps of the old dimensions have no meaning for the new ones.
+    all_changes = change | {"elem_strides": None}
+    yield Candidate(wording, all_changes, _seen(r, shape, strides))
+
+
+@of_own_tensor
+def merged(r: Request, rank: int) -> Iterator[Candidate]:
+    """Yield the tensor with contiguous outer dimensions merged, down to a rank."""
+    if r.kind != "tiled" or r.rank <= rank:
+        return
+    shape, strides, box = r.tensor.shape, r.tensor.strides, reverse(r.arguments.box_dim)
+    if len(box) != r.rank:
+        box = (1,) * r.rank
+    for first in range(rank):
+        last = first + r.rank - rank  # dimensions first..last become one
+        if last >= r.rank:
+            return
+        # Neighbours can merge if the outer stride spans the inner dimension.
+        inner = zip(range(first, last), range(first + 1, last + 1), strict=True)
+        if not all(strides[d] == shape[e] * strides[e] or shape[d] == 1 for d, e in inner):
+            continue
+        new_shape = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+        new_box = (*box[:first], _merged_box(box, shape, first, last), *box[last + 1 :])
+        new_strides = (*strides[:first], *strides[last:])
+        kept = (*range(first), None, *range(last + 1, r.rank))
+        code = partial("x.reshape({})".format, new_shape)
+        text = "merge dimensions that are contiguous: pass {}"
+        yield from _reshaped(r, code, text, kept, new_shape, new_strides, new_box)
+
+
+def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
+    """Return the merged entry of the box: whole inner dimensions multiply, up to a partial one."""
+    size = box[last]
+    for d in range(last - 1, first - 1, -1):
+        if size < math.prod(shape[d + 1 : last + 1]):
+            break
+        size *= box[d]
+    return min(size, MAX_BOX)
+
+
+@of_own_tensor
+def indexed(r: Request, rank: int) -> Iterator[Candidate]:
+    """Yield one slice of the tensor with a rank, indexed in its outermost non-ragged dimensions."""
+    if r.kind != "tiled" or r.rank <= rank:
+        return
+    ragged = None if r.rare.ragged is None else r.rare.ragged % r.rank
+    index = [d for d in range(r.rank - 1) if d != ragged][: r.rank - rank]
+    kept = [d for d in range(r.rank) if d not in index]
+
+    def code() -> str:
+        return f"x[{', '.join('0' if d in index else ':' for d in range(index[-1] + 1))}]"
+
+    yield from _reshaped(r, code, "make one map per slice, such as {}", kept)
+
+
+@of_own_tensor
+def outer_ones(r: Request, rank: int, text: str) -> Iterator[Candidate]:
+    """Yield the tensor with outer dimensions of extent 1, up to a rank, and a box for it."""
+    if not 0 < r.rank < rank:
+        return
+    ones = [None] * (rank - r.rank)
+
+    def code() -> str:
+        return f"add dimensions of size 1, x[{', '.join(map(str, ones))}]"
+
+    yield from _reshaped(r, code, text, (*ones, *range(r.rank)))
+
+
+@of_own_tensor
+def stepped(r: Request, i: int) -> Iterator[Candidate]:
+    """Yield the tensor with every n-th element, in place of `elem_strides`."""
+    step = r.arguments.element_strides[i]
+    if r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
+        return
+    d = r.rank - 1 - i
+    shape, strides = list(r.tensor.shape), list(r.tensor.strides)
+    box, steps = list(reverse(r.arguments.box_dim)), list(reverse(r.arguments.element_strides))
+    shape[d], strides[d] = -(-shape[d] // step), strides[d] * step
+    box[d], steps[d] = max(1, -(-box[d] // step)), 1
+    change: Change = {"box_sizes": tuple(box), "elem_strides": tuple(steps)}
+    yield Candidate(
+        lambda: f"step the tensor itself: pass x[{':, ' * d}::{step}]{with_options(change)}",
+        change,
+        _seen(r, shape, strides),
+    )
+
+
+@of_own_tensor
+def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
+    """Yield one index of dimension i (innermost first), as a dimension of extent 1."""
+    d = r.rank - 1 - i
+    change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
+
+    def wording() -> str:
+        part = f"x[{':, ' * d}n:n+1]{with_options(change)}"
+        return f"make one map for each index n of dimension {d}, of {part}"
+
+    yield Candidate(wording, change, _part(r, i, 1))
+
+
+@of_own_tensor
+def parts(r: Request, i: int) -> Iterator[Candidate]:
+    """Yield a part of the tensor along dimension i (innermost first)."""
+    yield Candidate(partial(words.parts_fix, r, i), {}, _part(r, i, 1 << 30))
+
+
+def _part(r: Request, i: int, extent: int) -> OtherTensor:
+    shape = list(r.tensor.shape)
+    shape[r.rank - 1 - i] = extent
+    return _seen(r, shape, r.tensor.strides)
+
+
+@of_own_tensor
+def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
+    """Yield the tensor viewed as unsigned integers (signed if wider), with the box in them."""
+    own_bits, code = r.tensor.dtype.itemsize_bits, words_of(r.tensor)
+    is_wider = bits > own_bits
+    wide, narrow = (bits // own_bits, 1) if is_wider else (1, own_bits // bits)
+    # Only whole bytes can be viewed, and widths must divide each other.
+    if own_bits == bits or own_bits % 8 or own_bits * wide != bits * narrow:
+        return
+    if bits > code.widest_bits or not r.rank:
+        return
+    inner, strides = r.facts.inner_box, r.tensor.strides
+    # A wider element must not straddle rows, nor the edge of the box.
+    if any(n % wide for n in (r.tensor.shape[-1], *strides[:-1], inner)):
+        return
+    shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
+    strides = (*(n * narrow // wide for n in strides[:-1]), strides[-1])
+    box = box_in(r, bits, or_bits=own_bits)
+    change: Change = box if r.asked_type is None else box | {"data_type": None}
+
+    def wording() -> str:
+        view = code.view_as.format(dtype=f"int{bits}" if is_wider else f"uint{bits}")
+        view += with_options(box)
+        if r.asked_type is not None:
+            view += f" {'and ' * bool(box)}without data_type"
+        return text.format(view)
+
+    kind = DLDataTypeCode.kDLInt if is_wider else DLDataTypeCode.kDLUInt
+    yield Candidate(wording, change, _seen(r, shape, strides, DLDataType(kind, bits, 1)))
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+def _copied(
+    r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0
+) -> OtherTensor:
+    """Return a copy with the alignment of its framework, and rows of another length if given."""
+    address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
+    return _seen(r, shape, row_major_strides(rows or shape), address=address)
+
+
+@of_own_tensor
+def copies(r: Request) -> Iterator[Candidate]:
+    """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
+    code, shape, bits = words_of(r.tensor), r.tensor.shape, r.tensor.dtype.itemsize_bits
+    is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
+    yield Candidate(
+        lambda: f"copy it: x = {code.copy if is_dense else code.contiguous}", {}, _copied(r, shape)
+    )
+    if code.aligned_copy:
+        yield Candidate(
+            lambda: f"copy it to a multiple of 32 bytes: {code.aligned_copy}",
+            {},
+            _copied(r, shape, address=_FRESH),
+        )
+    for align_bytes in (INNER_BYTES, 2 * INNER_BYTES):
+        yield from _padded(r, math.lcm(align_bytes * 8, bits) // bits)
+
+
+def channels_last_hint(r: Request) -> str:
+    """Return how to put the channels last if the second dimension has them, else ""."""
+    return next((candidate.text for candidate in channels_last(r)), "")
+
+
+def channels_last(r: Request) -> Iterator[Candidate]:
+    """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
+    if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
+        return
+    shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
+    if r.rank < 3 or not shape[-1] < channels <= shape[1]:
+        return
+    order = (0, *range(2, r.rank), 1)
+
+    def wording() -> str:
+        spatial = "D, H, W"[-3 * r.facts.spatial + 2 :]
+        copied = words.for_x(words_of(r.tensor).contiguous, _permute(r, order))
+        return f"this looks like N, C, {spatial}, and im2col reads N, {spatial}, C: pass {copied}"
+
+    yield Candidate(wording, {}, _copied(r, _along(shape, order)))
+
+
+def _padded(r: Request, unit: int) -> Iterator[Candidate]:
+    """Yield a copy whose rows take a multiple of `unit` elements each."""
+    if r.rank:
+        code, rows = words_of(r.tensor).pad, _whole_rows(r, unit)
+        # A framework without strided rows pads the tensor itself.
+        grows = "{widths}" in code
+        seen = _copied(r, rows if grows else r.tensor.shape, rows)
+        yield Candidate(partial(words.pad_fix, r, code, unit), {}, seen)
+
+
+@of_own_tensor
+def widened(r: Request, unit: int) -> Iterator[Candidate]:
+    """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
+    if r.rank:
+        wording = partial(words.pad_fix, r, words_of(r.tensor).widen, unit)
+        yield Candidate(wording, {}, _copied(r, _whole_rows(r, unit)))
+
+
+def _whole_rows(r: Request, unit: int) -> tuple[int, ...]:
+    *outer, extent = r.tensor.shape
+    return (*outer, -(-extent // unit) * unit)

@@ -1,18 +1,35 @@
-"""The `Report` of a check, and the errors of a refusal."""
+"""The `Report` of a check, the errors of a refusal, and the sentences of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tma_dlpack.checks import RULES
+from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
-from tma_dlpack.checks.repairs import changes_of, faults_of, is_refused, violations_of
-from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.words import UNNAMED, Names, in_words_of, names_in_caller
+from tma_dlpack.checks.call import named_target, read_call, request_of_tensor
+from tma_dlpack.checks.candidates import Candidate
+from tma_dlpack.checks.fixes import (
+    DRIVERS_RULES,
+    TILE_ARGUMENTS,
+    Answer,
+    Fault,
+    Key,
+    answers,
+    changes_of,
+    faults_of,
+    is_refused,
+    is_same_entry,
+    outcome_of,
+)
+from tma_dlpack.checks.request import Request, request_of_map
+from tma_dlpack.checks.struct import JudgedCall
+from tma_dlpack.dlpack import TensorView
+from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.public import Drawn, opaque, public
+from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,
@@ -23,12 +40,16 @@ from tma_dlpack.tables.errors import (
     Violation,
     sealed,
 )
+from tma_dlpack.tables.rule import HAS_TYPE
 
 _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 #: The mask of the rows of `_UNSUPPORTED`.
 UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
+
+_ALLOWABLE = frozenset(ALLOWABLE)
+_SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
 
 MAX_REPR = 200  # characters
 Arguments = Mapping[str, Any]
@@ -210,6 +231,92 @@ class Report(Drawn):
         return "\n".join([head, *map(str, violations), *advice])
 
 
+# -- the calls that reports hold -------------------------------------------------------------------
+
+
+class CallInC:
+    """A refused call for a tensor that C has read.
+
+    Calling it parses other arguments, in C if possible.
+    """
+
+    __slots__ = ("call", "names", "producer")
+
+    def __init__(self, call: JudgedCall, producer: type, names: words.Names) -> None:
+        self.call: JudgedCall = call
+        self.producer: type = producer
+        self.names: words.Names = names
+
+    def __call__(self, given: Mapping[str, Any]) -> Request:
+        """Return the request of the same tensor with the arguments in `given`."""
+        request = self.request_of(self.call)
+        # `changed` returns None for arguments that C cannot read
+        call = self.call.changed(given, None)
+        if call is not None:
+            return self.request_of(call)
+        own, address = _own(request)
+        named = request.target if given["target"] is None else given["target"]
+        target, unreadable = named_target(named)
+        return read_call(request.kind, own, address, given, target, False, unreadable)
+
+    def request_of(self, call: JudgedCall) -> Request:
+        """Return the request of a judged call on the tensor."""
+        request = Request(call=call, producer=self.producer)
+        # C cuts numbers that do not fit its struct; then Python computes the facts again.
+        if call.is_exact:
+            request.facts = call
+        return request
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled call cannot be pickled; the Python function with the same tensor can.
+        request = self.request_of(self.call)
+        return partial, (request_of_tensor, request.kind, *_own(request), ())
+
+
+def violations_in_c(read: CallInC) -> tuple[Violation, ...]:
+    """Return the violations of the call itself."""
+    return find_violations(read.request_of(read.call), read.names)
+
+
+def _own(request: Request) -> tuple[TensorView, int]:
+    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
+    view = request.tensor
+    return view.own or view, request.address - view.offset_bytes
+
+
+class AcceptedCall:
+    """An accepted call that C has read: its map, without tensor and bytes, or its request."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Any) -> None:
+        self.call: Any = call
+
+    def __call__(self, given: Arguments) -> Request:
+        """Return the request that was accepted."""
+        return self.call if isinstance(self.call, Request) else request_of_map(self.call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AcceptedCall, (self({}),)
+
+
+@dataclass(frozen=True, slots=True)
+class CallInOtherWords:
+    """A call whose arguments include none of `dropped`, from which it has the `fixed` ones."""
+
+    of_call: RequestOf
+    dropped: frozenset[str]
+    fixed: Arguments
+
+    def __call__(self, given: Arguments) -> Request:
+        """Return the request with the other arguments in `given`."""
+        kept = {name: value for name, value in given.items() if name not in self.dropped}
+        return self.of_call({**kept, **self.fixed})
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
     """Check a call and keep what `Report.fixed` needs; `request_of` parses the arguments."""
     given = {
@@ -218,8 +325,35 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
     request = request_of(given)
     if not is_refused(request):
         return Report((), advise(request), given, request_of)
-    find = partial(find_violations, request, names_in_caller(tensor))
+    find = partial(find_violations, request, words.names_in_caller(tensor))
     return Report._judged(given, request_of, find)
+
+
+def accepted(given: dict[str, Any], call: Any) -> Report:
+    """Return the report on a call that C accepted.
+
+    `call` is the map of the call, without its tensor and bytes.
+    """
+    return Report._judged(given, AcceptedCall(call))
+
+
+def refused(
+    tensor: object, call: JudgedCall, given: dict[str, Any] | None
+) -> Report | TmaPreconditionError:
+    """Return the report on a call that C refused, or its error if `given` is None.
+
+    The words of the violations are made from numbers when they are first read, so neither result
+    keeps the tensor.
+    """
+    read = CallInC(call, type(tensor), words.names_in_caller(tensor))
+    find = partial(violations_in_c, read)
+    if given is not None:
+        return Report._judged(given, read, find)
+    # The class of the error depends on the first violation, so find the violations now.
+    if call.mask & UNSUPPORTED_ROWS:
+        return refusal_of(find())
+    # All other errors compute their violations on first use.
+    return TmaPreconditionError._deferred(find)
 
 
 def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:
@@ -231,7 +365,7 @@ def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | 
         return None
     lacks = not request.unreadable and faults_of(request)[0].rule.unsupported
     error = TmaTargetError if lacks else TmaPreconditionError
-    return error._deferred(partial(find_violations, request, names_in_caller(tensor)))
+    return error._deferred(partial(find_violations, request, words.names_in_caller(tensor)))
 
 
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
@@ -240,12 +374,178 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)
 
 
-def find_violations(request: Request, names: Names = UNNAMED) -> tuple[Violation, ...]:
+def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
     """Check a request against its set of rules.
 
     Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
     whose prerequisites failed are skipped, and so are violations that an earlier fix removes.
     Fixes call the tensor by its name in `names`.
     """
-    unreadable = [replace(v, fix=in_words_of(v.fix, names)) for v in request.unreadable]
+    unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
+
+
+# -- in words --------------------------------------------------------------------------------------
+
+
+def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
+    """Return the violations of a request, without those that earlier fixes remove anyway.
+
+    Fixes call the tensor by its name in `names`.
+    """
+    faults, removed = faults_of(request), set[Key]()
+    known = {f.key for f in faults}
+    lifted = _lifted(request, faults)
+    typed, found = request, dict[Fault, list[Answer]]()
+    for fault in faults:
+        if fault.key in removed:
+            continue
+        fixes = found[fault] = answers(typed, fault, known)
+        if fault is faults[-1]:
+            break
+        removed |= _removed(fault, faults, fixes)
+        if fault.rule.id in HAS_TYPE and fixes and fixes[0].is_alone and fixes[0].is_enough:
+            # Rules that need the data type are judged with the fixed type.
+            typed = fixes[0].request
+    newly_broken = () if lifted or len(found) < 2 else _broken_by_all(request, found)
+    last = next(reversed(found), None)
+    return tuple(
+        _violation(request, fault, fixes, lifted, names, newly_broken if fault is last else ())
+        for fault, fixes in found.items()
+    )
+
+
+def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
+    """Return the rules that the first fixes of all faults break, and that no fix names."""
+    current, is_other = request, False
+    for fault, fixes in found.items():
+        if not fixes:
+            continue
+        candidate, base = fixes[0].candidate, request
+        if candidate.view is not None and is_other:
+            # An earlier fix has changed the tensor: find the fix again for the current tensor.
+            left = faults_of(current)
+            fault = next((f for f in left if f.rule is fault.rule), fault)
+            again = answers(current, fault, {f.key for f in left}) if fault in left else []
+            if not again:
+                continue
+            candidate, base = again[0].candidate, current
+        change = {name: _merged(base, current, name, n) for name, n in candidate.change.items()}
+        current = current.changed(change, candidate.view)
+        is_other |= candidate.view is not None
+    named = {word for fixes in found.values() if fixes for word in fixes[0].candidate.text.split()}
+    named |= {fault.rule.id for fault in found}
+    return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
+
+
+def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
+    """Return an argument after two fixes, each of which may change some of its entries."""
+    was, now = getattr(base.options, name, None), getattr(current.options, name, None)
+    if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
+        return value
+    if len(value) != len(was):
+        return value
+    # If a fix removed dimensions, only the innermost entries correspond.
+    count = min(len(value), len(now))
+    pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
+    return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
+
+
+def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
+    """Return the other faults that every fix of a fault removes.
+
+    No faults if `allow=` is a candidate, because it changes neither the map nor the tensor.
+    """
+    changing = [answer for answer in fixes if not answer.candidate.is_guess]
+    lifts = any(answer.candidate.change.keys() == {"allow"} for answer in changing)
+    if lifts or not changing or not all(answer.is_alone for answer in changing):
+        return set()
+    removed = {other.key for other in faults}
+    for answer in changing:
+        if answer.candidate.is_other_tensor:
+            # The entries of another tensor need not correspond: compare rules only.
+            ids = {left.rule.id for left in answer.left}
+            removed &= {other.key for other in faults if other.rule.id not in ids}
+        else:
+            left_keys = {left.key for left in answer.left}
+            removed &= {
+                other.key
+                for other in faults
+                if other.key not in left_keys and not is_same_entry(other, fault)
+            }
+    return removed
+
+
+def _violation(
+    request: Request,
+    fault: Fault,
+    fixes: list[Answer],
+    lifted: str,
+    names: words.Names,
+    newly_broken: tuple[str, ...],
+) -> Violation:
+    rule, entry = fault.rule, fault.key[1]
+    argument = words.argument(request, fault.argument)
+    texts = []
+    for answer in fixes:
+        if answer.candidate.change.keys() != {"allow"}:
+            texts.append(_text(request, answer))
+        elif not lifted:
+            allow = answer.candidate.change["allow"]
+            texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
+    if lifted:
+        # A question ("did you mean ...?") comes first, because its answer is more likely.
+        is_asked_back = bool(texts) and texts[0].endswith("?")
+        texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
+    if not texts:
+        none = f"no other {argument} is accepted while the rest stays the same"
+        texts.append(words.row_text(rule.fix, request, *entry) or none)
+    if newly_broken:
+        texts[0] += f", which then breaks {' and '.join(newly_broken)}"
+    fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
+    found, limit = words.found_and_limit(rule, request, *entry)
+    source = _SOURCES[request.kind][fault.place[-1]]
+    return Violation(rule.id, argument, found, limit, fix, source)
+
+
+def _text(request: Request, answer: Answer) -> str:
+    """Return the text of an answer, with the new tile if its bytes change."""
+    candidate = answer.candidate
+    if (
+        TILE_ARGUMENTS.isdisjoint(candidate.change)
+        or answer.left
+        or candidate.is_guess
+        or candidate.is_other_tensor
+    ):
+        return candidate.text
+    if request.unreadable or request.unread or not request.type_is_known:
+        return candidate.text
+
+    def tx_bytes_after() -> int:
+        known: int | None = getattr(answer.facts, "tx_bytes", None)
+        return tx_bytes(answer.request.encode_arguments()) if known is None else known
+
+    return candidate.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
+
+
+def _lifted(request: Request, faults: list[Fault]) -> str:
+    """Return the options that leave only the driver's own rules, or "" if there are none."""
+    if not faults or request.is_driver_call or request.unreadable:
+        return ""
+    ids, change = {f.rule.id for f in faults}, DRIVERS_RULES
+    if ids <= _ALLOWABLE:
+        change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
+    else:
+        by_driver = request.set_of("driver")
+        if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
+            return ""
+    if outcome_of(request, Candidate("", change))[1]:
+        return ""
+    name, value = next(iter(change.items()))
+    return f"pass {name}={value!r}: {driver_accepts(ids)}"
+
+
+def driver_accepts(ids: Set[str]) -> str:
+    """Return what the driver does with a call that breaks these rules of libcu++."""
+    does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
+    return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

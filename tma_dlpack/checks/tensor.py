@@ -1,23 +1,23 @@
-"""Rules on the tensor: device, rank, address, sizes, strides, data type and its fill."""
+"""Rules on the tensor: device, rank, address, data type, sizes and strides; and on the fill."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 
-from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks import candidates, words
 from tma_dlpack.checks.candidates import Candidates
 from tma_dlpack.checks.request import Request, in_bytes
-from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, MEASURED, TILED, WIDE
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_RANK, MIN_RANK_IM2COL, MIN_RANK_INTERLEAVED
+from tma_dlpack.tables.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, MEASURED, TILED, WIDE, Rule
 
 
 def _gpu_candidates(r: Request) -> Iterator[Candidates]:
     gpu, target = ("Blackwell", "sm_100") if r.kind == "im2col_wide" else ("Hopper", "sm_90")
-    text = f"use a {gpu} or newer GPU, or make the map for one: target={target!r}"
-    yield candidates.targets(target, text)
+    text = "use a {} or newer GPU, or make the map for one: target={!r}"
+    yield candidates.targets(target, partial(text.format, gpu, target))
 
 
 def _min_rank(r: Request) -> int:
@@ -42,10 +42,10 @@ def _rank_fix(r: Request) -> str:
 
 def _rank_candidates(r: Request) -> Iterator[Candidates]:
     if r.rank > MAX_RANK:
-        yield views.merged(r, MAX_RANK)
-        yield views.indexed(r, MAX_RANK)
+        yield candidates.merged(r, MAX_RANK)
+        yield candidates.indexed(r, MAX_RANK)
     elif r.kind != "tiled":
-        yield views.outer_ones(r, MIN_RANK_IM2COL, "{}: im2col reads N, [D,] [H,] W, C")
+        yield candidates.outer_ones(r, MIN_RANK_IM2COL, "{}: im2col reads N, [D,] [H,] W, C")
 
 
 def _stride_must(r: Request, i: int) -> str:
@@ -56,7 +56,7 @@ def _stride_must(r: Request, i: int) -> str:
 def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_driver_call:
         bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
-        yield views.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
+        yield candidates.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
         yield candidates.data_types(r)
 
 
@@ -75,8 +75,10 @@ def _address_candidates(r: Request) -> Iterator[Candidates]:
         offset = words.nearest_offset(r)
         if offset is not None:
             yield candidates.moved(r, offset)
-    start = f"start the view at a multiple of {r.facts.alignment_bytes} bytes, or "
-    yield (w._replace(text=start + w.text) for w in views.copies(r))
+    start = partial(
+        "start the view at a multiple of {} bytes, or {}".format, r.facts.alignment_bytes
+    )
+    yield (w.reworded(start) for w in candidates.copies(r))
 
 
 def _innermost_candidates(r: Request) -> Iterator[Candidates]:
@@ -86,49 +88,58 @@ def _innermost_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_own_layout:
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
-            yield candidates.described(meant, text)
+            yield candidates.described(meant, text.format, is_guess=True)
         given = (*r.tensor.strides[:-1], 1)
-        yield candidates.described(given, "pass strides whose last entry is 1, such as {}")
+        yield candidates.described(given, "pass strides whose last entry is 1, such as {}".format)
         return
     strides = r.tensor.strides
     contiguous = [d for d, n in enumerate(r.tensor.shape) if strides[d] == 1 and n > 1]
     if contiguous and r.kind != "tiled" and r.rank >= 3 and strides[1] == 1:
         order = (0, *range(2, r.rank), 1)
-        text = "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves "
-        yield views.permuted(r, order, text + "no data")
+        text = (
+            "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves no "
+            "data"
+        )
+        yield candidates.permuted(r, order, text.format)
         return
     elif contiguous:
         last = contiguous[-1]
         order = (*(d for d in range(r.rank) if d != last), last)
-        yield views.permuted(r, order, f"dimension {last} is the contiguous one: pass {{}}")
+        yield candidates.permuted(
+            r, order, partial("dimension {} is the contiguous one: pass {}".format, last)
+        )
     else:
-        note = "elem_strides cannot step the last dimension; "
-        yield (w._replace(text=note + w.text) for w in views.copies(r))
+        text = "elem_strides cannot step the last dimension; {}"
+        yield (w.reworded(text.format) for w in candidates.copies(r))
         return
-    yield views.copies(r)
+    yield candidates.copies(r)
 
 
 def _unique_candidates(r: Request) -> Iterator[Candidates]:
     yield candidates.allow(r, "STRIDE_UNIQUE")
-    if not views.is_own(r):
+    if not candidates.is_own(r):
         return
     order = words.nesting_order(r.tensor)
     if order[-1] == r.rank - 1:
-        yield views.permuted(r, order, "order the dimensions by stride: pass {}")
-    yield views.copies(r)
+        yield candidates.permuted(r, order, "order the dimensions by stride: pass {}".format)
+    yield candidates.copies(r)
 
 
 def _aligned_candidates(r: Request) -> Iterator[Candidates]:
     yield from _less_aligned(r)
-    if last := list(views.channels_last(r)):
+    if last := list(candidates.channels_last(r)):
         yield last
         return
     if not r.is_driver_call and not r.is_own_layout:
         unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
-        text = f"use strides that are multiples of {counted(unit, 'element')}, such as {{}}"
-        yield candidates.described(strides, text)
-    yield views.copies(r)
+        yield candidates.described(
+            strides,
+            lambda code: (
+                f"use strides that are multiples of {counted(unit, 'element')}, such as {code}"
+            ),
+        )
+    yield candidates.copies(r)
 
 
 _stride_rule = partial(
@@ -175,8 +186,10 @@ TENSOR_RULES: tuple[Rule, ...] = (
         candidates=lambda r: [
             candidates.targets(
                 "sm_100",
-                f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
-                "map, or make it for a GPU that has: target='sm_100'",
+                lambda: (
+                    f"use make_im2col_descriptor, because {r.target} has no instruction for such a "
+                    "map, or make it for a GPU that has: target='sm_100'"
+                ),
             )
         ],
         documented=True,
@@ -219,7 +232,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         differs="libcu++ page: rank must not exceed 3; code, driver and PTX: at least 3",
         candidates=lambda r: [
             candidates.members(r, "interleave_layout"),
-            views.outer_ones(r, MIN_RANK_INTERLEAVED, "{}"),
+            candidates.outer_ones(r, MIN_RANK_INTERLEAVED, "{}"),
         ],
     ),
     # 3. address
@@ -291,7 +304,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
             if r.arguments.global_dim[i] < 1
             else words.parts_fix(r, i)
         ),
-        candidates=lambda r, i: [views.parts(r, i)] if r.arguments.global_dim[i] > 1 else [],
+        candidates=lambda r, i: [candidates.parts(r, i)] if r.arguments.global_dim[i] > 1 else [],
         libcudacxx="__get_tensor_sizes",
         documented=True,
         differs="the programming guide asks for more than one; every other source allows one",
@@ -346,7 +359,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         holds="0 <= stride_bits[d - 1] < 8 * STRIDE_BYTES_END",
         must="be less than 2^40 bytes, and not negative",
         fix="index this dimension instead, and make one map per slice",
-        candidates=lambda r, i: [views.one_at_a_time(r, i)],
+        candidates=lambda r, i: [candidates.one_at_a_time(r, i)],
         documented=True,
     ),
     # 10. what only the driver requires
@@ -360,5 +373,114 @@ TENSOR_RULES: tuple[Rule, ...] = (
         must="be below 2^57, and not negative",
         fix="pass the address of device memory, such as data_ptr() of a torch tensor gives",
         source=MEASURED,
+    ),
+)
+
+
+def _packed_found(r: Request) -> str:
+    """Name the argument that decides the map's type, and the type."""
+    data_type = r.arguments.data_type.name
+    if r.is_driver_call:
+        found = f"tensor_data_type is {data_type}"
+    elif r.asked_type is not None:
+        found = f"data_type is {data_type}"
+    else:
+        found = f"tensor.dtype is {r.tensor.dtype}, which takes the map type {data_type}"
+    return f"{found} on {r.target}"
+
+
+def _packed_candidates(r: Request) -> Iterator[Candidates]:
+    """Yield the bytes that carry packed values, or a target that has the type."""
+    yield chain(candidates.carriers(r), candidates.viewed(r, 8, "pass {}"))
+    yield candidates.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
+
+
+def _carried_candidates(r: Request) -> Iterator[Candidates]:
+    """Yield the types that carry the bits of a type that maps do not have."""
+    yield chain(
+        candidates.carriers(r) if r.target.is_sm_9x else candidates.data_types(r),
+        candidates.viewed(
+            r, 8, "pass a view or a copy as a type of 1, 2, 4 or 8 bytes, such as {}"
+        ),
+    )
+
+
+_nan_rule = partial(
+    Rule,
+    on="oobfill",
+    prerequisites=HAS_TYPE,
+    found=lambda r: (
+        f"{words.argument(r, 'oobfill')} is nan for the map type {r.type_row.data_type.name}"
+    ),
+    must="be none for data types that are not floating-point",
+    documented=True,
+    candidates=lambda r: [
+        (w.reworded("{}, which fills with zeros".format) for w in candidates.members(r, "oobfill"))
+    ],
+)
+
+DATA_TYPE_RULES: tuple[Rule, ...] = (
+    # 1. device
+    Rule(
+        id="PACKED_TYPE",
+        step=12,
+        on="tensor.dtype",
+        why="packed types came with compute capability 10.0; the driver refuses them for sm_90",
+        unsupported=True,
+        prerequisites=("CAPABILITY",),
+        holds="not is_packed or not is_sm_9x",
+        found=_packed_found,
+        must="be a type of whole bytes on compute capability 9.x",
+        fix="pass a type of whole bytes, or build for sm_100 or later (target='sm_100')",
+        libcudacxx="__check_device",
+        changes=("data_type",),
+        candidates=_packed_candidates,
+    ),
+    # 4. data type
+    Rule(
+        id="DTYPE",
+        step=40,
+        on="tensor.dtype",
+        why="a map names one of 16 element types",
+        make_only=True,
+        holds="asked_type >= 0 or data_type >= 0",
+        found=lambda r: f"tensor.dtype is {r.view.dtype if r.view else 'unknown'}",
+        must="be one that tensor maps have: uint8/16/32/64, int32/64, float16/32/64, bfloat16, "
+        "bool, a float8, or 4-bit values of 16 lanes (or float4_e2m1fn)",
+        fix="pass a view or a copy as a type of 1, 2, 4 or 8 bytes",
+        libcudacxx="__get_tensor_map_data_type",
+        changes=("data_type",),
+        candidates=_carried_candidates,
+    ),
+    Rule(
+        id="DATA_TYPE_OVERRIDE",
+        step=41,
+        on="data_type",
+        why="with another element size, shape and strides would mean something else",
+        make_only=True,
+        holds="asked_type < 0 or data_type >= 0",
+        found=lambda r: (
+            f"data_type is {r.asked_type.name if r.asked_type is not None else 'omitted'} for a "
+            f"tensor of {r.view.dtype if r.view else 'unknown type'}"
+        ),
+        must="have the element size of the tensor",
+        source="tma_dlpack: data_type does not change the size of an element",
+        candidates=lambda r: [candidates.data_types(r)],
+    ),
+    _nan_rule(
+        id="OOB_NAN",
+        step=42,
+        why="the fill pattern is a NaN only in the floating-point types",
+        holds="oob_fill == 0 or is_float or passes_nan",
+        libcudacxx="__get_tensor_map_data_type",
+    ),
+    # 10. what only the driver requires
+    _nan_rule(
+        id="OOB_NAN_FLOAT8",
+        step=103,
+        why="maps of float8 and float4 have integer types, which have no NaN fill",
+        sets=LIBCU,
+        holds="oob_fill == 0 or is_float or not passes_nan",
+        differs="libcu++ lets float8 and float4 pass to the driver, which takes them as integers",
     ),
 )

@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from tma_dlpack.checks import candidates, views, words
+from tma_dlpack.checks import candidates, words
 from tma_dlpack.checks.box import be_in_shape
 from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import Rule
 from tma_dlpack.tables.limits import MAX_ELEM_STRIDE, MAX_RANK, RAGGED_STRIDE_END
+from tma_dlpack.tables.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE, Rule
 
 
 def _swizzles_of_type(r: Request) -> str:
@@ -125,7 +124,7 @@ def _step_found(r: Request, i: int) -> str:
 
 def _step_candidates(r: Request, i: int) -> Iterator[Candidates]:
     yield candidates.elem_strides(r, i)
-    yield views.stepped(r, i)
+    yield candidates.stepped(r, i)
 
 
 _step_rule = partial(
@@ -200,14 +199,18 @@ def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
     """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
     span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
-        yield views.widened(r, span)
+        yield candidates.widened(r, span)
         one = candidates.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
-        text = f"copy one span at a time: box_sizes={one['box_sizes']}, swizzle={swizzle.name!r}, "
-        yield [Candidate(text + "without split_inner", one | {"split_inner": False}, is_guess=True)]
+        text = "copy one span at a time: box_sizes={}, swizzle={!r}, without split_inner"
+        wording = partial(text.format, one["box_sizes"], swizzle.name)
+        yield [Candidate(wording, one | {"split_inner": False}, is_guess=True)]
     else:
-        yield candidates.box_entries(r, 0, f"use a multiple of {span}: {{}}")
+        yield candidates.box_entries(r, 0, partial("use a multiple of {}: {}".format, span))
     yield (
-        Candidate(f"pass swizzle={narrower.name!r}, whose spans divide it", {"swizzle": narrower})
+        Candidate(
+            partial("pass swizzle={!r}, whose spans divide it".format, narrower.name),
+            {"swizzle": narrower},
+        )
         for narrower in (TmaSwizzle.bytes64, TmaSwizzle.bytes32)
         if narrower < swizzle
     )
@@ -275,8 +278,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         ),
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
         candidates=lambda r: [
-            views.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
-            views.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+            candidates.merged(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
+            candidates.indexed(r, MAX_RANK - 1 - 2 * r.facts.is_ragged),
         ],
     ),
     _row(
@@ -292,7 +295,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         changes=("data_type",),
         candidates=lambda r: [
             candidates.carriers(r),
-            views.viewed(r, 8, "view the storage as bytes, {}, and split that"),
+            candidates.viewed(r, 8, "view the storage as bytes, {}, and split that"),
         ],
     ),
     _row(
@@ -335,8 +338,8 @@ RECIPE_RULES: tuple[Rule, ...] = (
         "needs two of them",
         fix="merge dimensions of a contiguous tensor with x.reshape(...), or take a slice, x[0]",
         candidates=lambda r: [
-            views.merged(r, MAX_RANK - 2),
-            views.indexed(r, MAX_RANK - 2),
+            candidates.merged(r, MAX_RANK - 2),
+            candidates.indexed(r, MAX_RANK - 2),
             [Candidate("omit ragged: the tensor has no rows", {"ragged": None}, is_guess=True)]
             if r.rank == 1
             else (),

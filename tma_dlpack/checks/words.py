@@ -10,11 +10,12 @@ from inspect import CO_OPTIMIZED
 from typing import Any, NamedTuple
 
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import OF_DRIVER
+from tma_dlpack.checks.struct import OF_DRIVER
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import MapKind, Number, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
+from tma_dlpack.tables.rule import Rule, Text
 
 #: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
 _X = re.compile(r"x(?<!\wx)\b(?!')")
@@ -187,6 +188,20 @@ def parts_fix(r: Request, i: int) -> str:
         return "split the tensor along this dimension, one map per part"
     colons = ":, " * (r.rank - 1 - i)
     return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"
+
+
+# -- the texts of a row ----------------------------------------------------------------------------
+
+
+def row_text(text: Text, call: Any, *entry: int) -> str:
+    """Return a text of a row; `entry` is given if the rule has `each`."""
+    return text if isinstance(text, str) else text(call, *entry)
+
+
+def found_and_limit(rule: Rule, call: Any, *entry: int) -> tuple[str, str]:
+    """Return what was found, and the limit."""
+    limit = rule.limit or f"it must {row_text(rule.must, call, *entry)}"
+    return row_text(rule.found, call, *entry), limit
 
 
 # -- the caller's name for the tensor --------------------------------------------------------------

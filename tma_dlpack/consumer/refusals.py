@@ -21,8 +21,9 @@ from tma_dlpack.consumer.operand import (
 )
 from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.errors import Rule, Violation
+from tma_dlpack.tables.errors import Violation
 from tma_dlpack.tables.limits import MAX_RANK
+from tma_dlpack.tables.rule import Rule, Text
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: Float types of 8 bits that tensor cores multiply; their maps have the data type UINT8.
@@ -43,13 +44,19 @@ def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[
     return [
         Violation(
             row.id,
-            row.on if isinstance(row.on, str) else row.on(facts),
-            *row.words(facts),
+            _text(row.on, facts),
+            _text(row.found, facts),
+            row.limit or f"it must {_text(row.must, facts)}",
+            _text(row.fix, facts),
             source or row.source,
         )
         for row in failed
         if ids.isdisjoint(row.prerequisites)
     ]
+
+
+def _text(text: Text, facts: Any) -> str:
+    return text if isinstance(text, str) else text(facts)
 
 
 # --- Instruction, type, swizzle -----------------------------------------------------------------

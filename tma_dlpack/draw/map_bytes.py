@@ -20,11 +20,11 @@ from tma_dlpack.draw.grid import (
 )
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import ENUMS
-from tma_dlpack.tables.bits import ENGINE_BYTES
+from tma_dlpack.tables.bits import DERIVED_FIELDS, ENGINE_BYTES, FIELDS, Field
+from tma_dlpack.tables.bits import fields_of as fields_in
 from tma_dlpack.tables.coerce import aligned, counted
-from tma_dlpack.tables.fields import DERIVED, DERIVED_FIELDS, FIELDS, Field
-from tma_dlpack.tables.fields import fields_of as fields_in
 from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import DERIVED
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64

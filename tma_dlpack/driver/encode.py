@@ -267,7 +267,7 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear bit 85 of a map, which old drivers set wrongly on compute capability 10.0 and later.
 
-    The bit is the allocation class (`tables.fields.ALLOCATION_CLASS`), and 0 is always safe. For
+    The bit is the allocation class (`tables.bits.ALLOCATION_CLASS`), and 0 is always safe. For
     other targets, and for drivers of CUDA 13.2 and later, the bytes do not change. A target without
     a driver version counts as an old driver.
 

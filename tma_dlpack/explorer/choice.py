@@ -18,18 +18,19 @@ from urllib.parse import parse_qsl
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.checks.options import RULE_SETS
 from tma_dlpack.checks.report import Report
+from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
-from tma_dlpack.make.im2col import (
+from tma_dlpack.make.descriptors import (
     check_im2col_descriptor,
     check_im2col_wide_descriptor,
+    check_tma_descriptor,
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
+    make_tma_descriptor,
 )
-from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import TmaError

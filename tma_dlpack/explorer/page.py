@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from tma_dlpack.checks.options import RULE_SETS
+from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.barrier_figure import barrier
 from tma_dlpack.draw.boxes import tensor
@@ -29,7 +29,7 @@ from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import GROUPS, is_of_host_tensor
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.explorer.choice import Choice, parameters
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError

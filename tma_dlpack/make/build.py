@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 from tma_dlpack import driver
-from tma_dlpack.checks.options import JudgedCall
-from tma_dlpack.checks.parse import read_call, read_driver_call
+from tma_dlpack.checks.call import named_target, ordinal_of, read_driver_call, request_of_tensor
 from tma_dlpack.checks.report import (
-    UNSUPPORTED_ROWS,
     Report,
     RequestOf,
     check_request,
     error_of,
-    find_violations,
     refusal_of,
 )
+from tma_dlpack.checks.report import accepted as accepted  # C calls both in this module
+from tma_dlpack.checks.report import refused as refused
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.words import Names, names_in_caller
-from tma_dlpack.dlpack import Device, TensorView, check_layout, name_of, read
+from tma_dlpack.dlpack import TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import MapKind
 from tma_dlpack.tables.coerce import integer_of, text_of
-from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import (
     TmaDriverError,
-    TmaError,
     TmaPreconditionError,
     TmaUnsupportedError,
     Violation,
-    argument_error,
     bad_value,
 )
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
+from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.description import of_request
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -50,7 +45,7 @@ def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a `TensorView`; the view may have no tensor as its owner."""
-    request = _request(kind, view.at(0), view.address, (), given)
+    request = request_of_tensor(kind, view.at(0), view.address, (), given)
     return _made(request, view.owner, view.capsule)
 
 
@@ -77,7 +72,7 @@ def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
     """Return the report on a `TensorView`; the view may have no tensor as its owner."""
-    request_of = partial(_request, kind, view.at(0), view.address, ())
+    request_of = partial(request_of_tensor, kind, view.at(0), view.address, ())
     return check_request(request_of, given, view.owner)
 
 
@@ -92,119 +87,16 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
         # the view has address 0 and no owner, so that a report does not keep the tensor alive
         view = TensorView(0, *check_layout(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
-        return partial(_request, kind, None, 0, error.violations), None, error
-    return partial(_request, kind, view, address, ()), capsule, None
+        return partial(request_of_tensor, kind, None, 0, error.violations), None, error
+    return partial(request_of_tensor, kind, view, address, ()), capsule, None
 
 
-def accepted(given: dict[str, Any], call: TensorMap) -> Report:
-    """Return the report on a call that C accepted.
-
-    `call` is the map of the call, without its tensor and bytes.
-    """
-    return Report._judged(given, call._accepted_request)
-
-
-def refused(
-    tensor: object, call: JudgedCall, given: dict[str, Any] | None
-) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error if `given` is None.
-
-    The words of the violations are made from numbers when they are first read, so neither result
-    keeps the tensor.
-    """
-    read = CallInC(call, type(tensor), names_in_caller(tensor))
-    find = partial(_violations_in_c, read)
-    if given is not None:
-        return Report._judged(given, read, find)
-    # The class of the error depends on the first violation, so find the violations now.
-    if call.mask & UNSUPPORTED_ROWS:
-        return refusal_of(find())
-    # All other errors compute their violations on first use.
-    return TmaPreconditionError._deferred(find)
-
-
-def _violations_in_c(read: CallInC) -> tuple[Violation, ...]:
-    return find_violations(read.request_of(read.call), read.names)
-
-
-class CallInC:
-    """A refused call for a tensor that C has read.
-
-    Calling it parses other arguments, in C if possible.
-    """
-
-    __slots__ = ("call", "names", "producer")
-
-    def __init__(self, call: JudgedCall, producer: type, names: Names) -> None:
-        self.call: JudgedCall = call
-        self.producer: type = producer
-        self.names: Names = names
-
-    def __call__(self, given: Mapping[str, Any]) -> Request:
-        """Return the request of the same tensor with the arguments in `given`."""
-        request = self.request_of(self.call)
-        # `changed` returns None for arguments that C cannot read
-        call = self.call.changed(given, None)
-        if call is not None:
-            return self.request_of(call)
-        own, address = _own(request)
-        named = request.target if given["target"] is None else given["target"]
-        target, unreadable = _named_target(named)
-        return read_call(request.kind, own, address, given, target, False, unreadable)
-
-    def request_of(self, call: JudgedCall) -> Request:
-        """Return the request of a judged call on the tensor."""
-        request = Request(call=call, producer=self.producer)
-        # C cuts numbers that do not fit its struct; then Python computes the facts again.
-        if call.is_exact:
-            request.facts = call
-        return request
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The compiled call cannot be pickled; the Python function with the same tensor can.
-        request = self.request_of(self.call)
-        return partial, (_request, request.kind, *_own(request), ())
-
-
-def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
-    view = request.tensor
-    return view.own or view, request.address - view.offset_bytes
-
-
-def _request(
-    kind: MapKind,
-    view: TensorView | None,
-    address: int,
-    refused: tuple[Violation, ...],
-    given: Mapping[str, Any],
-) -> Request:
-    target, assumed, unreadable = _read_target(given["target"], view, address)
-    return read_call(kind, view, address, given, target, assumed, refused + unreadable)
-
-
-def _read_target(
-    target: object, view: TensorView | None, address: int
-) -> tuple[Target, bool, tuple[Violation, ...]]:
-    if target is not None:
-        named, unreadable = _named_target(target)
-        return named, False, unreadable
-    if view is None:
-        return DEFAULT_TARGET, False, ()
-    try:
-        return *target_of(view.device, address), ()
-    except TmaError as error:
-        no_device = argument_error(
-            "target", str(error), "be known", "pass target='sm_90' or a tma.Target"
-        )
-        return DEFAULT_TARGET, False, no_device.violations
-
-
-def _named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
-    try:
-        return Target.of(target), ()  # type: ignore[arg-type]
-    except TmaPreconditionError as error:
-        return DEFAULT_TARGET, error.violations
+def reworded(
+    error: TmaPreconditionError, change: Callable[[Violation], Violation]
+) -> TmaPreconditionError:
+    """Return the same error with changed violations; they are computed on first use."""
+    find = error._finder()  # not the error itself, whose traceback keeps the tensor alive
+    return error._deferred(lambda: tuple(map(change, find())))
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
@@ -236,7 +128,7 @@ def mirror(
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
-    known, unreadable = _named_target(target)
+    known, unreadable = named_target(target)
     request = read_driver_call(kind, given, known)
     # With encoder="driver" the driver judges, but arguments must still fit its parameters.
     if unreadable or (encoder == "driver" and request.unreadable):
@@ -257,36 +149,12 @@ def mirror(
 # -- encode: by the driver if this machine has one, else by the measured layout ("model") ----------
 
 
-def target_of(device: Device, address: int) -> tuple[Target, bool]:
-    """Return the target of a tensor's device, and whether it is only assumed.
-
-    Host tensors get sm_90. So do CUDA tensors without a driver; this is an assumption, which the
-    report states as an advice.
-    """
-    if device.is_host:
-        return DEFAULT_TARGET, False
-    # The description of a CUDA tensor, on a machine without a driver.
-    if not driver.is_available():
-        return DEFAULT_TARGET, True
-    return driver.device_target(_ordinal(device, address)), False
-
-
-def _ordinal(device: Device, address: int) -> int:
-    """Return the ordinal of a tensor's GPU."""
-    # managed memory is exported as device 0, so the driver must be asked for the GPU
-    if device.device_type == DLDeviceType.kDLCUDAManaged:
-        owner = driver.pointer_device(address)
-        if owner is not None:
-            return owner
-    return device.device_id
-
-
 def _encoding_gpu(request: Request, view: TensorView) -> int | None:
     """Return the ordinal of a tensor's GPU if the driver can encode for the target there."""
     if not view.device.is_cuda or not driver.is_available():
         return None
     # The device is looked up by the tensor's own address, without offset=.
-    ordinal = _ordinal(view.device, request.address - view.offset_bytes)
+    ordinal = ordinal_of(view.device, request.address - view.offset_bytes)
     found = driver.device_target(ordinal)
     return ordinal if found.compute_capability == request.target.compute_capability else None
 

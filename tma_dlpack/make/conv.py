@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
+from tma_dlpack.make.descriptors import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.arguments import CORNERS
-from tma_dlpack.tables.coerce import counted, entries_of, integer_of, integers_of, reusable, shown
+from tma_dlpack.tables.coerce import (
+    counted,
+    entries_of,
+    integer_of,
+    integers_of,
+    nearest_integers,
+    reusable,
+    shown,
+)
 from tma_dlpack.tables.enums import (
     DataType,
     Im2colRules,
@@ -114,7 +122,9 @@ data_type, rules, allow, shape, strides, offset, target
     try:
         return make_im2col_descriptor(tensor, **call.arguments)
     except TmaPreconditionError as error:
-        raise error._reworded(partial(_worded, call)) from error.__cause__
+        from tma_dlpack.make.build import reworded
+
+        raise reworded(error, partial(_worded, call)) from error.__cause__
 
 
 @opaque
@@ -140,6 +150,8 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     >>> print(report.violations[0].found)
     the kernel spans 15 pixels along W, where a padded image has 14
     """
+    from tma_dlpack.checks.report import CallInOtherWords
+
     own_shape, options = _shape(tensor), {name: reusable(v) for name, v in options.items()}
     call = _read(own_shape, options)
     report = check_im2col_descriptor(tensor, **call.arguments)
@@ -151,18 +163,25 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
         violations=violations,
         advice=() if violations else report.advice,
         _given=options,
-        _request_of=None if call.unreadable else partial(_request_of, of_im2col, own_shape),
+        _request_of=None
+        if call.unreadable
+        else CallInOtherWords(of_im2col, *_kept(own_shape, options)),
     )
 
 
-def _request_of(
-    of_im2col: Callable[[Mapping[str, Any]], Any],
-    own_shape: tuple[int, ...],
-    given: Mapping[str, Any],
-) -> Any:
-    # A repair may change corners or steps, which would make another convolution, so `_read`
-    # ignores them.
-    return of_im2col(_read(own_shape, given).arguments)
+def _kept(
+    own_shape: tuple[int, ...], options: Mapping[str, Any]
+) -> tuple[frozenset[str], dict[str, Any]]:
+    """Return the arguments of the convolution, and the arguments of the map that depend on them.
+
+    A fix may change neither, because it would make another convolution. If the fix makes `shape`
+    readable, they are of that shape.
+    """
+    shape = options["shape"]
+    if shape is not None and integers_of(shape) is None:
+        shape = nearest_integers(shape)
+    arguments = _read(own_shape, {**options, "shape": shape}).arguments
+    return frozenset(LEAST), {name: arguments[name] for name in (*CORNERS, "elem_strides")}
 
 
 @untraced

@@ -28,9 +28,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from tma_dlpack.checks.layout import ragged_wrap_bytes
+from tma_dlpack.checks.request import ragged_wrap_bytes
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import NO_SWIZZLE, reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
@@ -271,7 +271,9 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     try:
         tm = _described(tensor, box_sizes, NO_SWIZZLE, False, dim)
     except TmaPreconditionError as error:  # name `dim`, the argument of this function
-        raise error._reworded(_of_dim) from error.__cause__
+        from tma_dlpack.make.build import reworded
+
+        raise reworded(error, _of_dim) from error.__cause__
     return {
         "shape": tm.shape,
         "strides": tm.strides,

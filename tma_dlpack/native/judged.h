@@ -70,7 +70,7 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of a checks.layout.OtherTensor, which describes another tensor on the same
+/* Read the fields of a checks.struct.OtherTensor, which describes another tensor on the same
  * device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;

@@ -2,7 +2,7 @@
  *
  * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of
  * integers. Each read function returns 1 if it read the value, and 0 to fall back to Python,
- * possibly with an exception. The caller then calls swallowed(), and checks/parse.py reports the
+ * possibly with an exception. The caller then calls swallowed(), and checks/call.py reports the
  * wrong value.
  */
 

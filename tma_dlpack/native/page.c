@@ -2,7 +2,7 @@
  *
  * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as
  * BigInt. `asked` has the request, in the order in which `describe` reads it. `answered` has the
- * members of TmaDlpackDescribed, in the order of checks.rule.STRUCT. The page handles one request
+ * members of TmaDlpackDescribed, in the order of checks.struct.STRUCT. The page handles one request
  * at a time. The code allocates no memory and needs no C library.
  */
 

@@ -122,7 +122,7 @@ static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t u
   return tuple;
 }
 
-/* Return the fields of dlpack.Layout. */
+/* Return the fields of dlpack.layout.Layout. */
 static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
   return Py_BuildValue("(iiiiiiNN)", (int)t->device.device_type, (int)t->device.device_id, t->dtype.code,
                        t->dtype.bits, t->dtype.lanes, flags, tuple_of(t->shape, t->ndim, 1),
@@ -151,7 +151,7 @@ static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
   return tuple;
 }
 
-/* Return the fields of checks.options.Options. */
+/* Return the fields of checks.struct.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
   return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
                        o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,

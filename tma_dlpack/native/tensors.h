@@ -3,7 +3,7 @@
  *
  * Tensors of torch and of other types with DLPack's C exchange API are read through this API. All
  * other tensors are read by one call of `__dlpack__`. The capsule of this call is not consumed, so
- * its destructor runs the deleter. dlpack/capsule.py reads the tensors of other libraries, with
+ * its destructor runs the deleter. dlpack/producer.py reads the tensors of other libraries, with
  * more checks. dlpack/frameworks.py has the arguments of `__dlpack__` for each library.
  */
 

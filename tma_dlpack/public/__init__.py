@@ -1,19 +1,52 @@
 """Shared parts of public classes and functions: module, pictures, signatures, torch.compile.
 
+The package imports this module before all others, because it begins with the handling of Ctrl-C
+while the command line starts: it ends without a traceback. Importing NumPy alone takes a tenth of a
+second, and Python prints a traceback if an import is interrupted.
+
 Classes that users see get `@public`, so that tracebacks and `help()` say `tma_dlpack`.
 """
 
 from __future__ import annotations
 
-from tma_dlpack.public import interrupt as _interrupt  # before the others: for Ctrl-C
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
-# isort: split
+
+def is_program(words: Sequence[str]) -> bool:
+    """Whether Python was started for the command line of this package.
+
+    >>> is_program(["python", "-m", "tma_dlpack", "demo"]), is_program(["python", "-m", "pytest"])
+    (True, False)
+    """
+    if ("-m", "tma_dlpack") in pairwise(words):
+        return True
+    return any(word.replace("\\", "/").split("/")[-1] == "tma-dlpack" for word in words[:2])
+
+
+IS_PROGRAM = is_program(sys.orig_argv)
+
+
+def end_at_once() -> None:
+    """Let Ctrl-C end the process, until `raise_as_usual` is called."""
+    if IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raise_as_usual() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, which `main` and running commands handle."""
+    if IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+end_at_once()
+
 import functools
 import importlib
 import inspect
 import re
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 C = TypeVar("C", bound=type)
@@ -106,6 +139,47 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
         value = self.function(instance)
         kept: T = instance.__dict__.setdefault(self.name, value)  # atomic
         return kept
+
+
+class computed_later:  # noqa: N801 # as `lazy`
+    """An attribute that is computed on first use by a function that its instance got.
+
+    The function may be of a room below the room of the class: an error of `tables` gets its
+    violations from `checks` when its text is read.
+
+    Parameters
+    ----------
+    source : str
+        The item of the instance's ``__dict__`` with the function, which takes no arguments.
+
+    Examples
+    --------
+    >>> class Error:
+    ...     text = computed_later("find_text")
+    >>> error = Error()
+    >>> error.find_text = lambda: print("working") or "refused"
+    >>> error.text, error.text
+    working
+    ('refused', 'refused')
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        known = instance.__dict__  # which several threads may read at once
+        find = known.get(self.source)
+        if find is not None:
+            known[self.name] = find()
+            known.pop(self.source, None)
+        elif self.name not in known:
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+        return known[self.name]
 
 
 # -- torch.compile ---------------------------------------------------------------------------------

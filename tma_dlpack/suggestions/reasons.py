@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from tma_dlpack.checks.repairs import driver_accepts
+from tma_dlpack.checks.report import driver_accepts
 from tma_dlpack.consumer.reads import WARP
 from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import BoxChoice, SuggestRequest, choices

@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Any, NoReturn, TypeVar
 
-from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, MapKind
-from tma_dlpack.tables.coerce import integer_of, rows, shown
+from tma_dlpack.public import computed_later
+from tma_dlpack.tables.coerce import integer_of, shown
 
 COLUMNS = 100  # of text
+#: The id and the source of the violation of an argument that cannot be read.
+ARGUMENT_ID, ARGUMENT_SOURCE = "ARGUMENT", "tma_dlpack: the type of the argument"
 T = TypeVar("T")
 
 
@@ -64,7 +66,7 @@ class Finding:
     @property
     def is_unread(self) -> bool:
         """Whether an argument or a file could not be read, so that no rule could judge it."""
-        return self.rule == "ARGUMENT" or self.rule.startswith("FILE_")
+        return self.rule == ARGUMENT_ID or self.rule.startswith("FILE_")
 
     def __str__(self) -> str:
         fix = f"fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
@@ -151,7 +153,7 @@ class TmaPreconditionError(TmaError, ValueError):
     ['BOX_RANGE', 'BOX_INNER_16B']
     """
 
-    violations: tuple[Violation, ...]
+    violations: tuple[Violation, ...] = computed_later("_find_violations")  # type: ignore[assignment]
 
     def __init__(self, violations: Violation | Sequence[Violation]) -> None:
         if isinstance(violations, Violation):
@@ -167,23 +169,13 @@ class TmaPreconditionError(TmaError, ValueError):
         error.__dict__["_find_violations"] = find_violations
         return error
 
-    def _reworded(self, change: Callable[[Violation], Violation]) -> TmaPreconditionError:
-        """Return the same error with changed violations; they are computed on first use."""
-        find = self.__dict__.get("_find_violations")
-        if find is None:
-            return type(self)(tuple(map(change, self.violations)))
-        return self._deferred(lambda: tuple(map(change, find())))
-
-    def __getattr__(self, name: str) -> Any:
-        """Work out the violations."""
-        known = self.__dict__  # which several threads may read at once
-        find_violations = known.get("_find_violations")
-        if name != "violations" or (find_violations is None and name not in known):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if find_violations is not None:
-            known["violations"] = find_violations()
-            known.pop("_find_violations", None)
-        return known["violations"]
+    def _finder(self) -> Callable[[], tuple[Violation, ...]]:
+        """Return the function that computes the violations; it does not keep the error."""
+        find: Callable[[], tuple[Violation, ...]] | None = self.__dict__.get("_find_violations")
+        if find is not None:
+            return find
+        violations = self.violations
+        return lambda: violations
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -207,7 +199,7 @@ class TmaPreconditionError(TmaError, ValueError):
 
 def argument_violation(argument: str, found: str, must: str, fix: str) -> Violation:
     """Make the violation of an argument that is of the wrong type."""
-    return ARGUMENT.violation(argument, found, limit=f"it must {must}", fix=fix)
+    return Violation(ARGUMENT_ID, argument, found, f"it must {must}", fix, ARGUMENT_SOURCE)
 
 
 def argument_error(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
@@ -231,185 +223,3 @@ def at_least(argument: str, value: object, least: int = 1, usual: int | None = N
 
 class TmaTargetError(TmaPreconditionError, TmaUnsupportedError):
     """Error of a call that breaks a rule because the target lacks the feature."""
-
-
-# -- rules -----------------------------------------------------------------------------------------
-
-CCCL_COMMIT = "571f2fc3bc"  # NVIDIA/cccl, 2026-08-22
-LIBCUDACXX = f"libcu++ make_tma_descriptor.h at {CCCL_COMMIT}"
-DOCUMENTS = {kind: f"CUDA driver API, {function}" for kind, function in FUNCTIONS.items()}
-EVERY_SET = frozenset({"libcu++", "driver", "documented", "measured"})
-
-Text = str | Callable[..., str]  # of the request, and of the entry where the row has `each`
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One precondition: the predicate that judges it, and the words that explain it.
-
-    Only `id`, `must` or `limit`, and `fix` or `candidates` are required of every row.
-
-    Attributes
-    ----------
-    id : str
-        Stable name; it never changes meaning.
-    step : int
-        Place in libcu++'s order. Rules of one step are one loop there: their violations are
-        reported entry by entry.
-    on : str or callable (struct) -> str
-        The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
-        `driver_encode_*` call the part after the dot becomes the driver's name.
-    why : str
-        Why the rule exists, for the list of rules.
-    holds : str or callable
-        The predicate. Of rows of `checks`, an expression over the fields of `rule.STRUCT` and the
-        limits, in the subset of Python that `.packaging/generate.py` prints as C. It multiplies no
-        unbounded fields and divides by no field that may be 0. Of an advice and of an operand, a
-        function.
-    each : str
-        A key of `rule.LOOPS` for a predicate of every entry of an argument; "" for one of the call.
-    outermost_first : bool
-        Whether libcu++ checks the outermost entry first.
-    group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
-        What it is about.
-    found, must : str or callable (request[, entry]) -> str
-        What was found; the limit, read after "it must".
-    fix : str or callable (request[, entry]) -> str
-        What to do where there are no `candidates`, or no candidate is accepted.
-    limit : str
-        The whole limit, where it is not "it must ...".
-    candidates : callable (request[, entry]) -> iterable, or None
-        Candidate fixes, the best first; `checks.candidates` defines a candidate.
-    changes : tuple of str, or None
-        The arguments that its candidates change, the best first, unless `on` is the only one.
-    asks : str
-        The limit in general, for the list of rules, if `must` depends on the request.
-    make_only : bool
-        Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
-    libcudacxx : str
-        The function of make_tma_descriptor.h that checks it for tiled maps; "" if none does.
-    documented : bool
-        Whether the driver API documentation of that kind of map states it.
-    source : str
-        Another source.
-    sets : frozenset of str
-        The sets of rules that it belongs to.
-    kinds : tuple of str
-        The kinds of map.
-    reads : tuple of str
-        Arguments that it depends on, in addition to the arguments of its predicate. The rule is
-        not reported if any of them could not be read.
-    prerequisites : tuple of str
-        Ids of earlier rules; it is not reported if one of them does not hold.
-    prerequisites_at_entry : tuple of str
-        Ids of earlier rules that must hold at the same entry; without `each`, at the innermost.
-    unsupported : bool
-        Whether the target lacks something (a RuntimeError in C++), or the hardware fails.
-    differs : str
-        Where header, documentation and driver disagree, and which we follow.
-    if_allowed : str
-        What the driver does with a call that `allow=` lets pass, read after "the driver".
-    """
-
-    id: str
-    group: str = "rule"
-    step: int = 0
-    on: Text = ""
-    why: str = ""
-    holds: str | Callable[..., bool] = ""
-    each: str = ""
-    outermost_first: bool = False
-    found: Text = ""
-    must: Text = ""
-    limit: str = ""
-    fix: Text = ""
-    candidates: Callable[..., Iterable[Any]] | None = None
-    changes: tuple[str, ...] | None = None
-    asks: str = ""
-    make_only: bool = False
-    libcudacxx: str = ""
-    documented: bool = False
-    source: str = ""
-    sets: frozenset[str] = EVERY_SET
-    kinds: tuple[MapKind, ...] = KINDS
-    reads: tuple[str, ...] = ()
-    prerequisites: tuple[str, ...] = ()
-    prerequisites_at_entry: tuple[str, ...] = ()
-    unsupported: bool = False
-    differs: str = ""
-    if_allowed: str = ""
-
-    @property
-    def mended_by(self) -> tuple[str, ...]:
-        """The arguments that its candidates change. The page tries other values for them."""
-        if self.changes is not None:
-            return self.changes
-        is_argument = isinstance(self.on, str) and not self.on.startswith("tensor.")
-        return (str(self.on),) if self.candidates and is_argument else ()
-
-    def sources(self, kind: MapKind) -> str:
-        """Return the sources of the rule, for a kind of map."""
-        cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
-        sources = (
-            f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
-            DOCUMENTS[kind] if self.documented else "",
-            self.source,
-        )
-        text = "; ".join(filter(None, sources))
-        return f"{text} ({self.differs})" if self.differs else text
-
-    def words(self, request: Any, *entry: int) -> tuple[str, str, str]:
-        """Return what was found, the limit and the fix; `entry` is given if the rule has `each`."""
-        return (*self.found_and_limit(request, *entry), self.usual_fix(request, *entry))
-
-    def found_and_limit(self, request: Any, *entry: int) -> tuple[str, str]:
-        """Return what was found, and the limit."""
-        found, must = self.found, self.must
-        return (
-            found if isinstance(found, str) else found(request, *entry),
-            self.limit or f"it must {must if isinstance(must, str) else must(request, *entry)}",
-        )
-
-    def usual_fix(self, request: Any, *entry: int) -> str:
-        """Return the fix if none of the `candidates` is accepted."""
-        return self.fix if isinstance(self.fix, str) else self.fix(request, *entry)
-
-    def violation(
-        self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
-    ) -> Violation:
-        """Return the violation of a row that was found outside of the judge.
-
-        If the caller knows the numbers, `limit`, `fix` and `source` replace the texts of the row.
-        """
-        limit = limit or self.limit or f"it must {self.must}"
-        source = source or self.sources(self.kinds[0])
-        return Violation(self.id, argument, found, limit, fix or str(self.fix), source)
-
-    def error(self, argument: str, found: str, **words: str) -> TmaPreconditionError:
-        """Return the error with the violation that `violation` makes of these arguments."""
-        return TmaPreconditionError(self.violation(argument, found, **words))
-
-    def refuse(
-        self, argument: str, found: str, cause: BaseException | None = None, fix: str | None = None
-    ) -> NoReturn:
-        """Raise that error."""
-        raise self.error(argument, found, fix=fix or "") from cause
-
-
-def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
-    """Return the rules of a table in text, whose first line names fields of `Rule`."""
-    fields, *cells = rows(table)
-    named: list[dict[str, Any]] = [
-        {"on": on, **dict(zip(fields, row, strict=True))} for row in cells
-    ]
-    return tuple(Rule(group=group, **row) for row in named)
-
-
-#: The refusal of an argument that cannot be read.
-ARGUMENT = Rule(
-    id="ARGUMENT",
-    group="call",
-    asks="have a type and form that the argument takes",
-    fix="",
-    source="tma_dlpack: the type of the argument",
-)

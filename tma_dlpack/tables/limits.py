@@ -36,7 +36,7 @@ PACKED_GROUP = 16  # values of a packed type in one chunk of shared memory
 PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
 
 #: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85, the
-#: allocation class (tables/fields.py), in maps whose memory is smaller than this and not dense,
+#: allocation class (tables/bits.py), in maps whose memory is smaller than this and not dense,
 #: and copies through them can fault. Source: release notes of driver 595.71.05; documented, not
 #: measured.
 BIT_85_MENDED_IN = 13020  # CUDA 13.2, as cuDriverGetVersion returns it

@@ -10,6 +10,10 @@ from typing import Any
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import argument_error, bad_value
 
+#: Where the layout of the 128 bytes is from, for sm_90 and for the targets with a derived layout.
+PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
+DERIVED = "derived from ptxas 13.0 and maps of CuTe DSL 4.8.1, not measured"
+
 #: Features of a GPU, as expressions of its compute capability. The generator prints them in C.
 COLUMNS: dict[str, str] = {
     "has_tma": "major >= 9",

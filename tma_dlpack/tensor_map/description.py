@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tma_dlpack.dlpack import TensorView, check_layout, name_of
+from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
@@ -106,28 +106,14 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 def describe(tensor_map: Any) -> Description:
     """Describe a `TensorMap` that was made in C, without parsing or checking its call again."""
-    from tma_dlpack.checks.layout import described
-    from tma_dlpack.checks.options import Options
-    from tma_dlpack.checks.request import Request, driver_call
+    from tma_dlpack.checks.request import driver_call, request_of_map
 
     assert tensor_map._call is not None
-    arguments, target = arguments_of(tensor_map._numbers), tensor_map.target
-    # the items of a Layout and of Options; empty for a driver_encode_* call
+    arguments = arguments_of(tensor_map._numbers)
     if tensor_map._call:
-        layout, fields = tensor_map._call
-        # a moved map has no tensor, but the type of the tensor whose layout it has
-        owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
-        producer = name_of(owner if isinstance(owner, type) else type(owner))
-        options = Options.of(fields)
-        request = Request(
-            kind=arguments.kind,
-            options=options,
-            view=described(TensorView(0, *check_layout(layout), producer), options.rare),
-            address=tensor_map._address,
-            target=target,
-        )
-    else:
-        request = driver_call(arguments, tensor_map._address, target)
+        request = request_of_map(tensor_map)
+    else:  # of a driver_encode_* call
+        request = driver_call(arguments, tensor_map._address, tensor_map.target)
     return of_request(request, arguments, tensor_map._encoder)
 
 
@@ -148,7 +134,7 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
     """Return one violation for each difference between a tensor and the tensor of a map."""
-    from tma_dlpack.checks.layout import driver_layout  # the rules are imported when first needed
+    from tma_dlpack.checks.request import driver_layout
 
     old, arguments = description.view, description.arguments
     # compare the map's tensor itself, not its description by shape=, strides= and offset=

@@ -116,7 +116,7 @@ class TensorMap(MapAttributes, Drawn):
         ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.tables import bits
-        from tma_dlpack.tables.fields import DERIVED, PROVENANCE
+        from tma_dlpack.tables.targets import DERIVED, PROVENANCE
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)
@@ -223,7 +223,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     def _numba_type_(self) -> Any:
         """The type of the map as a kernel's argument in numba-cuda-mlir, passed by value."""
-        from tma_dlpack.tensor_map.numba import numba_type
+        from tma_dlpack.tensor_map.text import numba_type
 
         return numba_type()
 
@@ -444,9 +444,9 @@ class TensorMap(MapAttributes, Drawn):
         ...     x, (16, 16), data_type="TFLOAT32").cpp()
         True
         """
-        from tma_dlpack.tensor_map import cpp
+        from tma_dlpack.tensor_map import text
 
-        return cpp.cpp(self.description, self._address, repr(self))
+        return text.cpp(self.description, self._address, repr(self))
 
     # -- origin ---------------------------------------------------------------------
 

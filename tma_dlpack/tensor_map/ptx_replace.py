@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from tma_dlpack.tables import bits
+from tma_dlpack.tables.bits import DERIVED_FIELDS
 from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.tables.fields import DERIVED_FIELDS
 from tma_dlpack.tables.limits import (
     ADDRESS_END,
     MAX_BOX,

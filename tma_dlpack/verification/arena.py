@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies import launch
 from tma_dlpack.copies.launch import DeviceBytes
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile
@@ -90,7 +90,7 @@ class Arena(AbstractContextManager["Arena"]):
         arrays. The addresses are multiples of 128 bytes.
         """
         file, name, *head = kernel
-        library = nvrtc.compile_packaged(file, __package__, self.target, *head)
+        library = launch.compile_packaged(file, __package__, self.target, *head)
         starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
         stream = launch.LEGACY_DEFAULT_STREAM
         # The last entry of `starts` is the end of the last array.

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex
 
 from tma_dlpack import driver
 from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.public import Drawn, opaque, public_in
 from tma_dlpack.tables.coerce import aligned, integers_of, shown
 from tma_dlpack.tables.enums import (

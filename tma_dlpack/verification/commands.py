@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from tma_dlpack.cli import output
-from tma_dlpack.cli.common import integer
-from tma_dlpack.cli.output import JSON, show
+from tma_dlpack.cli.output import JSON, integer, show
 from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, MACHINE, command, option
 
 

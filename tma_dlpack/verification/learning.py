@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.checks.parse import read_driver_call
+from tma_dlpack.checks.call import read_driver_call
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.public import Drawn, public_in
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import FIELDS, fields_of
 from tma_dlpack.tables.coerce import aligned, counted, summary
 from tma_dlpack.tables.errors import TmaError, sealed
-from tma_dlpack.tables.fields import FIELDS, fields_of
 from tma_dlpack.tables.refusals import MAX_VERIFY_BYTES, REFUSALS, VERIFY_FORMAT
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome

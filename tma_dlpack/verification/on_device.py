@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
 from tma_dlpack.copies.tile import Tile
+from tma_dlpack.tables.bits import Field, fields_of
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.fields import Field, fields_of
 from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import Arena, byte_difference

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies import launch
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 from tma_dlpack.tensor_map.map import TensorMap
@@ -243,8 +243,8 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-def library(target: Target) -> nvrtc.Library:
-    return nvrtc.compile_packaged("bandwidth.cu", __package__, target)
+def library(target: Target) -> launch.Library:
+    return launch.compile_packaged("bandwidth.cu", __package__, target)
 
 
 def multiprocessors(target: Target) -> int:

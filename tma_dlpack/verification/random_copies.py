@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from tma_dlpack import geometry
+from tma_dlpack.copies.backend import REDUCTIONS
 from tma_dlpack.copies.memory import reach_bytes
-from tma_dlpack.copies.reductions import REDUCTIONS
 from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
 from tma_dlpack.geometry import CHUNK_BYTES
 from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind

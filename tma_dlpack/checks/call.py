@@ -1,15 +1,32 @@
-"""Read the arguments of a call one by one, as enums and integers."""
+"""Parse the arguments of a call into a `Request`: enums and integers, innermost first.
+
+An unreadable argument becomes a Violation in `Request.unreadable`. Nothing here raises.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from fractions import Fraction
 from typing import Any, TypeVar
 
+from tma_dlpack import driver
 from tma_dlpack.checks import ALLOWABLE, RULES
-from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, RARE_OPTIONS, MapKind, Option
+from tma_dlpack.checks.request import Request, described, omitted_strides
+from tma_dlpack.checks.struct import RULE_SETS, Options, mask_of
+from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
+from tma_dlpack.tables.abi import RareOptions
+from tma_dlpack.tables.arguments import (
+    CORNERS,
+    ENUMS,
+    NO_SWIZZLE,
+    OPTION_NAMES,
+    RARE_OPTIONS,
+    MapKind,
+    Option,
+)
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
     counted,
@@ -22,10 +39,237 @@ from tma_dlpack.tables.coerce import (
     text_of,
     texts_of,
 )
-from tma_dlpack.tables.enums import TensorMapIm2ColWideMode
-from tma_dlpack.tables.errors import Violation, argument_violation
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE
+from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType, TensorMapIm2ColWideMode
+from tma_dlpack.tables.errors import (
+    TmaError,
+    TmaPreconditionError,
+    Violation,
+    argument_error,
+    argument_violation,
+)
+from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
+from tma_dlpack.tables.targets import DEFAULT_TARGET, TARGETS, Target
+
+
+def read_call(
+    kind: MapKind,
+    view: TensorView | None,
+    address: int,
+    given: Mapping[str, Any],
+    target: Target,
+    target_is_assumed: bool,
+    refused: tuple[Violation, ...] = (),
+) -> Request:
+    """Read a `make_*` call on a tensor.
+
+    Parameters
+    ----------
+    kind : MapKind
+    view : TensorView or None
+        The tensor's layout, at address 0 and without owner, so that the request can be kept; None
+        where the tensor itself was refused, and `refused` says why.
+    address : int
+        Of the tensor's first element.
+    given : mapping
+        The keyword arguments of the call, row-major.
+    target : Target
+    target_is_assumed : bool
+        Whether the target is a default because no driver is available.
+    refused : tuple of Violation
+        What was refused before the arguments were read.
+    """
+    read = Reader(given, kind)
+    place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
+    view = read.view = _as_described(read, view, RareOptions(**place))
+    if view is not None:
+        address += view.offset_bytes
+    choices = RULE_SETS[kind]
+    rules = read.word("rules", choices) or choices[0]
+    allowed = read.rule_ids("allow")
+    asked_type = None
+    if given["data_type"] is not None:
+        asked_type = read.member("data_type", TensorMapDataType)
+    enums = read.enums(OPTION_NAMES)
+    tile = read.tile(kind, read.row_major)
+    elem_strides = None if given["elem_strides"] is None else read.row_major("elem_strides")
+    if refused and refused[-1].argument == "target":  # "SM90", 90, (9, 0)
+        digits = "".join(re.findall(r"\d", shown(given["target"])))
+        if f"sm_{digits}" in TARGETS:
+            read.proposals["target"] = f"sm_{digits}"
+    rare = {o.name: read.rare(o) for o in RARE_OPTIONS if o.name not in _PLACE}
+    options = Options(
+        driver_rules=rules == "driver",
+        asked_type=-1 if asked_type is None else asked_type,
+        has_swizzle=given["swizzle"] is not NO_SWIZZLE,
+        allowed=mask_of(allowed),
+        elem_strides=elem_strides,
+        rare=RareOptions(**place, **rare),
+        **enums,
+        **tile,
+    )
+    return Request(
+        kind=kind,
+        options=options,
+        view=view,
+        address=address,
+        target=target,
+        target_is_assumed=target_is_assumed,
+        unreadable=(*refused, *read.unreadable),
+        proposals=read.proposals,
+    )
+
+
+#: The rare options that describe the tensor's memory in another way.
+_PLACE = ("shape", "strides", "offset")
+
+
+def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> TensorView | None:
+    """Return the view that `shape=`, `strides=` and `offset=` describe; None if unreadable.
+
+    Omitted strides mean the tensor's own strides or row-major strides. If both are possible and
+    differ, the call is refused as ambiguous.
+    """
+    if view is None or read.unreadable:
+        return None
+    bits = view.dtype.itemsize_bits
+    if rare.strides is not None:
+        rank, shape = len(rare.strides), view.shape if rare.shape is None else rare.shape
+        if rank != len(shape):
+            read.refuse(
+                "strides",
+                f"has {counted(rank, 'entry')}",
+                f"have {len(shape)}, one per dimension of the shape",
+                f"give one stride per dimension, in elements, for the shape {shape}",
+            )
+    elif rare.shape is not None:
+        _refuse_ambiguous(read, view, rare.shape)
+    if rare.offset * bits % 8:
+        read.refuse(
+            "offset",
+            f"is {rare.offset}, {counted(Fraction(rare.offset * bits, 8), 'byte')}",
+            "be a whole number of bytes",
+            "use a multiple of 2 elements",
+        )
+    return None if read.unreadable else described(view, rare)
+
+
+def _refuse_ambiguous(read: Reader, view: TensorView, shape: tuple[int, ...]) -> None:
+    """Refuse omitted strides if more than one meaning, or none, is possible."""
+    choices = omitted_strides(view, shape)
+    if len(choices) == 1:
+        return
+    row_major = canonical_strides(shape, row_major_strides(shape), view.dtype.itemsize_bits)
+    fix = f"pass strides={row_major} for rows without gaps"
+    if choices:
+        fix = f"pass strides={view.strides}, which are the tensor's own, or {row_major}, row-major"
+    must = f"be given for the shape {shape}"
+    violation = argument_violation("strides", "strides are ambiguous", must, fix)
+    read.unreadable.append(violation)
+
+
+def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
+    """Parse a `driver_encode_*` call: the driver's names, innermost first.
+
+    As in C, array entries past the rank are ignored.
+    """
+    read = Reader(given)
+    rank = read.integer("tensor_rank") or 0
+
+    def array(name: str, fewer: int = 0) -> tuple[int, ...]:
+        count = max(0, rank - fewer)
+        least = count if rank <= MAX_RANK else 0  # a rank that is too large has its own rule
+        return read.array(name, count, least)
+
+    def row_major(name: str, fewer: int = 0) -> tuple[int, ...]:
+        return array(name, fewer)[::-1]
+
+    data_type = read.member("tensor_data_type", TensorMapDataType) or TensorMapDataType.UINT8
+    enums = read.enums(OPTION_NAMES.values())
+    global_dim = array("global_dim")
+    global_strides = array("global_strides", fewer=1)
+    elem_strides = row_major("element_strides")
+    address = read.integer("global_address") or 0
+    tile = read.tile(kind, row_major)
+    return Request(
+        kind=kind,
+        options=Options(elem_strides=elem_strides, **enums, **tile),
+        layout=(data_type, global_dim, global_strides),
+        rank=rank,
+        view=None,
+        address=address,
+        target=target,
+        is_driver_call=True,
+        unreadable=tuple(read.unreadable),
+    )
+
+
+# -- the target and the tensor ---------------------------------------------------------------------
+
+
+def request_of_tensor(
+    kind: MapKind,
+    view: TensorView | None,
+    address: int,
+    refused: tuple[Violation, ...],
+    given: Mapping[str, Any],
+) -> Request:
+    """Read a `make_*` call, for the target of the tensor's device if none is given."""
+    target, assumed, unreadable = _read_target(given["target"], view, address)
+    return read_call(kind, view, address, given, target, assumed, refused + unreadable)
+
+
+def _read_target(
+    target: object, view: TensorView | None, address: int
+) -> tuple[Target, bool, tuple[Violation, ...]]:
+    if target is not None:
+        named, unreadable = named_target(target)
+        return named, False, unreadable
+    if view is None:
+        return DEFAULT_TARGET, False, ()
+    try:
+        return *target_of(view.device, address), ()
+    except TmaError as error:
+        no_device = argument_error(
+            "target", str(error), "be known", "pass target='sm_90' or a tma.Target"
+        )
+        return DEFAULT_TARGET, False, no_device.violations
+
+
+def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
+    """Return the target of an argument, or the default one and why it is refused."""
+    try:
+        return Target.of(target), ()  # type: ignore[arg-type]
+    except TmaPreconditionError as error:
+        return DEFAULT_TARGET, error.violations
+
+
+def target_of(device: Device, address: int) -> tuple[Target, bool]:
+    """Return the target of a tensor's device, and whether it is only assumed.
+
+    Host tensors get sm_90. So do CUDA tensors without a driver; this is an assumption, which the
+    report states as an advice.
+    """
+    if device.is_host:
+        return DEFAULT_TARGET, False
+    # The description of a CUDA tensor, on a machine without a driver.
+    if not driver.is_available():
+        return DEFAULT_TARGET, True
+    return driver.device_target(ordinal_of(device, address)), False
+
+
+def ordinal_of(device: Device, address: int) -> int:
+    """Return the ordinal of a tensor's GPU."""
+    # managed memory is exported as device 0, so the driver must be asked for the GPU
+    if device.device_type == DLDeviceType.kDLCUDAManaged:
+        owner = driver.pointer_device(address)
+        if owner is not None:
+            return owner
+    return device.device_id
+
+
+# -- one argument at a time ------------------------------------------------------------------------
+
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 

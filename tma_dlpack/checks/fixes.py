@@ -1,4 +1,4 @@
-"""The repair engine: list the broken rules in libcu++'s order, and run the judge on each fix.
+"""The search of fixes: list the broken rules in libcu++'s order, and run the judge on each fix.
 
 A fault has the candidate fixes of its row (`candidates.py`). The engine judges the request with
 each candidate applied. It proposes a candidate if that request is accepted, or breaks only rules
@@ -9,28 +9,22 @@ that are reported already. If a candidate needs a second step, the same sentence
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks import ALLOWABLE, RULES, words
+from tma_dlpack.checks import RULES, words
 from tma_dlpack.checks.candidates import Candidate, Candidates
-from tma_dlpack.checks.columns import reads
 from tma_dlpack.checks.judge import READS, judge
-from tma_dlpack.checks.layout import OtherTensor
 from tma_dlpack.checks.request import Request
-from tma_dlpack.checks.rule import HAS_TYPE, Change
-from tma_dlpack.geometry import tx_bytes
-from tma_dlpack.tables.arguments import KINDS
-from tma_dlpack.tables.errors import Rule, Violation
+from tma_dlpack.checks.struct import Change, OtherTensor, reads
+from tma_dlpack.tables.rule import Rule
 
 MAX_STEPS = 4  # fixes that one sentence names one after the other
 MAX_REPAIRS = 40  # fixes that `Report.fixed` applies to one call
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
-_ALLOWABLE = frozenset(ALLOWABLE)
-_SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
 #: The arguments that decide how large the tile is.
-_TILE = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
+TILE_ARGUMENTS = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
 
 # Per rule, masks of the rules that must hold before it is reported.
 _PREREQUISITES = tuple(sum(1 << _ROW[other] for other in rule.prerequisites) for rule in RULES)
@@ -219,7 +213,7 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
         answer = Answer(candidate, request, facts, left, is_enough=broken <= others)
         if not answer.is_enough:
             some = some or answer
-        elif any(_is_same(f, fault) for f in left) or (
+        elif any(is_same_entry(f, fault) for f in left) or (
             candidate.view and any(map(_is_of_tensor, left))
         ):
             enough = enough or answer
@@ -238,7 +232,7 @@ def _rules_of(keys: Set[Key]) -> set[Key]:
     return {(rule_id, ()) for rule_id, _ in keys}
 
 
-def _is_same(one: Fault, other: Fault) -> bool:
+def is_same_entry(one: Fault, other: Fault) -> bool:
     """Whether two faults are about one entry of one argument."""
     return one.argument == other.argument and (one.key[1] or (0,)) == (other.key[1] or (0,))
 
@@ -249,7 +243,8 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
     taken, change, view = [first.candidate], dict(first.candidate.change), first.candidate.view
     for _ in range(MAX_STEPS):
         if answer.is_enough:
-            candidate = Candidate(_in_one_sentence(taken), change, view, first.candidate.is_guess)
+            wording = partial(_in_one_sentence, taken)
+            candidate = Candidate(wording, change, view, first.candidate.is_guess)
             return answer._replace(candidate=candidate, start=first.start, is_alone=False)
         # Fix the first newly broken rule, with a certain fix, best one that breaks nothing more.
         new = next(f for f in answer.left if f.key not in known)
@@ -259,16 +254,22 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
             break
         answer = steps[0]
         step = answer.candidate
-        # Name arguments of the step that its own text does not mention.
-        names = [name for name in step.change if f"{name}=" not in step.text]
-        values = " and ".join(f"{name}={step.change[name]}" for name in names)
-        has_own_words = not names or step.is_other_tensor
-        taken.append(step if has_own_words else step._replace(text=f"pass {values}"))
+        taken.append(step._replace(wording=partial(_text_of_step, step)))
         change |= step.change
         view = step.view or view
     rules = dict.fromkeys(f.rule.id for f in first.left if f.key not in known)
-    text = f"{first.candidate.text}, which then breaks {' and '.join(rules)}"
-    return first._replace(candidate=first.candidate._replace(text=text, is_guess=True))
+    named = first.candidate.reworded(
+        lambda text: f"{text}, which then breaks {' and '.join(rules)}"
+    )
+    return first._replace(candidate=named._replace(is_guess=True))
+
+
+def _text_of_step(step: Candidate) -> str:
+    """Return the text of a later step; it must name every argument that the step changes."""
+    names = [name for name in step.change if f"{name}=" not in step.text]
+    if not names or step.is_other_tensor:
+        return step.text
+    return f"pass {' and '.join(f'{name}={step.change[name]}' for name in names)}"
 
 
 def _in_one_sentence(steps: list[Candidate]) -> str:
@@ -337,7 +338,7 @@ def _permuted_change(
                 change["shape"] = view.shape
             other = request_of({**given, **change})
             more = None if other.unreadable else _accepted_change(other)
-            if more is not None and _TILE.isdisjoint(more):
+            if more is not None and TILE_ARGUMENTS.isdisjoint(more):
                 needed = _needed(more, {**given, **change}, request_of) if more else {}
                 return change | needed
     return None
@@ -427,7 +428,7 @@ def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
     """Whether a fix of the report on a request makes the tile smaller, or is about the tile."""
     faults = faults_of(request)
     known = {f.key for f in faults}
-    return any(f.argument in _TILE for f in faults) or any(
+    return any(f.argument in TILE_ARGUMENTS for f in faults) or any(
         _shrinks(answer) for f in faults for answer in filter(is_clear, answers(request, f, known))
     )
 
@@ -443,169 +444,3 @@ def _needed(change: Change, given: Change, request_of: Callable[[Change], Reques
         if fewer and not is_refused(request_of({**given, **fewer})):
             return _needed(fewer, given, request_of)
     return change
-
-
-# -- in words --------------------------------------------------------------------------------------
-
-
-def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Return the violations of a request, without those that earlier fixes remove anyway.
-
-    Fixes call the tensor by its name in `names`.
-    """
-    faults, removed = faults_of(request), set[Key]()
-    known = {f.key for f in faults}
-    lifted = _lifted(request, faults)
-    typed, found = request, dict[Fault, list[Answer]]()
-    for fault in faults:
-        if fault.key in removed:
-            continue
-        fixes = found[fault] = answers(typed, fault, known)
-        if fault is faults[-1]:
-            break
-        removed |= _removed(fault, faults, fixes)
-        if fault.rule.id in HAS_TYPE and fixes and fixes[0].is_alone and fixes[0].is_enough:
-            # Rules that need the data type are judged with the fixed type.
-            typed = fixes[0].request
-    newly_broken = () if lifted or len(found) < 2 else _broken_by_all(request, found)
-    last = next(reversed(found), None)
-    return tuple(
-        _violation(request, fault, fixes, lifted, names, newly_broken if fault is last else ())
-        for fault, fixes in found.items()
-    )
-
-
-def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
-    """Return the rules that the first fixes of all faults break, and that no fix names."""
-    current, is_other = request, False
-    for fault, fixes in found.items():
-        if not fixes:
-            continue
-        candidate, base = fixes[0].candidate, request
-        if candidate.view is not None and is_other:
-            # An earlier fix has changed the tensor: find the fix again for the current tensor.
-            left = faults_of(current)
-            fault = next((f for f in left if f.rule is fault.rule), fault)
-            again = answers(current, fault, {f.key for f in left}) if fault in left else []
-            if not again:
-                continue
-            candidate, base = again[0].candidate, current
-        change = {name: _merged(base, current, name, n) for name, n in candidate.change.items()}
-        current = current.changed(change, candidate.view)
-        is_other |= candidate.view is not None
-    named = {word for fixes in found.values() if fixes for word in fixes[0].candidate.text.split()}
-    named |= {fault.rule.id for fault in found}
-    return tuple(dict.fromkeys(f.rule.id for f in faults_of(current) if f.rule.id not in named))
-
-
-def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
-    """Return an argument after two fixes, each of which may change some of its entries."""
-    was, now = getattr(base.options, name, None), getattr(current.options, name, None)
-    if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
-        return value
-    if len(value) != len(was):
-        return value
-    # If a fix removed dimensions, only the innermost entries correspond.
-    count = min(len(value), len(now))
-    pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
-    return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
-
-
-def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
-    """Return the other faults that every fix of a fault removes.
-
-    No faults if `allow=` is a candidate, because it changes neither the map nor the tensor.
-    """
-    changing = [answer for answer in fixes if not answer.candidate.is_guess]
-    lifts = any(answer.candidate.change.keys() == {"allow"} for answer in changing)
-    if lifts or not changing or not all(answer.is_alone for answer in changing):
-        return set()
-    removed = {other.key for other in faults}
-    for answer in changing:
-        if answer.candidate.is_other_tensor:
-            # The entries of another tensor need not correspond: compare rules only.
-            ids = {left.rule.id for left in answer.left}
-            removed &= {other.key for other in faults if other.rule.id not in ids}
-        else:
-            left_keys = {left.key for left in answer.left}
-            removed &= {
-                other.key
-                for other in faults
-                if other.key not in left_keys and not _is_same(other, fault)
-            }
-    return removed
-
-
-def _violation(
-    request: Request,
-    fault: Fault,
-    fixes: list[Answer],
-    lifted: str,
-    names: words.Names,
-    newly_broken: tuple[str, ...],
-) -> Violation:
-    rule, entry = fault.rule, fault.key[1]
-    argument = words.argument(request, fault.argument)
-    texts = []
-    for answer in fixes:
-        if answer.candidate.change.keys() != {"allow"}:
-            texts.append(_text(request, answer))
-        elif not lifted:
-            allow = answer.candidate.change["allow"]
-            texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
-    if lifted:
-        # A question ("did you mean ...?") comes first, because its answer is more likely.
-        is_asked_back = bool(texts) and texts[0].endswith("?")
-        texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
-    if not texts:
-        none = f"no other {argument} is accepted while the rest stays the same"
-        texts.append(rule.usual_fix(request, *entry) or none)
-    if newly_broken:
-        texts[0] += f", which then breaks {' and '.join(newly_broken)}"
-    fix = words.in_words_of("; or ".join(texts).replace("?; or ", "? If not, "), names)
-    found, limit = rule.found_and_limit(request, *entry)
-    source = _SOURCES[request.kind][fault.place[-1]]
-    return Violation(rule.id, argument, found, limit, fix, source)
-
-
-def _text(request: Request, answer: Answer) -> str:
-    """Return the text of an answer, with the new tile if its bytes change."""
-    candidate = answer.candidate
-    if (
-        _TILE.isdisjoint(candidate.change)
-        or answer.left
-        or candidate.is_guess
-        or candidate.is_other_tensor
-    ):
-        return candidate.text
-    if request.unreadable or request.unread or not request.type_is_known:
-        return candidate.text
-
-    def tx_bytes_after() -> int:
-        known: int | None = getattr(answer.facts, "tx_bytes", None)
-        return tx_bytes(answer.request.encode_arguments()) if known is None else known
-
-    return candidate.text + words.other_tile(request.facts, answer.facts, tx_bytes_after)
-
-
-def _lifted(request: Request, faults: list[Fault]) -> str:
-    """Return the options that leave only the driver's own rules, or "" if there are none."""
-    if not faults or request.is_driver_call or request.unreadable:
-        return ""
-    ids, change = {f.rule.id for f in faults}, DRIVERS_RULES
-    if ids <= _ALLOWABLE:
-        change = {"allow": tuple(i for i in ALLOWABLE if i in ids | request.allowed)}
-    else:
-        by_driver = request.set_of("driver")
-        if any(f.rule.unsupported or by_driver in f.rule.sets for f in faults):
-            return ""
-    if outcome_of(request, Candidate("", change))[1]:
-        return ""
-    name, value = next(iter(change.items()))
-    return f"pass {name}={value!r}: {driver_accepts(ids)}"
-
-
-def driver_accepts(ids: Set[str]) -> str:
-    """Return what the driver does with a call that breaks these rules of libcu++."""
-    does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
-    return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

@@ -1,0 +1,413 @@
+"""A call as numbers: `Options`, in the order of the call, and the struct that predicates read.
+
+C returns the `Options` of a call that it has read (a `JudgedCall`); `call.py` reads the others.
+`describe` does in Python what `tma_dlpack_describe` of include/tma_dlpack_make.h does in C. There
+numbers are cut at 2^60, which is beyond every limit; here they are exact. Packed types count in
+bits: nothing is a fraction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from tma_dlpack.tables.abi import ALLOWABLE_ROWS, RareOptions
+from tma_dlpack.tables.arguments import KINDS, OPTION_NAMES, EncodeArguments, MapKind
+from tma_dlpack.tables.dtypes import DLDataType
+from tma_dlpack.tables.enums import DLDataTypeCode
+from tma_dlpack.tables.limits import (
+    CORNER_ENDS,
+    MAX_RANK,
+    SWIZZLE_SPAN_BYTES,
+)
+from tma_dlpack.tables.rule import Rule
+from tma_dlpack.tables.targets import Target
+
+#: Keyword arguments to pass instead, row-major.
+Change = dict[str, Any]
+
+
+class OtherTensor(NamedTuple):
+    """Another tensor, over the same memory or a copy of it."""
+
+    address: int
+    dtype: DLDataType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+#: What `rules=` may be, by kind of map; the first is the default.
+RULE_SETS: dict[MapKind, tuple[str, ...]] = {
+    "tiled": ("libcu++", "driver"),
+    "im2col": ("documented", "driver"),
+    "im2col_wide": ("documented", "driver"),
+}
+
+
+def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
+    """Return the set of rules that `rules=` of a `make_*` call means.
+
+    The driver's rules for im2col maps are measured on sm_90 only; for other targets the
+    documentation is used.
+    """
+    if kind == "tiled" or rules != "driver":
+        return rules
+    return "measured" if target.has_model else "documented"
+
+
+#: The options of a call without rare options.
+USUAL = RareOptions()
+#: Arguments with which a call reads other memory of its tensor.
+PLACES = frozenset({"strides", "offset"})
+
+#: The fields of `Options` whose arguments have other names.
+_OPTION_OF = {
+    "interleave_layout": "interleave",
+    "l2_fetch_size": "l2_promotion",
+    "oobfill": "oob_fill",
+    "data_type": "asked_type",
+    "rules": "driver_rules",
+    "allow": "allowed",
+    "pixel_box_lower_corner": "lower",
+    "pixel_box_upper_corner": "upper",
+    "lower_corner_width": "lower",
+    "upper_corner_width": "upper",
+    "channels_per_pixel": "channels",
+    "pixels_per_column": "pixels",
+}
+
+
+class Options(NamedTuple):
+    """The options of a call: numbers, and arrays in the order of the call.
+
+    `allowed` is a mask of rows; `asked_type` is -1, and `elem_strides` None, if not given.
+    """
+
+    driver_rules: bool = False
+    asked_type: int = -1
+    interleave: int = 0
+    swizzle: int = 0
+    l2_promotion: int = 0
+    oob_fill: int = 0
+    mode: int = 0
+    has_swizzle: bool = True
+    allowed: int = 0
+    elem_strides: tuple[int, ...] | None = None
+    box_sizes: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels: int = 0
+    pixels: int = 0
+    rare: RareOptions = USUAL
+
+    def changed(self, change: Mapping[str, Any]) -> Options:
+        """Return the options with other arguments, row-major, which are valid values."""
+        fields: dict[str, Any] = {"has_swizzle": self.has_swizzle or "swizzle" in change}
+        rare = {name: value for name, value in change.items() if name in RareOptions._fields}
+        for name in change.keys() - rare.keys() - {"target"}:
+            value = change[name]
+            if name == "data_type" and value is None:
+                value = -1
+            elif name == "rules":
+                value = value == "driver"
+            elif name == "allow":
+                value = mask_of(value)
+            elif name.endswith("_width"):
+                value = (value,)
+            fields[_OPTION_OF.get(name, name)] = value
+        return self._replace(rare=self.rare._replace(**rare), **fields)
+
+
+def mask_of(ids: Iterable[str]) -> int:
+    """Return the mask of rows that `allow=` may name."""
+    return sum(1 << ALLOWABLE_ROWS[rule] for rule in set(ids))
+
+
+@cache
+def allowed_ids(mask: int) -> frozenset[str]:
+    """Return the ids of a mask of rows that `allow=` names."""
+    return frozenset(rule for rule, row in ALLOWABLE_ROWS.items() if mask >> row & 1)
+
+
+class JudgedCall(Protocol):
+    """A call that was read and judged in C, with the fields of `STRUCT` (native/judged.h)."""
+
+    kind: int
+    rank: int
+    mask: int  # of the rows that fail
+    is_exact: bool  # whether no number was too large for C
+    tx_bytes: int | None  # of an accepted call without interleaved layout
+
+    @property
+    def failed(self) -> list[tuple[int, int]]:
+        """The result of `judge.judge`."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """Layout and address of the tensor, the target, and the fields of `Options`."""
+
+    def changed(
+        self, arguments: Mapping[str, Any], view: OtherTensor | None, /
+    ) -> JudgedCall | None:
+        """Judge the call with other arguments or another tensor; None if C cannot read them."""
+
+
+# -- the struct ------------------------------------------------------------------------------------
+
+
+#: Fields: name, number of entries (0 for a single number), the arguments that it depends on (if one
+#: of them is unreadable, rules that read the field are not reported), and the meaning. Index 0 is
+#: the innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and
+#: `spatial`, `corners` and `corner_end` of tiled maps too.
+STRUCT: tuple[tuple[str, int, str, str], ...] = (
+    ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
+    ("rank", 0, "", "as it was given"),
+    ("dims", 0, "", "the rank, or 0 where it is not 1..5: the end of loops over dimensions"),
+    ("spatial", 0, "", "rank - 2 of an im2col map, 0..3: the end of loops over W, H, D"),
+    ("corners", 0, "", "entries of a corner that are judged: spatial, or 1 for im2col-wide"),
+    ("first_spatial", 0, "interleave_layout", "the dimension of W: 1, or 0 when interleaved"),
+    ("address", 0, "", "of element (0, ..., 0)"),
+    ("is_null", 0, "", "whether the tensor's own address is 0"),
+    ("data_type", 0, "data_type", "CUtensorMapDataType, or -1 where maps have none for the tensor"),
+    ("asked_type", 0, "data_type", "the same as data_type= has it, or -1"),
+    ("element_bits", 0, "data_type", "of the data type; 8 for a dtype without one"),
+    ("is_packed", 0, "data_type", "column of the data type"),
+    ("is_padded", 0, "data_type", "column of the data type"),
+    ("is_float", 0, "data_type", "column of the data type"),
+    ("packed_unit", 0, "data_type", "column of the data type"),
+    ("type_interleaves", 0, "data_type", "column of the data type"),
+    ("type_swizzles", 0, "data_type", "column of the data type"),
+    ("passes_nan", 0, "", "whether libcu++ leaves the fill to the driver: of float8 and float4"),
+    ("interleave", 0, "interleave_layout", "TmaInterleaveLayout"),
+    ("swizzle", 0, "swizzle", "TmaSwizzle"),
+    ("l2_promotion", 0, "l2_fetch_size", "TmaL2FetchSize"),
+    ("oob_fill", 0, "oobfill", "TmaOobFill"),
+    ("mode", 0, "mode", "TensorMapIm2ColWideMode"),
+    ("alignment_bytes", 0, "interleave_layout data_type", "of the address and of every stride"),
+    ("inner_stride", 0, "", "of dimension 0, in elements"),
+    ("row_bits", 0, "", "that the tensor spans along dimension 0"),
+    ("global_dim", 5, "", "extents, in values of the data type"),
+    ("stride_bits", 4, "", "of dimensions 1 to rank - 1"),
+    ("inside_bits", 5, "", "that the dimensions inside span; those of extent 1 do not count"),
+    ("box_count", 0, "box_sizes", "entries of the box that were given"),
+    ("box_dim", 5, "box_sizes", "the box of a tiled map"),
+    ("inner_box", 0, "box_sizes", "box_dim[0], a span if split, or the channels of an im2col map"),
+    ("inner_box_bits", 0, "box_sizes data_type", "bits of inner_box"),
+    ("box_bits", 0, "box_sizes data_type", "bits of the whole box, or of the column"),
+    ("floor_box_bits", 0, "box_sizes data_type elem_strides", "the same of box // element stride"),
+    ("span_bits", 0, "swizzle", "one row of the swizzle pattern; 0 without swizzle"),
+    ("elem_stride_count", 0, "elem_strides", "entries that were given; the rank if none"),
+    ("element_strides", 5, "elem_strides", "steps along each dimension"),
+    ("ignores_inner_step", 0, "interleave_layout", "whether the innermost of them is ignored"),
+    ("lower_count", 0, "pixel_box_lower_corner", "entries of the lower corner that were given"),
+    ("upper_count", 0, "pixel_box_upper_corner", "entries of the upper corner that were given"),
+    ("lower", 3, "pixel_box_lower_corner", "lower corner of an im2col map"),
+    ("upper", 3, "pixel_box_upper_corner", "upper corner of an im2col map"),
+    ("corner_end", 0, "target", "a corner entry lies in [-corner_end, corner_end)"),
+    ("channels", 0, "channels_per_pixel", "per pixel"),
+    ("pixels", 0, "pixels_per_column", "per column"),
+    ("is_split", 0, "split_inner", "whether split_inner= is given"),
+    ("has_swizzle", 0, "swizzle", "whether swizzle= is given"),
+    ("span_values", 0, "swizzle data_type", "elements of a span, or of 16 bytes; 0 if not split"),
+    ("is_ragged", 0, "ragged", "whether ragged= is given"),
+    ("ragged_dim", 0, "ragged", "the dimension that it names; -1 without ragged="),
+    ("ragged_stride_bits", 0, "ragged", "stride of that dimension"),
+    ("has_tma", 0, "target", "column of the target"),
+    ("is_sm_9x", 0, "target", "column of the target"),
+    ("has_wide", 0, "target", "column of the target"),
+    ("has_model", 0, "target", "column of the target"),
+    ("max_smem_bytes", 0, "target", "shared memory of a block, after opt-in"),
+)
+
+#: The loops of predicates: (variable, first value, the field with the end). `d` counts dimensions
+#: and `s` spatial ones, from the innermost.
+LOOPS: dict[str, tuple[str, int, str]] = {
+    "d": ("d", 0, "dims"),
+    "d > 0": ("d", 1, "dims"),
+    "s": ("s", 0, "corners"),
+    "s > 0": ("s", 1, "spatial"),
+}
+
+
+NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
+
+
+class Described:
+    """A request as integers: the fields of `STRUCT`, each 0 until it is set."""
+
+
+for _name, _count, *_ in STRUCT:
+    setattr(Described, _name, (0,) * _count if _count else 0)
+
+_ZEROS = (0,) * MAX_RANK
+
+
+def describe(r: Any) -> Any:
+    """Return the struct of a request."""
+    a, target, rank = r.arguments, r.target, r.rank
+    c: Any = Described()
+    view, extents = r.view, a.global_dim
+    c.kind, c.rank = KINDS.index(a.kind), rank
+    c.dims = dims = rank if 1 <= rank <= MAX_RANK else 0
+    c.address, c.is_null = r.address, view is not None and r.address == view.offset_bytes
+
+    row = r.type_row
+    c.data_type = -1 if r.layout[0] is None else r.layout[0]
+    c.asked_type = r.options.asked_type
+    c.element_bits = bits = row.element_bits
+    c.is_float, c.packed_unit, c.type_swizzles = row.is_float, 1, row.swizzles
+    c.type_interleaves = row.interleaves
+    if row.is_packed:
+        c.is_packed, c.is_padded, c.packed_unit = True, row.is_padded, row.packed_unit
+    if r.rules == "libcu++" and view is not None and c.asked_type < 0:
+        c.passes_nan = view.dtype.code not in NAN_REFUSED
+
+    c.interleave, c.swizzle = a.interleave, a.swizzle
+    c.l2_promotion, c.oob_fill, c.mode = a.l2_promotion, a.oob_fill, a.mode
+    c.first_spatial = 0 if a.interleave else 1
+    c.alignment_bytes = a.alignment_bytes
+    c.inner_stride = view.strides[-1] if view is not None and view.shape else 1
+
+    if view is not None and view.shape:
+        c.row_bits = view.shape[-1] * view.dtype.itemsize_bits
+    else:
+        c.row_bits = extents[0] * bits if extents else 0
+    stride_bits = tuple([int(8 * stride) for stride in a.global_strides])
+    c.stride_bits = (stride_bits + _ZEROS)[:4]
+    inside, spans = c.row_bits, [0]
+    for d in range(1, dims):
+        spans.append(inside)
+        if extents[d] != 1:
+            inside = extents[d] * stride_bits[d - 1]
+    c.inside_bits = (*spans, *_ZEROS)[:5]
+    c.global_dim = (extents + _ZEROS)[:5]
+    if row.is_packed and dims:
+        c.global_dim = (c.row_bits // bits, *c.global_dim[1:])
+
+    steps = a.element_strides
+    c.elem_stride_count, c.element_strides = len(steps), (steps + _ZEROS)[:5]
+    c.ignores_inner_step = _ignores_inner_step(r)
+    c.span_bits = 8 * SWIZZLE_SPAN_BYTES[a.swizzle]
+    c.has_swizzle, c.ragged_dim = r.options.has_swizzle, -1
+    if r.rare.split_inner:
+        c.is_split, c.span_values = True, r.span_values_of(a.swizzle)
+    if r.rare.ragged is not None:
+        c.is_ragged = True
+        if -rank <= r.rare.ragged < rank:
+            c.ragged_dim = rank - 1 - r.rare.ragged % rank
+    if 1 <= c.ragged_dim < dims:
+        c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
+    if a.kind == "tiled":
+        _describe_box(c, a.box_dim, steps)
+    else:
+        _describe_column(c, a, r.rules)
+    c.inner_box_bits = c.inner_box * bits
+
+    c.has_tma, c.is_sm_9x, c.has_wide = target.has_tma, target.is_sm_9x, target.has_wide
+    c.has_model, c.max_smem_bytes = target.has_model, target.max_smem_bytes
+    return c
+
+
+def _ignores_inner_step(r: Any) -> bool:
+    """Whether the innermost entry of elem_strides is ignored.
+
+    libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
+    driver wants it in range all the same.
+    """
+    if r.rules == "measured":  # only on sm_90: a target that could not be read may differ
+        return any(v.argument == "target" for v in r.unreadable)
+    return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
+
+
+def _describe_box(c: Any, box: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    c.box_count, c.box_dim = len(box), (box + _ZEROS)[:5]
+    c.inner_box = c.span_values if c.is_split else c.box_dim[0]
+    box_bits = floor_bits = c.element_bits
+    for d, size in enumerate(box):
+        step = steps[d] if d < len(steps) and not (d == 0 and c.ignores_inner_step) else 1
+        box_bits *= size
+        floor_bits *= size // step if step > 0 else size
+    c.box_bits, c.floor_box_bits = box_bits, floor_bits
+
+
+def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
+    lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
+    is_wide = a.kind == "im2col_wide"
+    c.spatial = max(0, c.dims - 2)
+    c.corners = min(1, c.spatial) if is_wide else c.spatial
+    c.corner_end = CORNER_ENDS.get(c.rank, 1 << 15)
+    if is_wide and rules == "documented":  # same limit for every rank
+        c.corner_end = 1 << 15
+    c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
+    c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]
+    c.channels, c.pixels = a.channels_per_pixel, a.pixels_per_column
+    c.inner_box = c.channels
+    c.box_bits = c.floor_box_bits = c.channels * c.pixels * c.element_bits
+
+
+# -- which rules read an argument that a printout does not show ------------------------------------
+
+#: Column of the struct -> the driver's arguments that it depends on, if `STRUCT` names other
+#: arguments or none; x[0] is one entry.
+_COLUMNS: Final = {
+    "rank": "rank",
+    "address": "global_address",
+    "row_bits": "global_dim[0]",
+    "global_dim": "global_dim",
+    "stride_bits": "global_strides",
+    "inside_bits": "global_dim global_strides",
+    "inner_box": "box_dim[0] channels_per_pixel",
+    "inner_box_bits": "box_dim[0] channels_per_pixel data_type",
+    "box_bits": "box_dim channels_per_pixel pixels_per_column data_type",
+    "floor_box_bits": "box_dim element_strides data_type",
+    "span_values": "",  # of split_inner, which no call of the driver has
+}
+#: The names in `driver_encode_*` calls.
+OF_DRIVER = {
+    "tensor.rank": "tensor_rank",
+    "tensor.address": "global_address",
+    "tensor.dtype": "tensor_data_type",
+    "tensor.shape": "global_dim",
+    "tensor.strides": "global_strides",
+    "data_type": "tensor_data_type",
+    "box_sizes": "box_dim",
+    "elem_strides": "element_strides",
+    **OPTION_NAMES,
+    "lower_corner_width": "pixel_box_lower_corner_width",
+    "upper_corner_width": "pixel_box_upper_corner_width",
+}
+_NAMES: Final = {**OF_DRIVER, "data_type": "data_type"}
+
+
+@cache
+def _names_read(holds: str) -> frozenset[str]:
+    """Return the driver's arguments that a predicate reads."""
+    return frozenset(
+        _NAMES.get(name, name)
+        for column, _, names, _ in STRUCT
+        if re.search(rf"\b{column}\b", holds)
+        for name in _COLUMNS.get(column, names).split()
+    )
+
+
+def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
+    """Return whether a rule reads an unread argument; a rule with `each`, at one entry or at any.
+
+    >>> from tma_dlpack.checks import RULES
+    >>> rules = {rule.id: rule for rule in RULES}
+    >>> reads(rules["BOX_INNER_16B"], frozenset({"box_dim[1]"}))
+    False
+    >>> reads(rules["BOX_RANGE"], frozenset({"box_dim[1]"}), 1)
+    True
+    """
+    for name in _names_read(str(rule.holds)):
+        if name in unread or name.partition("[")[0] in unread:
+            return True
+        entries = [f"{name}[{e - (name == 'global_strides')}]" for e in entry]
+        if not rule.each:
+            entries = [other for other in unread if other.startswith(f"{name}[")]
+        if not unread.isdisjoint(entries):
+            return True
+    return False
