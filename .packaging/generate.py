@@ -1,16 +1,18 @@
-"""Print the judges and tables that follow from the rows: ``python .packaging/generate.py``.
+"""Generate code from the rules and tables of the package: ``python .packaging/generate.py``.
 
 Run it after a change of `checks/` rows, `checks.struct.STRUCT`, or `tables/`. It writes
 
-``tma_dlpack/checks/judge.py``               the predicates of all rows, in Python
-``tma_dlpack/tables/abi.py``                 their number, and the options that few calls give
-``tma_dlpack/include/tma_dlpack_tables.h``   in C, with limits, data types, targets, fields
+``tma_dlpack/checks/judge.py``               the judge in Python
+``tma_dlpack/tables/abi.py``                 a checksum of these tables, and the rare options
+``tma_dlpack/include/tma_dlpack_tables.h``   the judge, limits, data types, targets, fields in C
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
-``tma_dlpack/explorer/tables.js``            in JavaScript, with names and words
+``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
 
-All are checked in; tests/include/test_generated.py holds them equal to what is printed today.
-`predicates.py` translates what rows hold, `rare_options.py` has the options, `in_javascript.py` the
-page's tables; here are those in C.
+A row is a rule with a predicate, which must be true for an accepted call. A judge is the function
+that evaluates all predicates. All these files are checked in; tests/include/test_generated.py
+compares them with the output of the generator. `predicates.py` translates the predicates,
+`rare_options.py` prints the options, and `in_javascript.py` prints the tables of the page. This
+module prints the tables in C.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # where this file is loaded from elsewhere
+sys.path.insert(0, str(Path(__file__).parent))  # for tests, which load this file by its path
 
 from in_javascript import js_tables
 from predicates import (
@@ -42,17 +44,16 @@ from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.struct import STRUCT
 from tma_dlpack.tables import arguments
 from tma_dlpack.tables.arguments import KINDS
-from tma_dlpack.tables.bits import element_type_bits
+from tma_dlpack.tables.bits import FIELDS, element_type_bits
 from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS
 from tma_dlpack.tables.enums import DLDataTypeCode
-from tma_dlpack.tables.fields import FIELDS
 from tma_dlpack.tables.targets import COLUMNS, TARGETS
 
 MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions
 
 
 def mask(ids: Iterable[str]) -> str:
-    """Return the rows' bits as a C constant; refuse rows that a mask has no bit for."""
+    """Return the rows' bits as a C constant; raise if there are more rows than bits."""
     number = sum(1 << NUMBER[i] for i in ids)
     if number >> MASK_BITS:
         raise ValueError(
@@ -63,10 +64,10 @@ def mask(ids: Iterable[str]) -> str:
 
 
 def c_rows() -> list[str]:
-    """Return the C function for the rules that apply, by kind of map and set of rules."""
+    """Return the C function that selects the rules for a kind of map and a set of rules."""
     lines = [
-        "/* Return the mask of the rules that apply to a kind of map, by set of rules.",
-        " * `is_driver_call`: bare arguments without a tensor. */",
+        "/* Return the mask of those rules of a set that apply to a kind of map.",
+        " * `is_driver_call` is 1 for bare arguments without a tensor. */",
         "static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {",
         f"  static const uint64_t rows[{len(KINDS)}][{len(SET_NAMES)}] = {{",
     ]
@@ -88,7 +89,7 @@ def c_rows() -> list[str]:
 
 
 def c_types() -> list[str]:
-    """Return the table of data types, and the type of a DLPack type."""
+    """Return the C table of data types, and the C function from DLPack types to data types."""
     rows = []
     for r in DATA_TYPES:
         columns = (
@@ -106,7 +107,7 @@ def c_types() -> list[str]:
             f"/* {code.name} */"
         )
     return [
-        "/* One row per CUtensorMapDataType; the map's bits hold `element_type` and `tf32`. */",
+        "/* A row for each CUtensorMapDataType. A map stores `element_type` and `tf32`. */",
         "typedef struct {",
         "  int element_bits, is_packed, is_padded, is_float, packed_unit, interleaves, swizzles;",
         "  int element_type, tf32;",
@@ -124,7 +125,8 @@ def c_types() -> list[str]:
         "",
         f"enum {{ TMA_DLPACK_LAST_CODE = {max(DLDataTypeCode)} }}; /* of DLDataTypeCode */",
         "",
-        "/* The map type of a DLPack type, as __get_tensor_map_data_type of libcu++; -1: none. */",
+        "/* Return the map type of a DLPack type, as libcu++'s __get_tensor_map_data_type does,",
+        " * or -1 without such a type. */",
         "static inline int tma_dlpack_own_type(int code, int bits, int lanes) {",
         "  switch (code << 8 | bits) {",
         *cases,
@@ -135,8 +137,8 @@ def c_types() -> list[str]:
 
 
 def c_targets() -> list[str]:
-    """Return the columns of a target as C functions of its compute capability."""
-    lines = ["/* What a GPU can do, by its compute capability. */"]
+    """Return C functions that compute a target's features from its compute capability."""
+    lines = ["/* The features of a GPU, from its compute capability. */"]
     for name, expression in COLUMNS.items():
         text = ast.parse(expression, mode="eval")
         body = OfCapability().visit(text)
@@ -152,7 +154,7 @@ def c_targets() -> list[str]:
     return [
         *lines,
         "",
-        "/* Compute capability and shared memory of a block of the targets that have names. */",
+        "/* Return a named target's compute capability and shared memory of a block, in bytes. */",
         f"enum {{ TMA_DLPACK_TARGETS = {len(TARGETS)} }};",
         "static inline const int *tma_dlpack_target(int number) {",
         "  static const int targets[TMA_DLPACK_TARGETS][3] = {",
@@ -164,8 +166,8 @@ def c_targets() -> list[str]:
 
 
 def c_fields() -> list[str]:
-    """Return where each field of the 128 bytes stands: the bit and width of entry 0."""
-    lines = ["/* Bits of the fields of a map, of entry 0; entry i follows after as many bits. */"]
+    """Return C constants for the fields of the 128 bytes: first bit and width of entry 0."""
+    lines = ["/* First bit and width of entry 0 of each field; entry i begins i widths later. */"]
     seen: set[str] = set()
     for field in FIELDS:
         if field.name in seen:
@@ -180,7 +182,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return the fields of the struct as arguments of a macro."""
+    """Return the array fields, or the other fields, of the struct as arguments of a macro."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
@@ -196,7 +198,7 @@ def header_version() -> list[str]:
         '#error "two releases of tma_dlpack in one file: pass one include path"',
         "#endif",
         "",
-        "/* In C++ names belong to the minor release, so that one program may hold several. */",
+        "/* In C++ the minor release is a namespace, so a program may contain several releases. */",
         "#ifdef __cplusplus",
         f"#define TMA_DLPACK_BEGIN inline namespace tma_dlpack_{minor_release()} {{",
         "#define TMA_DLPACK_END }",
@@ -233,27 +235,27 @@ def c_tables() -> str:
             "",
             *header_version(),
             "",
-            "/* Changes with the struct, the rows and the options. */",
+            "/* A number that changes with the struct, the rows and the options. */",
             f"#define TMA_DLPACK_TABLES_ABI {abi():#010x}u",
             "",
             *constants,
             "",
             f"enum {{ {sets} }}; /* sets of rules */",
             "",
-            "/* A request as plain numbers, index 0 innermost; tma_dlpack_describe fills it. */",
+            "/* A call as plain numbers, from tma_dlpack_describe; index 0 is innermost. */",
             "TMA_DLPACK_BEGIN",
             "",
             "typedef struct {",
             *struct,
             "} TmaDlpackDescribed;",
             "",
-            "/* Its fields: of one number, and of an array. */",
+            "/* The fields of TmaDlpackDescribed: those of one number, and the arrays. */",
             "#define TMA_DLPACK_NUMBERS(FIELD) " + fields_of(is_array=False),
             "#define TMA_DLPACK_ARRAYS(FIELD) " + fields_of(is_array=True),
             "",
             *c_options(),
             "",
-            "/* The rows: bits of the judge's mask, in libcu++'s order. */",
+            "/* The rules, in libcu++'s order; rule i is bit i of the judge's mask. */",
             "enum {",
             *rules,
             "  TMA_DLPACK_RULE_COUNT",
@@ -274,7 +276,7 @@ def c_tables() -> str:
             "",
             *c_fields(),
             "",
-            "/* A number as the driver's 32-bit signed arithmetic has it [measured]. */",
+            "/* Return a number wrapped to 32 bits, as the driver's sums wrap [measured]. */",
             "static inline int64_t tma_dlpack_int32(int64_t n) {",
             "  return ((n + (INT64_C(1) << 31)) & INT64_C(0xffffffff)) - (INT64_C(1) << 31);",
             "}",
@@ -290,7 +292,7 @@ def c_tables() -> str:
 
 
 def python_abi() -> str:
-    """Return what the C extension is held against when it is imported, without importing rules."""
+    """Return tables/abi.py, which an import compares with the C extension; it imports no rules."""
     rows = {rule_id: NUMBER[rule_id] for rule_id in ALLOWABLE}
     return "\n".join(
         [
@@ -307,7 +309,7 @@ def python_abi() -> str:
             "",
             "",
             "class RareOptions(NamedTuple):",
-            '    """Values of `arguments.RARE_OPTIONS` of a call, in parameter order."""',
+            '    """The rare options of a call (`arguments.RARE_OPTIONS`), in parameter order."""',
             "",
             *(
                 f"    {o.name}: {FORMS[form_of(o)].python} = {o.default}"

@@ -1,13 +1,14 @@
-"""Print the reference of tma_dlpack.h from its comments: python .packaging/header_reference.py.
+"""Generate the reference of tma_dlpack.h from its comments: python .packaging/header_reference.py.
 
-Under the comment of each verb stand two lines::
+A verb is a function of the header. Two lines follow the comment of each verb::
 
     //   PTX | who calls it | targets | since | cost
     //   e.g. an example
 
-They, the comment, the chapter (``// ---- loads ----``) and the declarations that follow make one
-entry of the page. Declarations of the same name without such lines, such as those with a policy for
-L2, belong to the entry before them. The page is checked in, and a test compares it.
+The entry of a verb on the page contains these two lines, the comment, and the declarations that
+follow. A line such as ``// ---- loads ----`` begins a chapter. Declarations of the same name
+without such lines, such as those with a policy for L2, belong to the entry before them. The pages
+are checked in, and a test compares them with the output of this generator.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HEADERS = ("tma_dlpack/include/tma_dlpack.h", "tma_dlpack/include/tma_dlpack_mma
 PAGE = "notebooks/reference/headers.md"
 TITLE = "C and C++ headers"
 
-#: Page in the folder of `PAGE` -> its title and the chapters of the headers that it has.
+#: Page in the folder of `PAGE` -> its title, and the chapters of the headers that it documents.
 PARTS = {
     "headers_host.md": (
         "Headers: maps and numbers on the host",
@@ -58,7 +59,7 @@ PARTS = {
     ),
 }
 
-#: The text above it in the page is written by hand.
+#: The line of the page below which the text is generated; above it, the text is hand-written.
 MARKER = "<!-- from here on: .packaging/header_reference.py, from the comments of tma_dlpack.h -->"
 
 ROW = re.compile(r"//   (.+) \| (.+) \| (.+) \| (\d\.\d) \| (.+)")
@@ -66,7 +67,7 @@ EXAMPLE = re.compile(r"//   e\.g\. (.+)")
 CHAPTER = re.compile(r"// -{4} (.+?) -{4,}")
 #: Columns of code that the site shows without cutting it.
 WIDTH = 80
-#: What declares by a macro: the macro, and the declaration that it makes of its first argument.
+#: Macro of the header -> the declaration that it expands to, with its arguments as {0}, {1}, ...
 MACROS = {
     "TMA_DLPACK_POLICY": "CachePolicy {0}()",
     "TMA_DLPACK_REPLACE_IN_DIMENSION": (
@@ -87,7 +88,7 @@ NOISE = re.compile(
 
 @dataclass
 class Verb:
-    """An entry: what the comment says, and every declaration of the name."""
+    """An entry of the reference: the parts of a verb's comment, and all its declarations."""
 
     chapter: str
     text: str
@@ -101,19 +102,19 @@ class Verb:
 
     @property
     def name(self) -> str:
-        """The name that is declared."""
+        """The name of the verb."""
         return name_of(self.signatures[0])
 
 
 def name_of(signature: str) -> str:
-    """Return the name that a signature declares."""
+    """Return the name that a signature declares, or an empty string."""
     called = re.search(r"(\w+)\((?:[^()]|\([^()]*\))*\)$", signature)
     found = called or re.search(r"struct (\w+)$", signature)
     return found[1] if found else ""
 
 
 def declaration(lines: list[str], at: int) -> str | None:
-    """Return the signature that begins at a line; None where none does."""
+    """Return the signature that begins at a line, or None."""
     macro = re.match(r"(TMA_DLPACK_[A-Z_]+)\((.*?)\)?$", lines[at])
     if macro and macro[1] in MACROS:
         return MACROS[macro[1]].format(*macro[2].split(", "))
@@ -139,7 +140,7 @@ def methods(lines: list[str], at: int) -> Iterator[str]:
 
 
 def verbs(text: str) -> list[Verb]:
-    """Return the entries of the header, in its order."""
+    """Return the entries of a header, in the order of the header."""
     lines = text.splitlines()
     found: list[Verb] = []
     chapter, comment, depth = "", [], 0
@@ -169,14 +170,14 @@ def verbs(text: str) -> list[Verb]:
 
 
 def plain(text: str) -> str:
-    """Return Markdown that shows a comment unchanged; text in backticks stays code."""
+    """Return a comment with Markdown's characters escaped; text in backticks stays code."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\\*_<>\[\]#])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
 
 
 def table(entries: list[Verb]) -> Iterator[str]:
-    """Return one row for each verb of a chapter."""
+    """Yield the lines of a table with one row for each verb."""
     yield "| verb | PTX | who calls it | targets | since | cost |"
     yield "|---|---|---|---|---|---|"
     for e in entries:
@@ -186,21 +187,23 @@ def table(entries: list[Verb]) -> Iterator[str]:
 
 
 def breakable(text: str) -> str:
-    """Return HTML in which a long instruction may break before its dots."""
+    """Return HTML in which the browser may break a long instruction before its dots."""
     return re.sub(r"(?<=\w)\.(?=\w)", "<wbr>.", html.escape(text, quote=False))
 
 
 def wrapped(signature: str) -> Iterator[str]:
-    """Return the lines of a declaration, as wide as a page of the site shows."""
+    """Yield the lines of a declaration, wrapped to the width that the site shows."""
     parts = re.fullmatch(r"(template <.*?> (?=\w))?(.*)", signature).groups()
     for part in filter(None, parts):
-        kept = re.sub(r"(?<!,) ", "\0", part.rstrip())  # a line ends after a comma
+        kept = re.sub(
+            r"(?<!,) ", "\0", part.rstrip()
+        )  # only blanks after commas may become line breaks
         for line in textwrap.wrap(kept, WIDTH, subsequent_indent="    "):
             yield line.replace("\0", " ")
 
 
 def entry(e: Verb) -> Iterator[str]:
-    """Return a verb's anchor, signatures, text and example."""
+    """Yield the lines of a verb's entry: anchor, signatures, text and example."""
     yield f'<span id="header-{e.name}"></span>'
     yield ""
     yield f"### {e.name}"
@@ -216,25 +219,27 @@ def entry(e: Verb) -> Iterator[str]:
 
 
 def text_of_headers() -> str:
-    """Return the text of the device headers, one after the other."""
+    """Return the concatenated text of the device headers."""
     return "\n".join((ROOT / name).read_text("utf-8") for name in HEADERS)
 
 
 def part_of(entry: Verb) -> str:
-    """Return the page that has a verb's entry."""
+    """Return the name of the page with a verb's entry."""
     (page,) = (page for page, (_, chapters) in PARTS.items() if entry.chapter in chapters)
     return page
 
 
 def links(header: str) -> dict[str, str]:
-    """Return the address of each verb's entry, as a page in the same folder links it."""
+    """Return the address of each verb's entry, relative to the folder of the pages."""
     return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(header)}
 
 
 def pages(hand_written: str, header: str) -> dict[str, str]:
-    """Return the pages by their names: what is written by hand with a list of all verbs, the parts.
+    """Return the text of each page by its name.
 
-    The list has the anchors of the entries, because they were on that page before it had parts.
+    The first page is the hand-written text and a list of all verbs; the other pages have the
+    entries. The list also has the anchors of the entries, because links from elsewhere may point
+    to the first page, which once contained all entries.
     """
     entries = verbs(header)
     contents = [
@@ -246,7 +251,7 @@ def pages(hand_written: str, header: str) -> dict[str, str]:
     ]
     parts: dict[str, str] = {}
     for name, (title, chapters) in PARTS.items():
-        lines = [f"# {title}", "", f"Conventions, compilers, all verbs: [{TITLE}](headers.md).", ""]
+        lines = [f"# {title}", "", f"[{TITLE}](headers.md) has the conventions and all verbs.", ""]
         contents += [f"## [{title.removeprefix('Headers: ').capitalize()}]({name})", ""]
         for chapter in chapters:
             here = [e for e in entries if e.chapter == chapter]
@@ -260,7 +265,7 @@ def pages(hand_written: str, header: str) -> dict[str, str]:
 
 
 def listed(e: Verb) -> str:
-    """Return a verb's link in the list of all verbs, with the anchors of its entry."""
+    """Return the item of a verb in the list of all verbs: the anchors of its entry, and a link."""
     anchors = "".join(
         f'<span id="{anchor}"></span>' for anchor in (f"header-{e.name}", e.name.lower())
     )

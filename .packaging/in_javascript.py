@@ -1,10 +1,10 @@
-"""The tables of the page: explorer/tables.js.
+"""Printer of explorer/tables.js, the tables of the explorer's page.
 
-The predicates and offsets of `consumer/` are functions of one expression, which are read in their
-modules.
+The predicates and offsets in `consumer/` are Python functions of one expression each. Their source
+is parsed and translated.
 """
 
-# ruff: noqa: N802  # ast's names
+# ruff: noqa: N802  # methods are named after ast's classes
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from predicates import (
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.struct import RULE_SETS, STRUCT
 from tma_dlpack.consumer import descriptor, operand, refusals
-from tma_dlpack.copies.refusals import REFUSALS
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
 from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
-from tma_dlpack.tables import dtypes, limits
+from tma_dlpack.tables import dtypes
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
+from tma_dlpack.tables.bits import FIELDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
@@ -42,11 +42,11 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.fields import FIELDS
+from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.rule import DOCUMENTS, LIBCUDACXX
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS
 
-#: The enums by our name of the argument.
+#: Argument of our functions -> its enum.
 ENUMS = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle": TmaSwizzle,
@@ -62,7 +62,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return the rules: the calls that they apply to, the values that they read, the messages."""
+    """Return the rules: for each its calls, the values that it reads, and its messages."""
     rows = []
     for rule in RULES:
         columns = {
@@ -92,7 +92,7 @@ def js_rows() -> list[dict[str, Any]]:
 
 
 def js_types() -> list[dict[str, Any]]:
-    """Return the data types, each with a tensor's dtype that carries it."""
+    """Return the data types, each with a dtype of a tensor that can have this data type."""
     named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
     rows = []
     for r in DATA_TYPES:
@@ -125,21 +125,21 @@ def js_dtypes() -> dict[str, dict[str, Any]]:
 
 
 def js_fields() -> list[dict[str, Any]]:
-    """Return where each field of the 128 bytes stands."""
+    """Return the fields of the 128 bytes, with their bits."""
     names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank")
     rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
 
 class OfOperand(InJavaScript):
-    """Print functions of one expression, with attributes and those that they call, of a module."""
+    """Print a module's functions of one expression as JavaScript, with their calls inlined."""
 
     def __init__(self, module: ModuleType) -> None:
         self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
-        self.given = {"o": "o"}  # how the arguments of the function that is printed are written
+        self.given = {"o": "o"}  # parameter of the function -> its JavaScript
 
     def row(self, call: ast.Call) -> tuple[str, str]:
-        """Return the id of a row, and its predicate as JavaScript."""
+        """Return the id and the predicate, as JavaScript, of the row that a call makes."""
         columns = {keyword.arg: keyword.value for keyword in call.keywords}
         holds = columns["holds"]
         body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
@@ -150,7 +150,7 @@ class OfOperand(InJavaScript):
         return found.body[-1].value
 
     def visit_Call(self, node: ast.Call) -> str:
-        if isinstance(node.func, ast.Attribute):  # startswith, of several words
+        if isinstance(node.func, ast.Attribute):  # startswith with a tuple of words
             (words,) = node.args
             found = f"{json.dumps(ast.literal_eval(words))}.some((w) => {{}}.startsWith(w))"
             return found.format(self.visit(node.func.value))
@@ -182,12 +182,12 @@ class OfOperand(InJavaScript):
 
 
 def js_operand_functions() -> list[str]:
-    """Return the predicates of the operand's rows, and the two offsets."""
+    """Return the predicates of matrix descriptors, and their two offsets, as JavaScript."""
     rows, offsets = OfOperand(refusals), OfOperand(operand)
     calls = [n for n in ast.walk(rows.tree) if isinstance(n, ast.Call)]
     found = [rows.row(n) for n in calls if isinstance(n.func, ast.Name) and n.func.id == "_row"]
     return [
-        "  // The predicates of an operand's rows, and its two offsets.",
+        "  // The predicates of matrix descriptors, and their two offsets.",
         "  OPERAND_HOLDS: {",
         *(f"    {name}: (o) => {text}," for name, text in found),
         "  },",
@@ -199,7 +199,7 @@ def js_operand_functions() -> list[str]:
 
 
 def js_operand() -> dict[str, Any]:
-    """Return what reads a tile through a matrix descriptor, and why it may not."""
+    """Return the instructions that read tiles through matrix descriptors, and their rules."""
     instructions = [
         {
             "name": row.name,
@@ -231,7 +231,7 @@ def js_operand() -> dict[str, Any]:
 
 
 def js_verbs() -> dict[str, Any]:
-    """Return what makes each kind of map: its names, what it needs, the defaults of its options."""
+    """Return, for each kind of map, the function that makes it, with names and defaults."""
     rows = {}
     for kind, (_, make) in choice.VERBS.items():
         given = choice.parameters(kind)
@@ -250,7 +250,7 @@ def js_tables() -> str:
         name: {"compute_capability": t.compute_capability, "max_smem_bytes": t.max_smem_bytes}
         for name, t in TARGETS.items()
     }
-    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in REFUSALS.items()}
+    copies = {name: {"limit": r.limit, "fix": r.fix} for name, r in COPY_REFUSALS.items()}
     tables: dict[str, Any] = {
         "VERBS": js_verbs(),
         "STRUCT": [(name, count) for name, count, *_ in STRUCT],
@@ -259,14 +259,14 @@ def js_tables() -> str:
             "is_sm_9x",
             "has_wide",
             "has_model",
-        ),  # as native/page.c has them
+        ),  # in the order of native/page.c
         "OPTION_NAMES": OPTION_NAMES,
         "RULE_SETS": RULE_SETS,
         "ALLOWABLE": ALLOWABLE,
         "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
         "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
         "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],
-        "SWIZZLE_SPAN_BYTES": limits.SWIZZLE_SPAN_BYTES,
+        "SWIZZLE_SPAN_BYTES": SWIZZLE_SPAN_BYTES,
         "SMEM_ALIGNMENT": SMEM_ALIGNMENT,
         "W128_PIXELS": W128_PIXELS,
         "MAX_OFFSET": MAX_OFFSET,
@@ -303,12 +303,12 @@ def js_tables() -> str:
 
 
 def _js_constant(name: str) -> str:
-    """Return a constant as JavaScript, kinds of map by their names."""
+    """Return a constant as JavaScript; a kind of map is its name."""
     return json.dumps(name.lower() if name.lower() in KINDS else CONSTANTS[name])
 
 
 def _js_value(value: object) -> str:
-    """Return a value as JSON, entries of long lists and dicts in a line each."""
+    """Return a value as JSON; long lists and dicts have one entry on each line."""
     text = json.dumps(value)
     if len(text) < 100:
         return text

@@ -1,8 +1,9 @@
-"""Compile the core of the explorer's page: python .packaging/page_core.py [FILE].
+"""Compile the explorer's C core to WebAssembly: python .packaging/page_core.py [FILE].
 
-Writes ``tma_dlpack/native/page.wasm`` and ``page.json``, which has the hash of the sources and the
-version of the compiler (ziglang from PyPI). Both are checked in, so no build needs a compiler for
-WebAssembly; tests/explorer/test_page_core.py compares them with the sources.
+The script writes ``tma_dlpack/native/page.wasm`` and ``page.json``. ``page.json`` contains the hash
+of the sources and the version of the compiler (ziglang from PyPI). Both files are checked in, so no
+build of the package needs a compiler for WebAssembly. tests/explorer/test_page_core.py compares
+the files with the sources.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def sources_hash() -> str:
 
 
 def compile_to(path: Path) -> None:
-    """Compile the core."""
+    """Compile the core to a file."""
     command = [sys.executable, "-m", "ziglang", "cc", *OPTIONS, "-o", str(path), "native/page.c"]
     subprocess.run(command, cwd=PACKAGE, check=True)
     path.chmod(0o644)

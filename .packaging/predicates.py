@@ -1,8 +1,9 @@
-"""Translation of the rules: expressions to C and JavaScript, the judges to Python and C.
+"""Translation of predicates to C and JavaScript; the judges in Python and C.
 
-A predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
-subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
-``int32(x)``, which wraps as the driver's signed 32-bit sums do.
+A rule (a row) has a predicate, which must be true for an accepted call; a judge is the function
+that evaluates all predicates. A predicate is an expression in a small subset of Python: names of
+`STRUCT` and of `CONSTANTS`, subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``,
+``a if b else c`` and ``int32(x)``, which wraps as the driver's signed 32-bit sums do.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be older
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be an old build
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
-from tma_dlpack.tables import arguments, limits  # noqa: E402
+from tma_dlpack.tables import arguments, targets  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
 from tma_dlpack.tables.rule import Rule  # noqa: E402
@@ -28,14 +29,14 @@ from tma_dlpack.tables.targets import COLUMNS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {
     **{kind.upper(): number for number, kind in enumerate(KINDS)},
-    **{name: value for name, value in vars(limits).items() if isinstance(value, int)},
+    **{name: value for name, value in vars(targets).items() if isinstance(value, int)},
     "INTERLEAVE_32B": int(TmaInterleaveLayout.bytes32),
     "SWIZZLE_32B": int(TmaSwizzle.bytes32),
     "SWIZZLE_128B": int(TmaSwizzle.bytes128),
 }
-#: Fields that are powers of two: C masks instead of dividing.
+#: Names of powers of two, by which C takes remainders with a mask.
 POWERS_OF_TWO = {"alignment_bytes", *(n for n, v in CONSTANTS.items() if v > 0 and not v & v - 1)}
-#: The sets of rules, and how C names them.
+#: Set of rules -> its name in C.
 SET_NAMES = {
     "libcu++": "LIBCUDACXX",
     "driver": "DRIVER",
@@ -60,7 +61,7 @@ class InC(ast.NodeVisitor):
     """Print an expression of the subset as C."""
 
     comparisons = _COMPARISONS
-    masks = True  # whether a remainder by a power of two is a mask
+    masks = True  # print a remainder by a power of two as a mask
 
     def visit_Expression(self, node: ast.Expression) -> str:
         return self.visit(node.body)
@@ -128,7 +129,10 @@ def in_c(expression: str) -> str:
 
 
 class InJavaScript(InC):
-    """The same as JavaScript, whose numbers are exact below 2^53; ``| 0`` is 32-bit signed."""
+    """Print an expression of the subset as JavaScript.
+
+    Its numbers are exact below 2^53; ``| 0`` wraps to 32 bits, signed.
+    """
 
     comparisons = {**_COMPARISONS, ast.Eq: "===", ast.NotEq: "!=="}  # noqa: RUF012
     masks = False
@@ -149,14 +153,14 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print an expression over the compute capability."""
+    """Print an expression of the compute capability's `major` and `minor` as C."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
         return node.id
 
 
-#: The kinds of map that predicates are grouped by, as expressions over the struct.
+#: Kinds of map that share predicates -> the condition on the struct that selects these kinds.
 KIND_GROUPS = {
     KINDS: "",
     ("tiled",): "kind == TILED",
@@ -168,27 +172,27 @@ NUMBER = {rule.id: number for number, rule in enumerate(RULES)}
 
 
 class Syntax(NamedTuple):
-    """The syntax of the judge in a language: a block's begin and end (or none), and a predicate."""
+    """The syntax of a judge in a language: how to print blocks and predicates."""
 
     indent: str
     condition: Callable[[str], str]
     loop: Callable[
         [str, int, str], str
-    ]  # of the variable, its first value and the field of its end
+    ]  # takes the variable, its first value and the field of its end
     predicate: Callable[[Rule], list[str]]
     end: str = ""
-    load: Callable[[str], str] | None = None  # a field into a local variable
+    load: Callable[[str], str] | None = None  # prints the load of a field into a local variable
 
 
 def judge_lines(syntax: Syntax) -> list[str]:
-    """Return the predicates of all rows, by kind of map and by what they loop over."""
+    """Return the lines of a judge: predicates grouped by kind of map, then by loop."""
 
     def block(head: str, body: list[str]) -> list[str]:
         inner = [syntax.indent + line for line in body]
         return [head, *inner, *filter(None, [syntax.end])]
 
     lines = []
-    loaded: set[str] = set()  # for every kind of map
+    loaded: set[str] = set()  # fields that are loaded outside of any condition
     for kinds, condition in KIND_GROUPS.items():
         groups: dict[str, list[str]] = {"": []}
         fields = {"kind"}
@@ -206,14 +210,14 @@ def judge_lines(syntax: Syntax) -> list[str]:
 
 
 def reads_of(rule: Rule) -> tuple[str, ...]:
-    """Return the arguments that a predicate is about, in the order of STRUCT."""
+    """Return the arguments that a rule's predicate depends on, in the order of STRUCT."""
     read = names_in(rule.holds)
     found = [word for name, _, words, _ in STRUCT if name in read for word in words.split()]
     return tuple(dict.fromkeys((*found, *rule.reads)))
 
 
 def fields_read(rule: Rule) -> set[str]:
-    """Return the fields that a predicate and its loop read."""
+    """Return the fields that a rule's predicate and its loop read."""
     end = {LOOPS[rule.each][2]} if rule.each else set()
     return names_in(rule.holds) & FIELD_NAMES | end
 
@@ -248,7 +252,7 @@ def python_judge() -> str:
         "",
         "",
         "def judge(c: Any, asked: int) -> list[tuple[int, int]]:",
-        '    """Return (row, entry) of each failed predicate among `asked`; entry -1 for none."""',
+        '    """Return (row, entry) of each false predicate in `asked`; entry -1: no loop."""',
         "    failed: list[tuple[int, int]] = []",
     ]
     lines += judge_lines(
@@ -277,7 +281,7 @@ def with_braces(
     member: str,
     predicate: Callable[[Rule], list[str]],
 ) -> Syntax:
-    """Return the syntax of a language whose blocks stand in braces."""
+    """Return the syntax of a language with braces around blocks."""
     return Syntax(
         "  ",
         lambda condition: f"if {printed(condition)} {{",
@@ -288,18 +292,18 @@ def with_braces(
 
 
 def c_judge() -> list[str]:
-    """Return the C function that judges."""
+    """Return the judge as C functions."""
     lines = judge_lines(with_braces(in_c, "int", "c->", _c_predicate))
     return [
-        "/* What holds in ordinary calls. */",
+        "/* Mark a condition that is true in ordinary calls. */",
         "#ifdef __GNUC__",
         "#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)",
         "#else",
         "#define TMA_DLPACK_LIKELY(condition) (condition)",
         "#endif",
         "",
-        "/* The mask of the rows among `asked` whose predicates do not hold. `entries` is NULL, or",
-        " * has a 0 for each row; rows with a loop get the mask of the entries that fail. */",
+        "/* Return the mask of the rows in `asked` whose predicates are false. `entries` is NULL,",
+        " * or has a 0 for each row. A row with a loop stores the mask of its false entries. */",
         "static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,",
         "                                                uint64_t asked, uint8_t *entries) {",
         "  uint64_t failed = 0;",

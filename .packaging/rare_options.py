@@ -1,4 +1,4 @@
-"""The options of a call: the struct in C, and MakeOptions in C++."""
+"""Printer of a call's options: the struct in C, and MakeOptions in C++."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobF
 
 
 class Form(NamedTuple):
-    """The declaration of an option of one form, and the test whether a call has the option."""
+    """Templates for one form (type) of option: its declarations, and the test if a call has it."""
 
     python: str
     cpp: str
@@ -22,7 +22,7 @@ class Form(NamedTuple):
     is_given: str
 
 
-#: By their names in TMA_DLPACK_RARE_OPTIONS.
+#: Name of a form in TMA_DLPACK_RARE_OPTIONS -> its templates.
 FORMS = {
     "FLAG": Form("bool", "bool", "int {name};", "o->{name} != {default}"),
     "INTEGER": Form("int", "std::int64_t", "int64_t {name};", "o->{name} != {default}"),
@@ -39,7 +39,7 @@ FORMS = {
 
 
 def form_of(option: Option) -> str:
-    """Return the form of an option as `FORMS` names it."""
+    """Return the name in `FORMS` of an option's form."""
     is_optional = option.form == "integer" and option.default is None
     return "OPTIONAL_INTEGER" if is_optional else option.form.upper()
 
@@ -50,7 +50,7 @@ def _printed(option: Option, template: str) -> str:
 
 
 def c_options() -> list[str]:
-    """Return the C struct of a call's options, and the C that reads its rows."""
+    """Return the C struct of a call's options, and the C functions and macros for it."""
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)
@@ -67,16 +67,16 @@ def c_options() -> list[str]:
         "enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */",
         "enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */",
         "",
-        "/* The options of a make_* call, row-major; enums as the driver's values. Start with",
-        " * tma_dlpack_start_options; entries past a count are not read. */",
+        "/* The options of a make_* call. Arrays are row-major, enums are the driver's values.",
+        " * Initialize it with tma_dlpack_start_options. Entries past a count are not read. */",
         "typedef struct {",
         "  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */",
         '  int driver_rules; /* 1: rules="driver"; 0: libcu++\'s, or documented for im2col */',
         "  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */",
         "  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;",
-        "  int box_count, elem_stride_count; /* the latter may be NOT_GIVEN: steps of 1 */",
+        "  int box_count, elem_stride_count; /* elem_stride_count may be NOT_GIVEN: all 1 */",
         "  int lower_count, upper_count;",
-        "  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are not asked */",
+        "  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are switched off */",
         "  int64_t channels, pixels;",
         *numbers,
         "  int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];",
@@ -92,9 +92,10 @@ def c_options() -> list[str]:
         *start,
         "}",
         "",
-        "/* The options that few calls have, by form; and whether a call has such an option. */",
+        "/* The rare options, each as an argument of the macro for its form. */",
         "#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \\",
         f"  {' '.join(listed)}",
+        "/* Return 1 if a call has a rare option, else 0. */",
         "static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {",
         f"  return {' || '.join(given)};",
         "}",
@@ -102,7 +103,7 @@ def c_options() -> list[str]:
 
 
 def minor_release() -> str:
-    """Return the namespace of a minor release's names: v0_4."""
+    """Return the namespace of this minor release, such as v0_4."""
     return "v" + "_".join(__version__.split(".")[:2])
 
 
@@ -131,25 +132,25 @@ def cpp_options() -> str:
             f"inline namespace {release}",
             "{",
             "",
-            "// The names and values of libcu++ and cuda.h.",
+            "// These enums have the names and values of libcu++ and cuda.h.",
             cpp_enum("Interleave", TmaInterleaveLayout),
-            "#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h has it too; either can be used alone",
+            "#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h defines it too: each header works alone",
             "#define TMA_DLPACK_SWIZZLE",
             cpp_enum("Swizzle", TmaSwizzle),
             "#endif",
             cpp_enum("L2Fetch", TmaL2FetchSize),
             cpp_enum("OobFill", TmaOobFill),
             "",
-            "// All that is seldom asked, as in Python.",
+            "// The optional arguments, as in Python.",
             "struct MakeOptions",
             "{",
-            "  std::vector<std::int64_t> elem_strides = {}; // empty for 1 everywhere",
+            "  std::vector<std::int64_t> elem_strides = {}; // empty: 1 in each dimension",
             "  Interleave interleave_layout = Interleave::none;",
             "  L2Fetch l2_fetch_size = L2Fetch::none;",
             "  OobFill oobfill = OobFill::none;",
             "  std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType",
-            "  bool driver_rules = false; // only what the driver asks",
-            "  std::vector<std::string> allow = {}; // rules of libcu++ that the driver has not",
+            "  bool driver_rules = false; // true: only what the driver requires",
+            "  std::vector<std::string> allow = {}; // ids of libcu++'s rules to switch off",
             *rare,
             "};",
             "",

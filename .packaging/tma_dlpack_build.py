@@ -1,12 +1,12 @@
-"""setuptools' build backend, and a wheel without compiled parts.
+"""Build backend: setuptools' backend with an option for a wheel without the C extension.
 
-``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension; where
-there is no C compiler it warns and leaves the extension out. ``pip wheel . -C pure=true`` builds
-the wheel py3-none-any, which every other Python takes.
+``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension. Without a C
+compiler it warns and omits the extension. ``pip wheel . -C pure=true`` builds the wheel
+py3-none-any, which every other Python can install.
 
-README's links are relative, for a checkout; on a package index they would lead nowhere. Where the
-environment has TMA_DLPACK_URL, the address of the repository, the metadata links to the release's
-files there; without it the metadata has the links' text alone.
+The links of README.md are relative, so they work in a checkout and not on a package index. If the
+environment variable TMA_DLPACK_URL is the address of the repository, the metadata links to the
+release's files at this address. Otherwise the metadata has only the text of each link.
 """
 
 import os
@@ -39,7 +39,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#)([^)]+)\)")
 
 
 def absolute_links(text, url, version):
-    """Return README with links to the release's files at the repository's address."""
+    """Return a text with its relative links changed to the release's files at an address."""
 
     def link(found):
         is_image, shown, path = found.groups()
@@ -71,7 +71,7 @@ Distribution.parse_config_files = _parse
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """Build an sdist with all tests and notebooks, as PEP 517 has it."""
+    """Build an sdist with all tests and notebooks (a hook of PEP 517)."""
     sdist.add_defaults = _add_all
     return build_meta.build_sdist(sdist_directory, config_settings)
 
@@ -85,19 +85,19 @@ def _add_all(self, add_defaults=sdist.add_defaults):
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build a wheel, as PEP 517 has it."""
+    """Build a wheel (a hook of PEP 517)."""
     _choose(config_settings)
     return build_meta.build_wheel(wheel_directory, None, metadata_directory)
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    """Write the wheel's metadata, as PEP 517 has it."""
+    """Write the wheel's metadata (a hook of PEP 517)."""
     _choose(config_settings)
     return build_meta.prepare_metadata_for_build_wheel(metadata_directory, None)
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build an editable wheel, as PEP 660 has it: a path that type checkers follow too."""
+    """Build an editable wheel (a hook of PEP 660), by a path that type checkers follow too."""
     settings = {"editable_mode": "compat", **(config_settings or {})}
     return build_meta.build_editable(wheel_directory, settings, metadata_directory)
 
@@ -111,4 +111,4 @@ def _choose(config_settings):
 def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
     parse(self, *arguments, **keywords)
     self.ext_modules = None
-    self.command_options.pop("bdist_wheel", None)  # the stable ABI
+    self.command_options.pop("bdist_wheel", None)  # its option selects the stable ABI

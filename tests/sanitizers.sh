@@ -4,7 +4,7 @@
 #
 # Python's own allocator is left out, so that every object is seen; leaks are counted by
 # test_extension.py, because the interpreter and torch keep memory to their end. Capsules of unknown
-# producers are read by write(2) from any address (dlpack/capsule.py), on purpose: not reported.
+# producers are read by write(2) from any address (dlpack/producer.py), on purpose: not reported.
 set -eu
 python=${1:-python}
 [ $# -gt 0 ] && shift

@@ -31,12 +31,15 @@ ROOMS = (
     "__init__",
     "cli", "torch_ops", "__main__",  # 7
     "ptx", "kernel",  # they read and run PTX
-    "verification", "debug",  # the wing
+    "verification", "debug", "course",  # the wing
 )  # fmt: skip
 
 #: Rooms without which the rest of the package works. The core imports none of them at its top, and
 #: those of its functions that users call by a name of `tma_dlpack` alone.
-WING = {"debug", "verification"}
+WING = {"debug", "verification", "course"}
+
+#: Files that name for type checkers what they import when it is first asked for.
+NAMES_LATER = {PACKAGE.name, f"{PACKAGE.name}.draw"}
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -111,8 +114,7 @@ def test_the_top_of_the_package_holds_rooms_and_nothing_else():
 @pytest.mark.parametrize("module", MODULES)
 def test_a_file_imports_only_from_its_room_and_those_above(module):
     floor = ROOMS.index(room_of(module))
-    # the package itself names for type checkers what it imports when first asked for
-    named = at_top(module) if module == PACKAGE.name else imported(module)
+    named = at_top(module) if module in NAMES_LATER else imported(module)
     below = {other for other in named & set(MODULES) if ROOMS.index(room_of(other)) > floor}
     assert not below
 
@@ -175,7 +177,17 @@ assert not report.ok and report.fixed() and str(report) and report._repr_html_()
 assert tm._repr_html_() and tm.cpp() and tma.rules() and tma.suggest(x, (32, 64))
 assert tma.matrix_descriptor(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")).value
 from tma_dlpack.explorer.page import page
-assert page()
+assert page() and "tma-play" not in page()
+assert len(tma.draw.barrier([("copy 0", 0, 3, "copy"), ("warp 0", 1, 3, "wait")]).rows) == 2
+for name in tma.draw.FIGURES.keys() - {"walk", "barrier", "bits"}:
+    assert tma.draw.figure(tm, name).html()
+for call in (tma.draw.barrier, lambda: tma.draw.swizzle_bits, lambda: tma.draw.figure(tm, "bits")):
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        assert error.name == "tma_dlpack.course", error
+    else:
+        raise AssertionError(call)
 assert not {"explain", "trace", "lint", "postmortem", "verify", "decode"} & commands().keys()
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     assert main("check --shape 64,64 --dtype float16 --box 8,8".split()) == 0

@@ -1,6 +1,6 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
-from tma_dlpack.public import interrupt as _interrupt  # before the others: for Ctrl-C
+from tma_dlpack.public import PICTURES, public  # before the others: for Ctrl-C
 
 # isort: split
 import importlib
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 from tma_dlpack.include import get_include
 from tma_dlpack.make.batch import TensorMapBatch, make_tma_descriptors
 from tma_dlpack.make.conv import check_conv_descriptor, im2col_corners, make_conv_descriptor
+from tma_dlpack.make.descriptors import (
+    check_im2col_descriptor,
+    check_im2col_wide_descriptor,
+    check_tma_descriptor,
+    make_im2col_descriptor,
+    make_im2col_wide_descriptor,
+    make_tma_descriptor,
+)
 from tma_dlpack.make.driver_words import (
     driver_encode_im2col,
     driver_encode_im2col_wide,
     driver_encode_tiled,
     driver_replace_address,
 )
-from tma_dlpack.make.im2col import (
-    check_im2col_descriptor,
-    check_im2col_wide_descriptor,
-    make_im2col_descriptor,
-    make_im2col_wide_descriptor,
-)
-from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
-from tma_dlpack.public import PICTURES, public
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,

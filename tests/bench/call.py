@@ -33,9 +33,12 @@ from tma_dlpack import driver, matrix_descriptor, ragged, split_inner, suggest
 from tma_dlpack.make import build, extension
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.conv import im2col_corners, make_conv_descriptor
+from tma_dlpack.make.descriptors import (
+    check_tma_descriptor,
+    make_im2col_descriptor,
+    make_tma_descriptor,
+)
 from tma_dlpack.make.driver_words import driver_encode_tiled
-from tma_dlpack.make.im2col import make_im2col_descriptor
-from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 
 MAKE = "make(x, box, swizzle='bytes128')"
 SHAPES = 400  # in a round

@@ -18,7 +18,7 @@ from bench.hopper import (
     require_torch,
 )
 from tma_dlpack import driver
-from tma_dlpack.copies.nvrtc import Library
+from tma_dlpack.copies.launch import Library
 
 ROUND_FLOP = 3e12
 #: N, H, W, C, K.

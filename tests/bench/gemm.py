@@ -20,7 +20,7 @@ from bench.hopper import (
     require_torch,
 )
 from tma_dlpack import driver
-from tma_dlpack.copies.nvrtc import Library
+from tma_dlpack.copies.launch import Library
 
 #: Time of one side of a round: long against the launches, short against the GPU's clock changes.
 ROUND_FLOP = 1e13

@@ -18,7 +18,7 @@ from bench.hopper import (
     require_torch,
 )
 from tma_dlpack import driver
-from tma_dlpack.copies.nvrtc import Library
+from tma_dlpack.copies.launch import Library
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 ROUND_FLOP = 5e12

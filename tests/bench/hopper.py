@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies import launch
 from tma_dlpack.make.batch import make_tma_descriptors
 from tma_dlpack.make.conv import im2col_corners
-from tma_dlpack.make.im2col import make_im2col_descriptor
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_im2col_descriptor, make_tma_descriptor
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
@@ -75,7 +74,7 @@ def require_torch() -> Any:
     return torch
 
 
-def compile_file(path: Path) -> nvrtc.Library:
+def compile_file(path: Path) -> launch.Library:
     """Compile a .cu file, and the .cu files of its folder that it includes, for the current GPU.
 
     Raises `TmaUnsupportedError` if the file is missing: wheels do not include it.
@@ -93,7 +92,7 @@ def compile_file(path: Path) -> nvrtc.Library:
     )
     torch = importlib.import_module("torch")
     target = driver.device_target(torch.cuda.current_device())
-    return nvrtc.compile_source(source, path.name, target)
+    return launch.compile_source(source, path.name, target)
 
 
 def gemm_maps(choice: Choice, a: Any, b: Any, c: Any) -> tuple[TensorMap, TensorMap, TensorMap]:
@@ -110,13 +109,13 @@ def gemm_maps(choice: Choice, a: Any, b: Any, c: Any) -> tuple[TensorMap, Tensor
     )
 
 
-def gemm_launcher(library: nvrtc.Library, choice: Choice, a: Any, b: Any, c: Any) -> Launch:
+def gemm_launcher(library: launch.Library, choice: Choice, a: Any, b: Any, c: Any) -> Launch:
     """Make the maps, and give what launches c = a @ b.T on torch's current stream."""
     sizes = [ctypes.c_int(n) for n in (*c.shape, a.shape[1])]
     return _launcher(library, choice.kernel, gemm_maps(choice, a, b, c), sizes)
 
 
-def conv_launcher(library: nvrtc.Library, x: Any, weights: Any, out: Any) -> Launch:
+def conv_launcher(library: launch.Library, x: Any, weights: Any, out: Any) -> Launch:
     """Return what launches the 3 x 3 convolution of hopper_conv.cu on torch's current stream.
 
     x is (N, H, W, C), weights are (K, 3, 3, C), out is (N, H, W, K), row-major, bfloat16.
@@ -135,7 +134,7 @@ def conv_launcher(library: nvrtc.Library, x: Any, weights: Any, out: Any) -> Lau
 
 
 def grouped_launcher(
-    library: nvrtc.Library, a: Any, weights: Iterable[Any], c: Any, ends: Any
+    library: launch.Library, a: Any, weights: Iterable[Any], c: Any, ends: Any
 ) -> Launch:
     """Return what launches c[group] = a[group] @ weights[group].T on torch's current stream.
 
@@ -164,7 +163,7 @@ def _grid() -> tuple[int, int]:
 
 
 def _launcher(
-    library: nvrtc.Library,
+    library: launch.Library,
     name: str,
     maps: tuple[TensorMap | Any, ...],
     rest: list[Any],

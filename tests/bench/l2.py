@@ -14,8 +14,8 @@ from typing import Any
 from bench.hopper import compile_file, milliseconds, parser_of, require_torch
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
-from tma_dlpack.copies.nvrtc import Library
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.copies.launch import Library
+from tma_dlpack.make.descriptors import make_tma_descriptor
 
 ROWS, ROW_BYTES = 64, 256
 TILE_BYTES = ROWS * ROW_BYTES

@@ -27,8 +27,8 @@ from bench.hopper import (
 )
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
-from tma_dlpack.copies.nvrtc import Library
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.copies.launch import Library
+from tma_dlpack.make.descriptors import make_tma_descriptor
 
 TILE = 128, 256
 COLUMNS = "{:>6}  {:38}  {:>8}  {:>12}  {:>6}  {:>6}"

@@ -12,8 +12,7 @@ import numpy as np
 from bench.timing import Row, time_rows
 from tma_dlpack import geometry
 from tma_dlpack.copies.verbs import load_tile, load_tiles, reduce_tile, store_tile
-from tma_dlpack.make.im2col import make_im2col_descriptor
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_im2col_descriptor, make_tma_descriptor
 
 BOX = (64, 64)
 ROW_BYTES = 16_384

@@ -11,7 +11,7 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies import launch
 from tma_dlpack.tables.targets import Target
 
 NO_GPU = pytest.mark.skipif(driver.is_available(), reason="there is a GPU here")
@@ -61,7 +61,7 @@ def test_the_cuda_backend_is_not_given_without_its_extra(monkeypatch):
     def fail(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(nvrtc, "import_module", fail)
+    monkeypatch.setattr(launch, "import_module", fail)
     with pytest.raises(
         tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"
     ):
@@ -70,7 +70,7 @@ def test_the_cuda_backend_is_not_given_without_its_extra(monkeypatch):
 
 def shown_nvrtc(monkeypatch, version):
     bindings = SimpleNamespace(nvrtcVersion=version)
-    monkeypatch.setattr(nvrtc, "import_module", lambda name: bindings)
+    monkeypatch.setattr(launch, "import_module", lambda name: bindings)
 
 
 def test_the_cuda_backend_is_not_given_where_the_library_of_nvrtc_is_missing(monkeypatch):
@@ -110,23 +110,23 @@ def test_a_missing_extra_names_what_to_install(monkeypatch):
     def fail(name):
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(nvrtc, "import_module", fail)
+    monkeypatch.setattr(launch, "import_module", fail)
     with pytest.raises(
         tma.TmaUnsupportedError, match=r"pip install cuda-bindings nvidia-cuda-nvrtc"
     ):
-        nvrtc.compile_source("// not compiled before", "a.cu", Target((9, 0)))
+        launch.compile_source("// not compiled before", "a.cu", Target((9, 0)))
 
 
 def test_an_older_gpu_is_refused_by_its_compute_capability():
     with pytest.raises(tma.TmaUnsupportedError, match=r"sm_86.*9\.0"):
-        nvrtc.compile_source("", "a.cu", Target((8, 6)))
+        launch.compile_source("", "a.cu", Target((8, 6)))
 
 
 @pytest.mark.parametrize(
     ("name", "room"), [("copies.cu", "copies"), ("bandwidth.cu", "verification")]
 )
 def test_the_packaged_kernels_include_the_users_header_and_say_no_ptx_of_their_own(name, room):
-    source = nvrtc.packaged(name, f"tma_dlpack.{room}")
+    source = launch.packaged(name, f"tma_dlpack.{room}")
     included = [line for line in source.splitlines() if line.startswith("#include")]
     assert included == ["#include <tma_dlpack.h>"]
     assert "asm" not in source

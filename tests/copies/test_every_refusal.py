@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
-from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
+from tma_dlpack.consumer.verbs import LDMATRIX_RULES
 from tma_dlpack.debug import Trace, foreign
 from tma_dlpack.debug.hexdump import map_bytes
 from tma_dlpack.driver.encode import ENCODERS, bind

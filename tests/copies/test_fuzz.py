@@ -9,10 +9,10 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.copies.reductions import OPERATIONS
+from tma_dlpack.copies.backend import OPERATIONS
 from tma_dlpack.geometry import lines
 from tma_dlpack.tables import bits
-from tma_dlpack.tables.fields import FIELDS
+from tma_dlpack.tables.bits import FIELDS
 
 MEMORY = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
 T, A = tma.TensorMapDataType, MEMORY.ctypes.data

@@ -20,8 +20,8 @@ from copy_cases import (
 )
 
 import tma_dlpack as tma
+from tma_dlpack.copies.backend import OPERATIONS, REDUCTIONS, combine
 from tma_dlpack.copies.cuda import CudaBackend, HardwareTile
-from tma_dlpack.copies.reductions import OPERATIONS, REDUCTIONS, combine
 from tma_dlpack.tables.dtypes import DATA_TYPES
 
 T = tma.TensorMapDataType

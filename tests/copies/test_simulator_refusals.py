@@ -5,13 +5,13 @@ from __future__ import annotations
 import pathlib
 
 import tma_dlpack as tma
-from tma_dlpack.copies.refusals import REFUSALS
+from tma_dlpack.tables.refusals import COPY_REFUSALS
 
 
 def test_every_refusal_of_a_copy_has_a_test():
     here = pathlib.Path(__file__).parent
     tests = "".join(path.read_text() for path in here.glob("test_*.py"))
-    assert [rule for rule in REFUSALS if f'"{rule}"' not in tests] == []
+    assert [rule for rule in COPY_REFUSALS if f'"{rule}"' not in tests] == []
 
 
 def test_a_copy_is_refused_by_rows_of_the_table_alone():

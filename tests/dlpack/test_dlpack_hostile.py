@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tma_dlpack.dlpack import Device, TensorView, as_tensor_view, host_bytes, read
-from tma_dlpack.dlpack.capsule import CAREFUL, DIRECT, parse_capsule, read_safely
-from tma_dlpack.dlpack.refusals import REFUSALS
+from tma_dlpack.dlpack.layout import REFUSALS
+from tma_dlpack.dlpack.producer import CAREFUL, DIRECT, parse_capsule, read_safely
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 

@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tma_dlpack.dlpack import Device, as_tensor_view, check_layout, torch_dtype_table
-from tma_dlpack.dlpack.refusals import REFUSALS
+from tma_dlpack.dlpack.layout import REFUSALS
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tma_dlpack.dlpack import check_layout, read
-from tma_dlpack.dlpack.capsule import DIRECT, parse_capsule
 from tma_dlpack.dlpack.frameworks import read_numpy
+from tma_dlpack.dlpack.producer import DIRECT, parse_capsule
 
 BASE = np.zeros((6, 8), np.float32)
 RECORDS = np.zeros(8, [("a", "f2"), ("b", "f2"), ("c", "u1")])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.tables.fields import fields_of
+from tma_dlpack.tables.bits import fields_of
 
 MOST_BYTES = 400_000
 COLUMNS = 100

@@ -36,7 +36,7 @@ from tma_dlpack.explorer.page import model_source
 from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tensor_map.cpp import _driver_cpp
+from tma_dlpack.tensor_map.text import _driver_cpp
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
+from tma_dlpack.copies import launch
 
 #: What generated code includes, for NVRTC, which has no headers here.
 CUDA_H = """
@@ -17,16 +17,16 @@ namespace std { using uint32_t = unsigned int; using uint64_t = unsigned long lo
 """
 
 
-def compile_here(source: str, name: str) -> nvrtc.Library:
+def compile_here(source: str, name: str) -> launch.Library:
     source = source.replace("#include <cuda.h>", CUDA_H).replace("#include <cstdint>", "")
-    return nvrtc.compile_source(source, name, driver.device_target(0))
+    return launch.compile_source(source, name, driver.device_target(0))
 
 
-def ways() -> nvrtc.Library:
+def ways() -> launch.Library:
     return compile_here(Path(__file__).with_name("ways.cu").read_text(), "ways.cu")
 
 
-def run(library: nvrtc.Library, name: str, threads: int, *arguments) -> None:
+def run(library: launch.Library, name: str, threads: int, *arguments) -> None:
     """Launch one block of a kernel on the default stream, and wait."""
     launch.launch(library.kernel(name, 0), 1, threads, 0, 0, arguments)
     launch.synchronize(0)

@@ -352,7 +352,7 @@ def test_numba_cuda_mlir_takes_the_address_of_the_map_in_device_memory(torch, x,
 
 def test_numba_cuda_mlir_takes_the_map_by_value_or_is_refused(torch, x, doubled):
     types = pytest.importorskip("numba_cuda_mlir.types")
-    from tma_dlpack.tensor_map.numba import _passes_maps_by_value
+    from tma_dlpack.tensor_map.text import _passes_maps_by_value
 
     tensor_map = map_of(x)
     if _passes_maps_by_value():

@@ -50,7 +50,7 @@ def test_ldmatrix_at_our_addresses_reads_the_simulated_tile(arena):
 
 def test_with_the_base_offset_of_the_ptx_isa_products_off_the_pattern_are_wrong(arena, monkeypatch):
     """Base offset = (pattern start >> 7) & 7, where the pattern is taken to start at the tile."""
-    from tma_dlpack.consumer import matrix
+    from tma_dlpack.consumer import verbs as matrix
 
     def by_the_document(operand):
         right = original(operand)
@@ -72,7 +72,7 @@ def test_with_the_base_offset_of_the_ptx_isa_products_off_the_pattern_are_wrong(
 
 
 def test_steps_in_another_order_are_found(arena, monkeypatch):
-    from tma_dlpack.consumer import matrix
+    from tma_dlpack.consumer import verbs as matrix
 
     starts = matrix._k_major_starts
     monkeypatch.setattr(matrix, "_k_major_starts", lambda *of: starts(*of)[::-1])

@@ -46,20 +46,22 @@ KERNELS = {
 DELETED = re.compile(r'error: function "tma_dlpack::v\d+_\d+::(?:unchecked::)?(\w+)')
 HEAD = """# Compilers
 
-`tma_dlpack.h` needs C++17 and CUDA 12.4 or later. Below is the first release of CUDA
-that compiles each verb, with and without `TMA_DLPACK_CHECK`; an older one says which release the
-verb needs. The page is written by `python tests/include/compilers.py`, which compiles every verb's
-example with NVRTC {releases}.
+`tma_dlpack.h` needs C++17 and CUDA 12.4 or later. The first table lists, for each verb (function of
+the header) and target, the first release of CUDA that compiles the verb, with and without
+`TMA_DLPACK_CHECK`. The error of an older release names the release that the verb needs. `python
+tests/include/compilers.py` writes this page: it compiles every verb's example with NVRTC
+{releases}.
 
 - **nvcc** 13.0 compiles every verb for every target (`python tests/include/compile_matrix.py`).
-- **clang** 20 and later compile every verb but those of the tensor cores (wgmma, tcgen05), because
-  clang's asm has no operand "C". Tried with clang 22, its PTX assembled by CUDA 13.0's ptxas. A
-  clang before 20 ignores `__grid_constant__`, so that a map is in local memory and the copy ends
-  with error 700; the header refuses it by `#error`. Host code needs any C++17 compiler.
-- **NVRTC before 12.9** has no `__builtin_FILE`, so that a checked kernel prints `file ?:0` instead
-  of the file and line.
-- **wgmma under NVRTC 12.8**: write `float d[128] = {{}};`. Sums that no statement initialises make
-  ptxas serialize the wgmma (C7515).
+- **clang** 20 and later compile every verb except those of the tensor cores (wgmma, tcgen05),
+  because clang's asm has no operand "C". We tried clang 22, and assembled its PTX with CUDA 13.0's
+  ptxas. clang before 20 ignores `__grid_constant__`, which puts a map into local memory, so the
+  copy ends with error 700; the header therefore refuses these releases by `#error`. Host code
+  needs any C++17 compiler.
+- **NVRTC before 12.9** has no `__builtin_FILE`, so a checked kernel prints `file ?:0` instead of
+  the file and line.
+- **NVRTC 12.8 and wgmma**: write `float d[128] = {{}};`. If no statement initialises the
+  accumulators, ptxas serializes the wgmma (C7515).
 """
 
 

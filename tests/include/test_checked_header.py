@@ -12,7 +12,7 @@ import pytest
 
 import tma_dlpack
 from tma_dlpack.include import get_include
-from tma_dlpack.tables.fields import DERIVED_FIELDS
+from tma_dlpack.tables.bits import DERIVED_FIELDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(tma_dlpack.__file__).parent

@@ -47,18 +47,18 @@ def test_a_compiler_that_makes_a_pointer_of_the_map_is_refused(monkeypatch):
     pytest.importorskip("numba_cuda_mlir.typing.cuda")
     from numba_cuda_mlir import cuda
 
-    from tma_dlpack.tensor_map import numba
+    from tma_dlpack.tensor_map import text
 
     tensor_map = tma.make_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(32, 32))
     for parameter in (".param .u64 k_param_0", ".param .align 128 .b8 k_param_0[128]"):
-        numba._passes_maps_by_value.cache_clear()
+        text._passes_maps_by_value.cache_clear()
         monkeypatch.setattr(cuda, "compile_ptx", lambda *_, found=parameter: (found, None))
         if "u64" in parameter:
             with pytest.raises(tma.TmaUnsupportedError, match=r"m = tensor_map.as_torch\(\).cuda"):
                 _ = tensor_map._numba_type_
         else:
             assert tensor_map._numba_type_ is not None
-    numba._passes_maps_by_value.cache_clear()
+    text._passes_maps_by_value.cache_clear()
 
 
 def test_every_method_in_the_table_is_one_of_a_tensor_map():

@@ -87,6 +87,14 @@ def test_numpy_takes_a_batch_for_an_array():
     assert np.asarray(batch, dtype=np.int32).dtype == np.int32
 
 
+def test_a_batch_as_an_array_is_copied_only_if_allowed():
+    batch = tma.make_tma_descriptors(halves((64, 64)), BOX)
+    assert np.shares_memory(batch.__array__(copy=False), batch.numpy())
+    assert not np.shares_memory(batch.__array__(copy=True), batch.numpy())
+    with pytest.raises(ValueError, match=r"^the maps are uint8: as int32 they must be copied$"):
+        batch.__array__(np.int32, copy=False)
+
+
 def test_a_batch_is_a_sequence():
     tensors = halves((64, 64), (32, 64), (16, 64))
     batch = tma.make_tma_descriptors(iter(tensors), BOX)
@@ -234,6 +242,14 @@ def test_ptr_and_torch_share_the_rows():
 def test_a_target_without_a_model_has_maps_but_no_bytes():
     batch = tma.make_tma_descriptors(halves((64, 64), (32, 64)), BOX, target="sm_100")
     assert [tm.shape for tm in batch] == [(64, 64), (32, 64)]
+    with pytest.raises(tma.TmaUnsupportedError, match="sm_100 has not been measured"):
+        batch.numpy()
+
+
+def test_maps_of_bytes_and_maps_without_are_a_batch_that_names_the_missing_bytes():
+    made = tma.make_tma_descriptor(halves((64, 64))[0], BOX)
+    without = tma.make_tma_descriptor(halves((64, 64))[0], BOX, target="sm_100")
+    batch = tma.TensorMapBatch([tma.TensorMap.from_bytes(bytes(made)), without])
     with pytest.raises(tma.TmaUnsupportedError, match="sm_100 has not been measured"):
         batch.numpy()
 

@@ -749,7 +749,8 @@ def test_help_and_ipython_show_a_function_with_its_signature():
     text = pydoc.render_doc(tma.make_tma_descriptor, renderer=pydoc.plaintext)
     title, _, call, first, *_ = text.splitlines()
     assert re.fullmatch(
-        r"Python Library Documentation: function (\w+ )?in module tma_dlpack\.make\.tiled", title
+        r"Python Library Documentation: function (\w+ )?in module tma_dlpack\.make\.descriptors",
+        title,
     )
     assert call.startswith("make_tma_descriptor(tensor: 'Tensor', box_sizes: ")
     assert first.strip().startswith("Make the tensor map of a tensor")

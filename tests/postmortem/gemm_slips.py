@@ -78,10 +78,10 @@ def main(slip: str, kernel: str) -> None:
     import torch
     from bench import hopper
 
-    from tma_dlpack.copies import nvrtc
+    from tma_dlpack.copies import launch
 
-    compiler = nvrtc.require()
-    nvrtc.require = lambda: WithLines(compiler)
+    compiler = launch.nvrtc_bindings()
+    launch.nvrtc_bindings = lambda: WithLines(compiler)
     a, weights = (torch.zeros(256, 1024, dtype=torch.bfloat16, device="cuda") for _ in range(2))
     c = torch.zeros(256, 256, dtype=torch.bfloat16, device="cuda")
     with tempfile.TemporaryDirectory() as folder:

@@ -33,11 +33,11 @@ def main(slip: str) -> None:
 
     import tma_dlpack as tma
     from tma_dlpack import driver
-    from tma_dlpack.copies import launch, nvrtc
+    from tma_dlpack.copies import launch
 
     x = jax.block_until_ready(jnp.zeros((64, 64), jnp.float16))
     tensor_map = tma.make_tma_descriptor(x, (64, 64))
-    copy = nvrtc.compile_source(SOURCE, "copy.cu", driver.device_target(0)).kernel("copy", 0)
+    copy = launch.compile_source(SOURCE, "copy.cu", driver.device_target(0)).kernel("copy", 0)
     column = ctypes.c_int(4 if slip == "coordinate" else 0)
     announced = ctypes.c_uint(tensor_map.tx_bytes + (64 if slip == "bytes" else 0))
     print("launched", flush=True)

@@ -16,9 +16,9 @@ def main(slip: str) -> None:
 
     import tma_dlpack as tma
     from tma_dlpack import driver
-    from tma_dlpack.copies import launch, nvrtc
+    from tma_dlpack.copies import launch
 
-    library = nvrtc.compile_source(SOURCE, "copy.cu", driver.device_target(0))
+    library = launch.compile_source(SOURCE, "copy.cu", driver.device_target(0))
     tensors = [torch.zeros(64, 64, dtype=torch.float16, device=f"cuda:{n}") for n in (0, 1)]
     maps = [tma.make_tma_descriptor(x, (64, 64)) for x in tensors]
     print("launched", flush=True)

@@ -13,9 +13,9 @@ import tma_dlpack as tma
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
 from tma_dlpack.cli.main import main
-from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
-from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.dlpack.layout import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.report.rule_list import GROUPS
+from tma_dlpack.tables.refusals import COPY_REFUSALS
 
 BY_ID = {rule.id: rule for rule in tma.rules()}
 

@@ -10,6 +10,7 @@ from laws import examples
 import tma_dlpack as tma
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import FIELDS, fields_of
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TmaInterleaveLayout,
@@ -18,7 +19,6 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import TmaPreconditionError
-from tma_dlpack.tables.fields import FIELDS, fields_of
 
 FORMS = [("tiled", rank) for rank in range(1, 6)]
 FORMS += [(kind, rank) for kind in ("im2col", "im2col_wide") for rank in range(3, 6)]

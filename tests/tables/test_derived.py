@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.tables.fields import DERIVED_FIELDS, FIELDS
+from tma_dlpack.tables.bits import DERIVED_FIELDS, FIELDS
 from tma_dlpack.tables.targets import TARGETS
 
 DERIVED = [name for name, t in TARGETS.items() if t.has_derived_layout]

@@ -13,7 +13,7 @@ from recorded_calls import keywords, kind_of, recorded
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.tables.fields import fields_of
+from tma_dlpack.tables.bits import fields_of
 from tma_dlpack.tables.targets import TARGETS, Target
 from tma_dlpack.verification.arena import ENCODERS, written
 from tma_dlpack.verification.checks import Outcome

@@ -10,19 +10,19 @@ from tma_dlpack.checks import candidates, words
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import row_major_strides
 from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.bits import ALLOCATION_CLASS, FIELDS
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Advice
-from tma_dlpack.tables.fields import ALLOCATION_CLASS, FIELDS
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.rule import MEASURED, Rule
+from tma_dlpack.tables.targets import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     INNER_BYTES,
     PACKED_GROUP,
     SWIZZLE_SPAN_BYTES,
 )
-from tma_dlpack.tables.rule import MEASURED, Rule
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 

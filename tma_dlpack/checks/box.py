@@ -11,11 +11,10 @@ from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.struct import Change
-from tma_dlpack.tables import limits
+from tma_dlpack.tables import targets
 from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDED_INNER_VALUES
 from tma_dlpack.tables.rule import (
     ALL_BUT_MEASURED,
     BOTH_IM2COL,
@@ -29,6 +28,7 @@ from tma_dlpack.tables.rule import (
     WIDE,
     Rule,
 )
+from tma_dlpack.tables.targets import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDED_INNER_VALUES
 
 # -- the box of a tiled map ------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ def _corner_must(r: Request, i: int) -> str:
 
 
 def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
-    limit: int = getattr(limits, end)
+    limit: int = getattr(targets, end)
 
     def value(r: Request) -> int:
         count: int = getattr(r.arguments, name)

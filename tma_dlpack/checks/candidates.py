@@ -23,7 +23,7 @@ from tma_dlpack.tables.arguments import OPTION_NAMES, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow, DLDataType, data_type_of, overrides_of
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.targets import (
     INNER_BYTES,
     MAX_BOX,
     MAX_BOX_BYTES,

@@ -93,7 +93,7 @@ def int32(n: int) -> int:
 
 
 def judge(c: Any, asked: int) -> list[tuple[int, int]]:
-    """Return (row, entry) of each failed predicate among `asked`; entry -1 for none."""
+    """Return (row, entry) of each false predicate in `asked`; entry -1: no loop."""
     failed: list[tuple[int, int]] = []
     address = c.address
     alignment_bytes = c.alignment_bytes

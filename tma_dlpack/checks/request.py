@@ -50,14 +50,15 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.targets import (
+    DEFAULT_TARGET,
     INNER_BYTES,
     RAGGED_EXTENT,
     RAGGED_EXTRA_EXTENT,
     RAGGED_STRIDE_END,
     SWIZZLE_SPAN_BYTES,
+    Target,
 )
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 
 #: Fields that a change of arguments keeps.
 _KEPT = frozenset(

@@ -15,11 +15,11 @@ A command is one function below its row of the table::
         show(options, tma.get_include())                # text or JSON, to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, and `machine.py` has the commands about this
-installation. Other folders of the package, such as `debug`, have their commands in a `commands.py`,
-which `table.py` imports. `table.py` registers commands. `main.py` reads the command line and prints
-errors. `output.py` writes results (``--json``, ``--html``, colours; `-` is standard output).
-`common.py` has the options that describe a tensor and a request.
+`maps.py` has the commands that make and show a map, and their options; `machine.py` has the
+commands about this installation. Other folders of the package, such as `debug`, have their commands
+in a `commands.py`, which `table.py` imports. `table.py` registers commands. `main.py` reads the
+command line and prints errors. `output.py` has the options of many commands, and writes
+results (``--json``, ``--html``, colours; `-` is standard output).
 
 Results go to standard output and remarks to standard error. A command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to

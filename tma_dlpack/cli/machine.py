@@ -179,7 +179,7 @@ def _extension() -> str:
 
 
 def _lines(known: dict[str, Any]) -> Iterator[str]:
-    from tma_dlpack.tables.fields import PROVENANCE
+    from tma_dlpack.tables.targets import PROVENANCE
 
     yield f"tma_dlpack {known['tma_dlpack']}, Python {known['python']}, {known['system']}"
     yield f"NumPy {known['numpy']}, DLPack 1.0 from 2.1 on, legacy before"

@@ -23,7 +23,7 @@ from tma_dlpack.cli.table import (
     commands,
     did_you_mean,
 )
-from tma_dlpack.public import interrupt
+from tma_dlpack.public import raise_as_usual
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # the shell closed it, as in `>&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
-        interrupt.raise_as_usual()
+        raise_as_usual()
         try:
             status = _run(words)
         except (TmaError, UsageError, OSError, ValueError) as error:

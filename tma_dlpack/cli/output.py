@@ -1,4 +1,4 @@
-"""Output of commands: text (coloured on a terminal) or JSON, to standard output or a file."""
+"""Options that many commands have, and their output: text (coloured on a terminal) or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, option
+from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, Option, option, wrong_word
+from tma_dlpack.tables.targets import TARGETS
 
 if TYPE_CHECKING:
     import argparse
@@ -28,9 +29,7 @@ STDOUT = Path("-")
 def file(word: str) -> Path:
     """Read the name of a file; ``-`` is standard output."""
     if not word:
-        import argparse
-
-        raise argparse.ArgumentTypeError("the name of the file is empty")
+        raise wrong_word("the name of the file is empty")
     return Path(word)
 
 
@@ -50,8 +49,40 @@ def html(what: str) -> Option:
     return to_file("--html", f"also write the {what} as HTML")
 
 
+def target(about: str) -> Option:
+    """Describe ``--target``."""
+    about = f"{about} {', '.join(TARGETS)}; default sm_90"
+    return option("--target", about, default="sm_90", values=TARGETS)
+
+
 #: `show` reads this option.
 JSON = option("--json", "print the result as JSON, not as text", action="store_true")
+
+
+# -- words of options -----------------------------------------------------------------------------
+
+
+def integers(word: str) -> tuple[int, ...]:
+    """Read integers between commas or crosses, as in ``128x64``; the list may end in a comma.
+
+    >>> integers("(64,)"), integers("128x64"), integers("0x10,-1")
+    ((64,), (128, 64), (16, -1))
+    """
+    # The x of 0x10 separates nothing.
+    parts = re.split(r",|(?<=\d)(?<!\b0)x", word.strip("()[] ").removesuffix(","))
+    try:
+        return tuple(int(part, 0) for part in parts)
+    except ValueError:
+        message = f"{word!r} is not a list of integers; write one such as 128,64"
+        raise wrong_word(message) from None
+
+
+def integer(word: str) -> int:
+    """Read one integer."""
+    try:
+        return int(word, 0)
+    except ValueError:
+        raise wrong_word(f"{word!r} is not an integer") from None
 
 
 # -- writing --------------------------------------------------------------------------------------

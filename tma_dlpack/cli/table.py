@@ -120,13 +120,17 @@ def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
     def read(word: str) -> str:
         if word in values:
             return word
-        import argparse
-
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is not one of {', '.join(values)}{did_you_mean(word, values)}"
-        )
+        near = did_you_mean(word, values)
+        raise wrong_word(f"{word!r} is not one of {', '.join(values)}{near}")
 
     return read
+
+
+def wrong_word(message: str) -> Exception:
+    """Return the error of a word that an option does not take."""
+    import argparse
+
+    return argparse.ArgumentTypeError(message)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -4,9 +4,9 @@ A valid tensor map may still write a layout that the consumer cannot read. From 
 computes the descriptor or the addresses. If the consumer cannot read the tile, an error proposes a
 box that works.
 
-`matrix.py` and `ldmatrix.py` have the public functions, `descriptor.py` the result of
-`matrix_descriptor`, and `operand.py` the tile as a matrix. `reads.py` counts bank conflicts of a
-warp, for pictures and suggestions.
+`verbs.py` has the public functions, `descriptor.py` the result of `matrix_descriptor`, and
+`operand.py` the tile as a matrix. `reads.py` counts bank conflicts of a warp, for pictures and
+suggestions.
 
 An instruction is a row of `operand.INSTRUCTIONS`. A reason to refuse a tile is a row of
 `refusals.ROWS`; it has a passing and a failing example in tests/consumer/test_matrix_descriptor.py,
@@ -20,5 +20,4 @@ facts about tcgen05 are documented, not measured.
 """
 
 from tma_dlpack.consumer.descriptor import MatrixDescriptor
-from tma_dlpack.consumer.ldmatrix import ldmatrix_addresses
-from tma_dlpack.consumer.matrix import matrix_descriptor
+from tma_dlpack.consumer.verbs import ldmatrix_addresses, matrix_descriptor

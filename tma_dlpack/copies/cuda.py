@@ -16,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import driver
-from tma_dlpack.copies import launch, nvrtc
-from tma_dlpack.copies.backend import Backend
+from tma_dlpack.copies import launch
+from tma_dlpack.copies.backend import OPERATIONS, Backend
 from tma_dlpack.copies.memory import Extent, check_reads, check_writes, device_extent_of
-from tma_dlpack.copies.reductions import OPERATIONS
-from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Gather4Request
 from tma_dlpack.copies.tile import Bytes, Tile, smem_of_data
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
+from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tensor_map.map import TensorMap
 
 # Threads of a block; bytes of an mbarrier, which follows the tile in shared memory.
@@ -106,7 +105,7 @@ def require_all() -> None:
             f"the GPUs here are {gpus}: tensor maps need compute capability 9.0 (Hopper) or later; "
             'use backend="simulator"'
         )
-    nvrtc.require()
+    launch.nvrtc_bindings()
 
 
 class HardwareTile(Tile):
@@ -224,8 +223,8 @@ def _store(request: CopyRequest, data: object, op: str, memory: object, stream: 
     _check_status(status, 0, op)
 
 
-def _copies(device_id: int) -> nvrtc.Library:
-    return nvrtc.compile_packaged("copies.cu", __package__, driver.device_target(device_id))
+def _copies(device_id: int) -> launch.Library:
+    return launch.compile_packaged("copies.cu", __package__, driver.device_target(device_id))
 
 
 def _form(args: EncodeArguments) -> int:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tma_dlpack import driver, geometry
-from tma_dlpack.copies.refusals import refuse
 from tma_dlpack.copies.request import CopyRequest, Lines
 from tma_dlpack.copies.tile import Bytes
 from tma_dlpack.dlpack import Storage, TensorView, as_tensor_view, host_bytes, name_of, storage_of
@@ -22,6 +21,7 @@ from tma_dlpack.geometry import CHUNK_BYTES, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
+from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: The attributes of a view that a map depends on.

@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.refusals import PTX, refuse
 from tma_dlpack.geometry import BoolArray, IntArray, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import Ints, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.refusals import refuse
+from tma_dlpack.tables.targets import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT, Target
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 # PTX: tensorCoords are .s32.
@@ -291,7 +290,7 @@ def _check_can_store(args: EncodeArguments) -> None:
     if args.kind == "im2col_wide":
         raise TmaUnsupportedError(
             "an im2col-wide map can only be loaded: stores have the modes tile and im2col_no_offs "
-            f"({PTX}); make an im2col map for the store"
+            "(PTX ISA, cp.async.bulk.tensor); make an im2col map for the store"
         )
     if args.data_type.name == "16U4_ALIGN16B":
         raise TmaUnsupportedError(

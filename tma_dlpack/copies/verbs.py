@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tma_dlpack import geometry
-from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.reductions import reduction_of
+from tma_dlpack.copies.backend import Backend, reduction_of
 from tma_dlpack.copies.request import load_request, store_request
 from tma_dlpack.copies.simulator import SimulatorBackend
 from tma_dlpack.copies.tile import Tile

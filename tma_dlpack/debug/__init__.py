@@ -1,9 +1,9 @@
-"""Tools for programs of others: for their logs, their calls, their dead kernels and their PTX.
+"""Tools that examine a program by its logs, its driver calls, its core dumps or its PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
 `postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `hexdump.py`
-reads the 128 bytes of a map in the forms that tools print, `names.py` demangles names, and
-`commands.py` has the commands. The classes of the results are importable from this package.
+reads the 128 bytes of a map in the forms that tools print, `names.py` demangles C++ names, and
+`commands.py` defines the commands. The classes of the results are importable from this package.
 """
 
 from typing import TYPE_CHECKING

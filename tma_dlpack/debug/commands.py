@@ -11,7 +11,7 @@ from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.cli import common, output
+from tma_dlpack.cli import output
 from tma_dlpack.cli.output import JSON, show
 from tma_dlpack.cli.table import (
     EXIT_NOTHING,
@@ -35,7 +35,7 @@ from tma_dlpack.cli.table import (
         nargs="+",
         metavar="FILE|-|WORDS",
     ),
-    common.target("the GPU that the map is for:"),
+    output.target("the GPU that the map is for:"),
     output.html("explanation"),
     JSON,
     heading=FAILURES,
@@ -60,10 +60,13 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
-    """Return the name and the text of each file; words that are not files are a text themselves."""
+    """Yield the name and the text of each file.
+
+    Words that are not files are joined to one text, which has an empty name.
+    """
     from tma_dlpack.debug import foreign
-    from tma_dlpack.tables.limits import MAP_BYTES
     from tma_dlpack.tables.refusals import MAX_LOG_BYTES
+    from tma_dlpack.tables.targets import MAP_BYTES
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]
@@ -75,13 +78,13 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
         return
     for word in words:
         content = foreign.content(word, MAX_LOG_BYTES, "FILE_LOG")
-        # A file of a map's 128 raw bytes becomes a dump.
+        # The 128 raw bytes of a map become hex digits, which `explain` reads as a dump.
         is_map = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
         yield word, content.hex() if is_map else content.decode("utf-8", "replace")
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word is certainly a path, because it has a slash or a suffix.
+    """Return whether a word must be a path, because it has a slash or a suffix.
 
     >>> _is_path("logs/build"), _is_path("build.log"), _is_path("715"), _is_path("error 715")
     (True, True, False, False)
@@ -90,7 +93,7 @@ def _is_path(word: str) -> bool:
 
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
-    """Show the result of each file with the file's name; a single result without a name."""
+    """Show the result of each file under the file's name, but a single result without a name."""
     from tma_dlpack.debug.foreign import printable
 
     if len(found) == 1:
@@ -103,7 +106,7 @@ def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **
 
 
 class _Several(NamedTuple):
-    """The results of several files, for one list in JSON."""
+    """Results of several files, which `to_json` writes as one list."""
 
     all: list[Any]
 
@@ -140,7 +143,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _program_of(options: argparse.Namespace) -> list[str]:
-    """Return the program to trace; ``--`` before it may be omitted."""
+    """Return the words of the program to trace; the ``--`` before the program may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
         raise UsageError(
@@ -199,7 +202,7 @@ def _lint(options: argparse.Namespace) -> int:
             output.write(output.STDOUT, f"{head}{report}\n")
         for failure in failures:
             output.failure(sys.stderr, False, failure)
-    # --strict: warnings fail, and instructions that the analysis skipped fail too.
+    # With --strict, warnings and instructions that the analysis skipped are failures too.
     strict = options.strict and any(
         any(finding.severity != lint.report.NOTE for finding in report.findings)
         or any(one.skipped for one in report.examined)
@@ -261,14 +264,14 @@ def _postmortem(options: argparse.Namespace) -> int:
             "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
             "core.1234"
         )
-    # "global" is a keyword of Python, so it is no attribute name.
+    # "global" is a keyword of Python, so `options.global` would be a syntax error.
     kept = {"keep": options.keep, "with_global": vars(options)["global"]}
     if options.core:
         return _dumps(options)
     if not options.program:
         try:
             found = program.of_process(options.pid, post.read, **kept)
-        except TmaUnsupportedError as error:  # nothing was read: 2, not 1
+        except TmaUnsupportedError as error:  # nothing was read, so the status is 2, not 1
             output.failure(sys.stderr, options.json, str(error))
             return EXIT_NOTHING
     else:
@@ -279,7 +282,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
-            # As `PostMortem.to_json`, without findings.
+            # The keys of `PostMortem.to_json`, without findings.
             names = ("faults", "barriers", "maps", "kernels", "notes")
             empty = json.dumps({name: [] for name in names} | {"target": None})
             output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
@@ -291,7 +294,7 @@ def _postmortem(options: argparse.Namespace) -> int:
 
 
 def _dumps(options: argparse.Namespace) -> int:
-    """Explain dumps; a dump that cannot be read is reported, and the others are explained."""
+    """Explain each dump that can be read, and report the others as unreadable."""
     from tma_dlpack.debug import postmortem as post
     from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
@@ -322,7 +325,7 @@ def _dumps(options: argparse.Namespace) -> int:
         "raw bytes; - for standard input",
         metavar="DUMP|FILE|-",
     ),
-    common.target("the GPU that the map was made for:"),
+    output.target("the GPU that the map was made for:"),
     JSON,
     heading=MAPS,
     examples=("decode map.bin", "decode gdb.txt --json"),

@@ -1,8 +1,8 @@
-"""Foreign text and files: read with a limit of size, and printed without control characters.
+"""Readers of untrusted files with a size limit, and the printer of untrusted text.
 
-`explain`, `decode`, `lint` and `postmortem` read their files with this module: a path, a pipe, or
-``-`` for standard input. Each of these may be compressed with gzip or xz, which the first bytes
-show. The reports of these tools and of `trace` use `printable` to make text.
+`explain`, `decode`, `lint` and `postmortem` use this module to read a file, a pipe, or standard
+input (``-``). The input may be compressed with gzip or xz, which its first bytes show. The reports
+of these tools and of `trace` use `printable`, which replaces control characters in untrusted text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_there(word: str) -> bool:
     """Return whether a word is the path of a file or folder that exists."""
     try:
         return Path(word).exists()
-    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+    except (OSError, ValueError):  # the name is too long, or contains a NUL character
         return False
 
 
@@ -63,7 +63,7 @@ def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> byte
 def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
     """Provide a path at which a file's decompressed bytes can be mapped into memory.
 
-    An uncompressed regular file of any size is not copied: the path is its own. Other content is
+    For an uncompressed regular file of any size, this is the file's own path. Other content is
     copied into a temporary file.
     """
     # A pipe can be opened only once, so its first bytes are not read here.
@@ -87,7 +87,7 @@ def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
 
 
 def _pieces(word: str, rule: str) -> Iterator[bytes]:
-    """Return the decompressed bytes of a file in pieces of at most 1 MiB."""
+    """Yield the decompressed bytes of a file in pieces of at most 1 MiB."""
     if word == STDIN:
         if hasattr(sys.stdin, "buffer"):
             yield from _decompressed(sys.stdin.buffer, "standard input", rule)
@@ -115,7 +115,10 @@ def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
 
 
 def _exactly(file: IO[bytes], size_bytes: int) -> bytes:
-    """Return `size_bytes` bytes, or fewer at the end of the file; a pipe may deliver one by one."""
+    """Return `size_bytes` bytes, or fewer at the end of the file.
+
+    A single read of a pipe may return fewer bytes, so this function reads until it has all bytes.
+    """
     found = b""
     while len(found) < size_bytes and (piece := file.read(size_bytes - len(found))):
         found += piece

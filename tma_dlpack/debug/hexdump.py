@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from tma_dlpack.debug import foreign
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAP_BYTES
 from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import MAP_BYTES
 
-# Maximum number of bytes that are read from a file. The longest text of a map has about 2000.
+# Maximum number of bytes that are read from a file. The longest dump of a map has about 2000.
 MAX_DUMP_BYTES = 1 << 16
 
 #: The forms that `parse` reads, for an error message.
@@ -30,7 +30,7 @@ _REPEATS = re.compile(r"\b(\w{1,20}) <repeats (\d{1,3}) times>")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
-# Characters. gdb's x/128xb with its addresses takes 1,500.
+# Maximum number of characters of a dump. The output of gdb's x/128xb has 1,500.
 LONGEST_DUMP = 8_000
 # A line of a dump: a label, then a hex number; or 16 to 32 bytes without blanks.
 _HEX_LINE = re.compile(
@@ -55,16 +55,17 @@ _OFFSET_LINE = re.compile(
 # hexdump and od write * for lines that equal the line before.
 _FOLD, _MOST_LINES = "*", 1 << 12
 
-# Bytes of a word by the number of words: 128 words of 1 byte to 16 words of 8 bytes.
+# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 of 8 bytes.
 _WIDTHS = {MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
 def parse(text: str) -> bytes | None:
-    r"""Read the bytes that a text shows; None if the text is not a dump.
+    r"""Return the bytes that a dump shows, or None if the text is not a dump.
 
     Labels that end in a colon, commas, and text outside of the last braces are ignored. If the rest
-    is 128, 64, 32 or 16 numbers and one of them begins with 0x, the numbers are little-endian words
-    of 1, 2, 4 or 8 bytes. Otherwise the rest is read as hex digits of any length.
+    is 128, 64, 32 or 16 numbers and at least one begins with 0x, the numbers are read as
+    little-endian words of 1, 2, 4 or 8 bytes. Otherwise the rest is read as hex digits of any
+    length.
 
     Examples
     --------
@@ -88,10 +89,11 @@ def parse(text: str) -> bytes | None:
 
 
 def _at_offsets(text: str) -> bytes | None:
-    r"""Read lines of an offset and bytes or words, as hexdump, od and xxd print them.
+    r"""Return the bytes in lines of hexdump, od or xxd, or None for other texts.
 
-    The offsets show their own base, and how many lines a `*` replaces. Words after an offset
-    without a colon are little-endian. None for other texts.
+    Each line has an offset, then bytes or words. The offsets are read in the base in which they
+    match the number of bytes before them. The offsets also show how many lines a `*` replaces.
+    Words after an offset without a colon are little-endian.
 
     >>> _at_offsets("0000000 0201 0403\n*\n0000010 55aa\n0000012").hex()
     '01020304010203040102030401020304aa55'
@@ -119,7 +121,7 @@ def _at_offsets(text: str) -> bytes | None:
 
 
 def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
-    """Join the rows; None if their offsets, read in this base, do not match their bytes."""
+    """Return the joined rows, or None if their offsets in this base do not match their sizes."""
     data = b""
     try:
         offsets = [int(offset, base) for offset, _ in rows]
@@ -139,7 +141,7 @@ def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> by
 
 
 def _words(tokens: list[str]) -> bytes | None:
-    """Read words of equal width that together have 128 bytes; None for other tokens."""
+    """Return the 128 bytes of words of equal width, or None for other tokens."""
     if not any(token[:2] in ("0x", "0X") for token in tokens):
         return None
     numbers = [_NUMBER.fullmatch(token) for token in tokens]
@@ -153,7 +155,10 @@ def _words(tokens: list[str]) -> bytes | None:
 
 
 def _digits(tokens: list[str]) -> bytes | None:
-    """Read hex digits; None if they are not bytes. Only the first token may begin with 0x."""
+    """Return the bytes of hex digits, or None for other tokens.
+
+    Only the first token may begin with 0x.
+    """
     found = [_HEX.fullmatch(part) for token in tokens for part in token.split(":")]
     if not found or not all(found):
         return None
@@ -165,7 +170,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find(text: str) -> Iterator[tuple[int, bytes]]:
-    """Return the line (from 0) and the bytes of each map that a text contains, each once."""
+    """Yield the line (from 0) and the bytes of each map in a text, without repeated maps."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse(candidate)
@@ -175,12 +180,12 @@ def find(text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def is_line(line: str) -> bool:
-    """Return whether a line is probably part of a dump: it begins with four hex numbers."""
+    """Return whether a line is probably part of a dump, because it begins with four hex numbers."""
     return len(line) < 400 and _FOUR.match(line) is not None
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    """Return the parts of a text that may be a dump, each with its first line (from 0)."""
+    """Yield the first line (from 0) and the text of each part that may be a dump."""
     # A short text may be a dump as a whole.
     if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 0, text
@@ -189,7 +194,7 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
-    # Printed entries "opaque[0] = 0x12", as many as the words of one map.
+    # Printed entries "opaque[0] = 0x12", if their number is the number of words of one map.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)
@@ -208,7 +213,10 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
 
 
 def map_bytes(word: str) -> bytes:
-    """Read a map from a pasted dump, or from a file or standard input (a dump or 128 bytes)."""
+    """Return the bytes of a map from a pasted dump, a file or standard input.
+
+    A file or standard input contains a dump or 128 raw bytes.
+    """
     pasted = parse(word)
     if pasted is not None and len(pasted) == MAP_BYTES:
         return pasted

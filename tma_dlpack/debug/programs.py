@@ -1,4 +1,4 @@
-"""Functions that run other programs: CUDA's tools, and programs of the user."""
+"""Functions that run other programs: CUDA's tools, and the user's programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tma_dlpack.driver import tool as tool
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
-# The variable by which libcuda loads one library into each CUDA program.
+# The environment variable with the path of a library that libcuda loads into each CUDA program.
 INJECTION = "CUDA_INJECTION64_PATH"
 # The exit statuses of shells for a program that does not exist, or cannot be executed.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -45,6 +45,6 @@ def status_of(program: subprocess.Popen[bytes] | OSError) -> int:
     """Return the exit status that a shell reports for a program that ended or did not start."""
     if isinstance(program, OSError):
         return NOT_FOUND if isinstance(program, FileNotFoundError) else NOT_EXECUTABLE
-    # Python has -n for signal n, and shells have 128 + n.
+    # If signal n ended the program, Python reports -n, and a shell reports 128 + n.
     status = program.returncode
     return 128 - status if status < 0 else status

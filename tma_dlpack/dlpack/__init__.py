@@ -7,13 +7,13 @@ both.
 No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
 capsule is not consumed: its own destructor runs its deleter.
 
-The files, each of which imports only from earlier ones: `refusals` (the table of reasons), `layout`
-(integers and what is made of them), `capsule` (ctypes), `torch_tensor`, `frameworks` (a row for
-each), `producer`.
+The files, each of which imports only from earlier ones: `layout` (integers, what is made of them,
+and the table of reasons to refuse a tensor), `torch_tensor`, `frameworks` (a row for each),
+`producer` (reads a tensor and its capsule).
 
 A new framework needs a row of `frameworks.FRAMEWORKS`, and a row of `_WORDS` in the same file with
 the code that copies, views or pads its tensors. A new reason to refuse a tensor needs a row of
-`refusals.REFUSALS` and a call of `refuse("TENSOR_...", found)`, or for torch a row of
+`layout.REFUSALS` and a call of `refuse("TENSOR_...", found)`, or for torch a row of
 `torch_tensor._FLAWS`.
 
 Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from tma_dlpack.dlpack.layout import Export, Layout, Storage, is_a, name_of
-from tma_dlpack.dlpack.refusals import error_text, refuse
+from tma_dlpack.dlpack.layout import Export, Layout, Storage, error_text, is_a, name_of, refuse
 from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import TmaUnsupportedError

@@ -23,15 +23,15 @@ from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import c_name
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     HOW_TO_FIND,
     MAP_BYTES,
     STICKY,
+    Target,
 )
-from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
 
 #: C type -> (ctypes' class, letter in `struct`, low, high); a value fits if low <= value < high.
 _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
@@ -267,7 +267,7 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear bit 85 of a map, which old drivers set wrongly on compute capability 10.0 and later.
 
-    The bit is the allocation class (`tables.fields.ALLOCATION_CLASS`), and 0 is always safe. For
+    The bit is the allocation class (`tables.bits.ALLOCATION_CLASS`), and 0 is always safe. For
     other targets, and for drivers of CUDA 13.2 and later, the bytes do not change. A target without
     a driver version counts as an old driver.
 

@@ -23,19 +23,19 @@ from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
 from tma_dlpack.draw.chunks import first_coords, request_of
 from tma_dlpack.draw.map_bytes import is_of_host_tensor
-from tma_dlpack.make.im2col import (
+from tma_dlpack.make.descriptors import (
     check_im2col_descriptor,
     check_im2col_wide_descriptor,
+    check_tma_descriptor,
     make_im2col_descriptor,
     make_im2col_wide_descriptor,
+    make_tma_descriptor,
 )
-from tma_dlpack.make.tiled import check_tma_descriptor, make_tma_descriptor
 from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.meanings import parse
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.tables.targets import MAX_RANK, TARGETS
 from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # of the first box

@@ -1,5 +1,5 @@
 // Which byte goes where: a copy's lines, its tile in shared memory, and who reads which banks.
-// As geometry/, draw/chunks.py, consumer/reads.py and consumer/ldmatrix.py do in Python.
+// As geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py do in Python.
 // `a` is what tmaRequest.encodeArguments returns: index 0 is innermost.
 
 const tmaGeometry = (() => {

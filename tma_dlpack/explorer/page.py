@@ -22,14 +22,14 @@ import numpy as np
 
 from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.barrier_figure import barrier
+from tma_dlpack.draw import barrier
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import CSS, Figure, fragment, panel_row, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
 from tma_dlpack.draw.map_bytes import GROUPS, is_of_host_tensor
 from tma_dlpack.draw.memory import shared
 from tma_dlpack.explorer.choice import Choice, parameters
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -133,12 +133,18 @@ def model_source() -> str:
 
 @cache
 def _barriers() -> str:
-    """Return the section on waiting for a copy: the same figures as in a notebook."""
-    parts: list[Figure | str] = [f"<h2>{WAITING}</h2><p>{html.escape(ABOUT_WAITING)}</p>"]
-    parts.append(barrier())
+    """Return the section on waiting for a copy: the same figures as in a notebook.
+
+    "" without the folder `tma_dlpack/course`, which has these figures.
+    """
+    try:
+        tile, ring, cluster = barrier(), barrier(stages=4), barrier(blocks=2)
+    except ModuleNotFoundError:
+        return ""
+    parts: list[Figure | str] = [f"<h2>{WAITING}</h2><p>{html.escape(ABOUT_WAITING)}</p>", tile]
     for title, figure in (
-        ("A ring of four stages, as in a GEMM", barrier(stages=4)),
-        ("Multicast: two blocks of a cluster", barrier(blocks=2)),
+        ("A ring of four stages, as in a GEMM", ring),
+        ("Multicast: two blocks of a cluster", cluster),
     ):
         parts += [f"<details><summary>{title}</summary>", figure, "</details>"]
     return f'<section class="tmax-waiting" aria-label="{WAITING}">{fragment(parts)}</section>'

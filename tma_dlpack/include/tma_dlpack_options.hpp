@@ -13,25 +13,25 @@ namespace tma_dlpack
 inline namespace v0_4
 {
 
-// The names and values of libcu++ and cuda.h.
+// These enums have the names and values of libcu++ and cuda.h.
 enum class Interleave : int { none, bytes16, bytes32 };
-#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h has it too; either can be used alone
+#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h defines it too: each header works alone
 #define TMA_DLPACK_SWIZZLE
 enum class Swizzle : int { none, bytes32, bytes64, bytes128, bytes128_atom_32B, bytes128_atom_32B_flip_8B, bytes128_atom_64B };
 #endif
 enum class L2Fetch : int { none, bytes64, bytes128, bytes256 };
 enum class OobFill : int { none, nan };
 
-// All that is seldom asked, as in Python.
+// The optional arguments, as in Python.
 struct MakeOptions
 {
-  std::vector<std::int64_t> elem_strides = {}; // empty for 1 everywhere
+  std::vector<std::int64_t> elem_strides = {}; // empty: 1 in each dimension
   Interleave interleave_layout = Interleave::none;
   L2Fetch l2_fetch_size = L2Fetch::none;
   OobFill oobfill = OobFill::none;
   std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType
-  bool driver_rules = false; // only what the driver asks
-  std::vector<std::string> allow = {}; // rules of libcu++ that the driver has not
+  bool driver_rules = false; // true: only what the driver requires
+  std::vector<std::string> allow = {}; // ids of libcu++'s rules to switch off
   std::optional<std::vector<std::int64_t>> shape = std::nullopt; // extents of another description of the same memory
   std::optional<std::vector<std::int64_t>> strides = std::nullopt; // of that description, in elements of the tensor
   std::int64_t offset = 0; // elements from the tensor's first one to the first described

@@ -2,10 +2,8 @@
 
 from tma_dlpack import driver, report
 from tma_dlpack.consumer.descriptor import operand_addresses
-from tma_dlpack.copies.launch import download, scratch, synchronize, upload
-from tma_dlpack.copies.nvrtc import Library
-from tma_dlpack.copies.nvrtc import require as nvrtc_bindings
-from tma_dlpack.copies.raw import RawCopy, reduce_bytes
+from tma_dlpack.copies.launch import Library, download, nvrtc_bindings, scratch, synchronize, upload
+from tma_dlpack.copies.simulator import RawCopy, reduce_bytes
 from tma_dlpack.dlpack import TensorView, as_tensor_view, host_bytes, storage_of
 from tma_dlpack.draw import timeline as picture
 from tma_dlpack.include import get_include

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.make.extension import Maps, accept_many
-from tma_dlpack.make.tiled import make_tma_descriptor
 from tma_dlpack.public import Drawn, opaque, with_options_of
 from tma_dlpack.tables.coerce import reusable
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError, Violation, argument_error
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
 
@@ -93,7 +93,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         """
         if self._rows is None:
             # Raises with the reason.
-            bytes(next(tensor_map for tensor_map in self if tensor_map.encoder is None))
+            bytes(next(tensor_map for tensor_map in self._maps if tensor_map._data is None))
         assert self._rows is not None
         rows: NDArray[np.uint8] = self._rows.view()
         rows.flags.writeable = False
@@ -102,7 +102,10 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @opaque
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         rows = self.numpy()
-        return np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
+        converted = np.array(rows, dtype=dtype) if copy else np.asarray(rows, dtype=dtype)
+        if copy is False and not np.shares_memory(converted, rows):
+            raise ValueError(f"the maps are uint8: as {converted.dtype} they must be copied")
+        return converted
 
     @property
     @opaque

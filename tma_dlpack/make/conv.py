@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.make.im2col import check_im2col_descriptor, make_im2col_descriptor
+from tma_dlpack.make.descriptors import check_im2col_descriptor, make_im2col_descriptor
 from tma_dlpack.public import opaque, untraced, with_arguments_of
 from tma_dlpack.tables.arguments import CORNERS
 from tma_dlpack.tables.coerce import (

@@ -30,14 +30,14 @@ from typing import Any, SupportsIndex
 
 from tma_dlpack.checks.request import ragged_wrap_bytes
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.arguments import NO_SWIZZLE, reverse
 from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
-from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
+from tma_dlpack.tables.targets import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tensor_map.map import TensorMap
 
 

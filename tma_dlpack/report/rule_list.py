@@ -13,15 +13,14 @@ from typing import overload
 
 from tma_dlpack.checks import ALLOWABLE, RULES
 from tma_dlpack.checks.advice import ADVICE, MAP_ADVICE
-from tma_dlpack.consumer.ldmatrix import LDMATRIX_RULES
 from tma_dlpack.consumer.refusals import ROWS as OPERAND_RULES
-from tma_dlpack.copies.refusals import REFUSALS as COPY_REFUSALS
-from tma_dlpack.dlpack.refusals import REFUSALS as TENSOR_REFUSALS
+from tma_dlpack.consumer.verbs import LDMATRIX_RULES
+from tma_dlpack.dlpack.layout import REFUSALS as TENSOR_REFUSALS
 from tma_dlpack.public import Drawn, opaque, public_in
 from tma_dlpack.tables.arguments import KINDS
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import TmaPreconditionError, bad_value, wrapped
-from tma_dlpack.tables.refusals import CALL_RULES, FILE_RULES
+from tma_dlpack.tables.refusals import CALL_RULES, COPY_REFUSALS, FILE_RULES
 from tma_dlpack.tables.rule import Rule
 
 #: The groups of rules, in the order of the list; `RuleInfo.group` explains them.

@@ -23,13 +23,18 @@ from tma_dlpack.consumer.refusals import find_violations as unreadable_by
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.geometry import BANK_BYTES, BANKS, CHUNK_BYTES
 from tma_dlpack.make import build
-from tma_dlpack.make.tiled import make_tma_descriptor
+from tma_dlpack.make.descriptors import make_tma_descriptor
 from tma_dlpack.suggestions.speeds import Card, is_measured
 from tma_dlpack.tables.coerce import counted, integers_of, nearest_integers, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
+from tma_dlpack.tables.targets import (
+    DEFAULT_TARGET,
+    INNER_BYTES,
+    MAX_BOX,
+    SWIZZLE_SPAN_BYTES,
+    Target,
+)
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: A choice counts as fast if it has at least this share of the fastest choice's speed. The first

@@ -10,7 +10,7 @@ from typing import Any, Literal, SupportsIndex, overload
 
 from tma_dlpack.checks import ALLOWABLE
 from tma_dlpack.consumer import MatrixDescriptor
-from tma_dlpack.consumer.matrix import read_major
+from tma_dlpack.consumer.verbs import read_major
 from tma_dlpack.dlpack import TensorView, as_tensor_view
 from tma_dlpack.make import build
 from tma_dlpack.public import opaque, public_in
@@ -40,8 +40,7 @@ from tma_dlpack.tables.errors import (
     sealed,
     wrapped,
 )
-from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import INNER_BYTES, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 # Boxes of some packed types need a multiple of this many values.

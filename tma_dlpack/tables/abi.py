@@ -11,7 +11,7 @@ ALLOWABLE_ROWS = {"STRIDE_UNIQUE": 14, "BOX_IN_SHAPE": 38, "BOX_SMEM": 43, "ELEM
 
 
 class RareOptions(NamedTuple):
-    """Values of `arguments.RARE_OPTIONS` of a call, in parameter order."""
+    """The rare options of a call (`arguments.RARE_OPTIONS`), in parameter order."""
 
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None

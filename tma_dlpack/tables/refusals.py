@@ -1,14 +1,17 @@
-"""Reasons to refuse arguments, bytes of maps, and files, shared by several rooms: a row each.
+"""Reasons to refuse arguments, bytes of maps, files and copies: a row each.
 
-A copy's are in `copies.refusals`, an operand's in `consumer.refusals`, a tensor's in
-`dlpack.refusals`, the preconditions of a map in `checks`. `Rule.error` raises a row. If the limit
-depends on the call, `asks` is the general limit for the list of rules.
+An operand's are in `consumer.refusals`, a tensor's in `dlpack.layout`, the preconditions of a map
+in `checks`. `Rule.error` raises a row. If the limit depends on the call, `asks` is the general
+limit for the list of rules.
 """
 
 from __future__ import annotations
 
-from tma_dlpack.tables.fields import PROVENANCE
+from dataclasses import replace
+from typing import NoReturn
+
 from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
+from tma_dlpack.tables.targets import PROVENANCE
 
 #: Limits of files from other sources; larger files are not read.
 MAX_PTX_BYTES = 96 << 20
@@ -18,7 +21,9 @@ MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps have about 1 <<
 MAX_VERIFY_BYTES = 1 << 27  # of JSON; `verify` of 10,000 cases each writes about 80 MB
 VERIFY_FORMAT = "tma_dlpack verify, 1"
 
-_GATHER4 = "PTX ISA, cp.async.bulk.tensor"
+_PTX = "PTX ISA, cp.async.bulk.tensor"
+_MEASURED = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-20)"
+_MEASURED_11_21 = "measured: illegal instruction (H200, driver 580.159.04, 2026-11-21)"
 
 CALL_RULES: tuple[Rule, ...] = (
     ARGUMENT,
@@ -39,13 +44,13 @@ DEVICE_CHECK | | be a call on the device that completes | |
     | a check of the checked build of tma_dlpack.h, on the device
 GATHER4 | box_dim | | gather4 needs a map of rank 2 whose box has one row
     | make a map with box_sizes=(1, columns), and copy 4 x columns elements at a time: each copy
-    names four rows | {_GATHER4}
+    names four rows | {_PTX}
 SCATTER4 | target | | scatter4 exists on sm_10x and sm_110 alone
     | sm_90, sm_120 and sm_121 have none (sm_100a, sm_103a and sm_110a do): store the rows with
-    ordinary stores, or one tile copy for each run of rows | {_GATHER4}
+    ordinary stores, or one tile copy for each run of rows | {_PTX}
 GATHER4_TARGET | target | | gather4 exists since compute capability 10.0
     | load the rows with ordinary loads; sm_120 and sm_121 have it for .shared::cta alone
-    | {_GATHER4}
+    | {_PTX}
 UNREADABLE | | point to memory of the process | the driver reads and writes through it
     | pass the address of memory that lives until the call returns
     | trace: process_vm_readv of the process itself
@@ -80,3 +85,121 @@ FILE_VERIFY | path
 
 #: The rows by id.
 REFUSALS: dict[str, Rule] = {row.id: row for row in (*CALL_RULES, *FILE_RULES)}
+
+#: Reasons to refuse a copy, for all backends. `unsupported` is "hardware" if the hardware itself
+#: fails on such a copy, else empty.
+_COPY_ROWS = rules_of(
+    "copy",
+    f"""
+id | unsupported | limit | fix | source
+COPY_COORDS_COUNT | hardware | there must be one coordinate per dimension, outermost first
+    | pass as many coordinates as the map has dimensions
+    | measured: a rank other than the map's is an illegal instruction (H200, driver 580.159.04)
+COPY_COORDS_TYPE | hardware | coordinates must be a sequence of integers (not bool), one per
+    dimension
+    | pass a tuple or list of integers, or an integer array of shape (n, rank) for many tiles
+    | {_PTX}
+COPY_COORD_32_BITS | hardware | a coordinate must fit a signed 32-bit register,
+    -2147483648..2147483647
+    | move the map, tensor_map.with_address(address), and count coordinates from there
+    | {_PTX}: tensorCoords are .s32
+COPY_INNER_16B | hardware | the innermost coordinate must be at a multiple of 16 bytes, even if out
+    of bounds
+    | round the innermost coordinate down to that multiple, and use a wider box | {_MEASURED}
+COPY_INNER_128_VALUES | hardware | the innermost coordinate of an ALIGN16B type must be a multiple
+    of 128 values
+    | round the innermost coordinate down to a multiple of 128
+    | PTX ISA, sub-byte types; documented, not measured
+COPY_SMEM_OFFSET | hardware | smem_offset must be a multiple of 128 bytes, 0 or more
+    | use a multiple of 128, or better of tensor_map.smem_alignment; in a kernel, declare the
+    buffer alignas(128) | measured: misaligned address (H200, driver 580.159.04, 2026-11-20)
+COPY_SMEM_SIZE | | the tile must fit into the shared memory of a block
+    | make the map with smaller box_sizes, or pass a smaller smem_offset
+    | CUDA driver API, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+COPY_IM2COL_START | hardware | a column must start inside the bounding box
+    | start at one of the rows of tma.tile_coords(tensor_map) | {_MEASURED}
+COPY_IM2COL_OFFSETS | | im2col_offsets must be integers, one per spatial dimension, row-major (D,
+    H, W): 0..65535 at rank 3, 0..255 at rank 4, 0..31 at rank 5; an im2col-wide map takes one,
+    along W
+    | pass tap x dilation for each spatial dimension, or None for zeros | measured: larger values
+    are cut off or change the next offset (H200, driver 580.159.04, 2026-11-20)
+COPY_OFFSETS_WITHOUT_IM2COL | hardware | only loads of im2col maps take im2col_offsets
+    | omit im2col_offsets | {_PTX}: im2colOffsets; stores are im2col_no_offs
+COPY_STORE_NEGATIVE | hardware | a store or reduction must not start at a negative coordinate
+    | start at 0 or more; a tile may still reach past the end of the tensor | {_MEASURED}
+COPY_IM2COL_STORE_CORNERS | hardware | a store through an im2col map needs lower corners >= 0 and
+    upper corners <= 0
+    | make a second map for the store, with pixel_box_lower_corner and pixel_box_upper_corner all 0
+    | {_MEASURED}
+COPY_REDUCTION | hardware | it must be an operation that the hardware has for the data type
+    | use one of these, or combine the tile yourself: load_tile, then store_tile | {_MEASURED}
+COPY_DATA | | data must be the logical tile (row-major, packed) or the raw shared-memory bytes
+    | pass an array like Tile.array, or uint8 bytes like Tile.smem | tma_dlpack, store_tile
+COPY_DATA_AMBIGUOUS | | it must be clear whether data is the tile or shared memory: here they store
+    other bytes
+    | pass data[None] for the logical tile, or data.tobytes() for shared memory
+    | tma_dlpack, store_tile
+COPY_DATA_HOST | | data must be in host memory and hold its values, for a copy on the GPU too
+    | pass x.cpu() of torch (with .resolve_conj() and .resolve_neg()), or x.get() of CuPy
+    | tma_dlpack, store_tile
+COPY_ADDRESS | hardware | the address of a map must be a multiple of 16 bytes; of 32 with
+    interleave bytes32 and the ALIGN16B types
+    | use tensor_map.with_address(address) with an aligned address | measured: misaligned address
+    (H200, driver 580.159.04, 2026-11-21); CUDA driver API, cuTensorMapEncodeTiled: globalAddress
+COPY_BOX_ROW | hardware | a row of the box must be a multiple of 16 bytes, and at most the span of
+    the swizzle
+    | use tensor_map.replace(box_dim={{0: n}}) or replace(swizzle_mode=...) with values that fit
+    | {_MEASURED_11_21}
+COPY_NAN_FILL | hardware | only floating-point types can be filled with NaN
+    | use tensor_map.replace(fill_mode='none'), which fills with zeros | {_MEASURED_11_21}
+COPY_STRIDE | hardware | every stride must be a multiple of 16 bytes; of 32 with interleave bytes32
+    | use tensor_map.replace(global_stride={{i: bytes}}) with a multiple of that, i = 0 for the
+    innermost stride | {_MEASURED_11_21}
+COPY_DIM_31_BITS | hardware | no extent may be over 2147483648 (the driver encodes maps up to
+    4294967296)
+    | make one map for each part of the tensor, such as x[:2**31] and x[2**31:] | {_MEASURED}
+COPY_GATHER4 | hardware | gather4 and scatter4 take a tiled map of rank 2 with one row in its box,
+    and four rows
+    | make the map with box_sizes=(1, columns), and pass four row coordinates
+    | PTX ISA, tile::gather4 and tile::scatter4; documented, not measured
+COPY_MEMORY | | memory must be a contiguous NumPy uint8 array that contains the map's addresses
+    | pass memory=x.view(numpy.uint8).reshape(-1), or make the map from a tensor; for a GPU address
+    pass backend="cuda" | tma_dlpack, memory of the simulator
+COPY_MOVED | | a map's tensor must have the memory and layout that it had when the map was made
+    | call make_tma_descriptor again, or use tensor_map.with_address(x) if only the address has
+    changed | tma_dlpack, memory of a copy
+COPY_OUTSIDE_MEMORY | | every byte that a copy touches must lie in the tensor's storage, or in
+    memory= if given
+    | pass memory= with an array that contains all these bytes, or copy only tiles that lie in the
+    storage | tma_dlpack, memory of a copy
+COPY_PAGES | | the memory must be mapped, and writeable for stores: the copy would crash this
+    process
+    | keep the memory mapped while the map is used; map it with write permission for stores
+    | proc(5), /proc/self/maps: only memory that no framework allocated is checked
+COPY_STORE_OVERRUN | | stores write whole chunks of 16 bytes, so each row must be padded to 16
+    bytes
+    | pad the rows of the tensor to 16 bytes, or pass memory= with the whole allocation
+    | measured (H200, driver 580.159.04, 2026-11-20)
+COPY_READ_ONLY | | stores and reductions need writeable memory
+    | make the map of a writeable copy: x.copy() of NumPy, numpy.array(x) of JAX (on the GPU
+    cupy.array(x) or torch.from_dlpack(x).clone()); or pass memory=
+    | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
+""",
+)
+#: The rows of copies by id.
+COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
+
+
+def refuse(
+    rule: str,
+    argument: str,
+    found: str,
+    cause: BaseException | None = None,
+    *,
+    fix: str | None = None,
+) -> NoReturn:
+    """Raise the error of a rule of copies; `found` is the first half of the message.
+
+    `fix` replaces the fix of the row, if the caller knows the value that the user should pass.
+    """
+    COPY_REFUSALS[rule].refuse(argument, found, cause, fix)

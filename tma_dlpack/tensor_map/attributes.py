@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.public import opaque, untraced
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind, arguments_of, reverse
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -16,7 +16,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import MapStorage, arguments_of
+from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request

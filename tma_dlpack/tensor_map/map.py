@@ -16,8 +16,7 @@ from tma_dlpack.tables.errors import (
     TmaUnsupportedError,
     argument_error,
 )
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED_NAMES, Target
+from tma_dlpack.tables.targets import DERIVED_NAMES, MAP_BYTES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import for_torch, moved_bytes, no_bytes, not_launchable
 
@@ -116,7 +115,7 @@ class TensorMap(MapAttributes, Drawn):
         ('FLOAT32', (64, 48), (16, 32), None)
         """
         from tma_dlpack.tables import bits
-        from tma_dlpack.tables.fields import DERIVED, PROVENANCE
+        from tma_dlpack.tables.targets import DERIVED, PROVENANCE
         from tma_dlpack.tensor_map.description import Description
 
         known = Target.of(target)
@@ -223,7 +222,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     def _numba_type_(self) -> Any:
         """The type of the map as a kernel's argument in numba-cuda-mlir, passed by value."""
-        from tma_dlpack.tensor_map.numba import numba_type
+        from tma_dlpack.tensor_map.text import numba_type
 
         return numba_type()
 
@@ -444,9 +443,9 @@ class TensorMap(MapAttributes, Drawn):
         ...     x, (16, 16), data_type="TFLOAT32").cpp()
         True
         """
-        from tma_dlpack.tensor_map import cpp
+        from tma_dlpack.tensor_map import text
 
-        return cpp.cpp(self.description, self._address, repr(self))
+        return text.cpp(self.description, self._address, repr(self))
 
     # -- origin ---------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The command `verify`; cli/table.py finds this file by its name."""
+"""The command `verify`; cli/table.py finds this file by its name, `commands.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from tma_dlpack.cli import output
-from tma_dlpack.cli.common import integer
-from tma_dlpack.cli.output import JSON, show
+from tma_dlpack.cli.output import JSON, integer, show
 from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, MACHINE, command, option
 
 
@@ -29,19 +28,19 @@ from tma_dlpack.cli.table import EXIT_NOTHING, EXIT_OK, EXIT_REFUSED, MACHINE, c
 def _verify(options: argparse.Namespace) -> int:
     import tma_dlpack as tma
 
-    # `verify` writes its file to a path. If that is standard output, the report goes to standard
-    # error.
+    # `verify` writes its file to a path. If this path is standard output, write the report to
+    # standard error.
     out = Path("/dev/stdout") if options.out == output.STDOUT else options.out
     if options.read is not None:
         from tma_dlpack.verification import learning
 
         source = Path("/dev/stdin" if options.read == "-" else options.read)
-        source.stat()  # raises if the file does not exist
+        source.stat()  # Raise an error if the file does not exist.
         report = learning.Findings.read(source).against(options.target)
     else:
         try:
             report = tma.verify(options.n, options.seed, device_id=options.device, out=out)
-        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
+        except tma.TmaUnsupportedError as missing:  # No driver, no GPU with TMA, or no NVRTC.
             output.failure(sys.stdout, options.json, str(missing))
             return EXIT_NOTHING
     if options.out == output.STDOUT:

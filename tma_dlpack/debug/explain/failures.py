@@ -1,4 +1,4 @@
-"""Failures that a text shows: patterns, causes by likelihood, and the next step, in one table.
+"""Reader of the failures that a text shows, from a table of patterns, causes and next steps.
 
 To add a failure, add a block to failures.txt and a text to tests/golden/failures.json. The patterns
 of `results` recognise the driver's results. Every other failure is recognised by the patterns of
@@ -17,11 +17,11 @@ from tma_dlpack.debug.explain.results import LONGEST_SYMPTOM, places_of
 from tma_dlpack.debug.explain.words import tables
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.limits import INNER_BYTES, STICKY
+from tma_dlpack.tables.targets import INNER_BYTES, STICKY
 
-# An id in `Failure.replaced_by`: an encode was read, which explains more than the failure does.
+# An id in `Failure.replaced_by`. If an encode was read, its report replaces the failure's causes.
 ENCODE = "encode"
-# The source of the failures that end a launch.
+# The `source` of failures that end a launch.
 _MEASURED = "measured, H200"
 # Characters before and after a failure that are searched for the name of its cause.
 _NEAR = 2_000
@@ -30,7 +30,7 @@ _LONGEST_EVIDENCE = 90  # characters
 
 
 class Cause(NamedTuple):
-    """A cause of a failure: the misuse, how to check it, a key of `_facts`, how a log names it."""
+    """A cause of a failure: the misuse, its check, a key of `_facts`, the pattern of its name."""
 
     misuse: str
     check: str
@@ -39,7 +39,7 @@ class Cause(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A block of failures.txt; `replaced_by` has the ids that make this failure redundant."""
+    """A block of failures.txt; any id in `replaced_by` makes this failure redundant."""
 
     id: str
     words: str
@@ -50,7 +50,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-# Texts of the names that failures.txt has in braces, such as {trace}.
+# Name in braces in failures.txt, such as {trace} -> the text that replaces it.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",
@@ -78,7 +78,7 @@ def _failures() -> Iterator[Failure]:
             blocks.append([])
         blocks[-1].append(cells)
     for (name, words, step, source, *replaced), *lines in blocks:
-        # A pattern may have " | " inside, at which the reader of the table split it.
+        # `tables` splits rows at " | ", which a pattern may contain, so the cells are joined again.
         patterns = [" | ".join(cells)[2:] for cells in lines if cells[0].startswith("? ")]
         causes = [_cause(*cells) for cells in lines if not cells[0].startswith("? ")]
         yield Failure(
@@ -97,7 +97,7 @@ _HANGS = re.compile(
     re.IGNORECASE,
 )
 _DOES_NOT = r"(?:not|nothing|no|never|without|\w+n't) (?:[\w']+ )?(?:hang|deadlock|stuck|freez)"
-# A whole text of few words, such as "it hangs sometimes".
+# A pattern for a whole text of few words, such as "it hangs sometimes".
 _SHORT_HANG = re.compile(
     rf"(?:(?!{_DOES_NOT})[\w']+ ){{0,6}}"
     r"(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
@@ -114,24 +114,26 @@ class FoundFailure(NamedTuple):
 
 
 def distinct_lines(text: str) -> str:
-    """Return a long text with the first copy of each line, because logs repeat their lines."""
+    """Return a long text without repeated lines, and a short text unchanged."""
     return text if len(text) <= _LONG else "\n".join(dict.fromkeys(text.split("\n")))
 
 
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     """Return the failures that a text shows, in the order of the text.
 
-    `replacing` has more ids that may replace a failure, such as `ENCODE`.
+    `replacing` has additional ids that may replace a failure, such as `ENCODE`.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
     """
-    # `found` has the first place of each failure by id; `others` has results without a block.
+    # `found`: id -> the first place of the failure. `others`: id -> a result of the driver that
+    # has no block in the table.
     found: dict[str, int] = {}
     others: dict[str, Failure] = {}
     for result, place in places_of(text).items():
         code = str(result.code)
-        # Result 1 has stricter patterns in failures.txt: "invalid argument" may be of any library.
+        # For result 1, only the stricter patterns in failures.txt count, because any library may
+        # print "invalid argument".
         if code in FAILURES and code != "1":
             found[code] = place
         elif result.code in STICKY:
@@ -158,8 +160,8 @@ def notes_of(
 ) -> list[str]:
     """Return notes on each failure: its causes, then the next step.
 
-    Causes that the text names come first. A map in the same text rules out some causes, and adds
-    facts to other causes.
+    Causes that the text names come first. If the text shows a map, the map rules out some causes
+    and adds facts to other causes.
     """
     # With several different maps, it is not known which map the failed kernel used.
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
@@ -168,7 +170,7 @@ def notes_of(
         near = text[max(0, place - _NEAR) : place + _NEAR]
         out = [c for c in failure.causes if facts.get(c.fact, "").startswith("ruled out")]
         likely = [(_evidence(c, near), c) for c in failure.causes if c not in out]
-        # The sort is stable: causes without evidence keep the table's order, by likelihood.
+        # The sort is stable, so causes without evidence stay in the table's order (by likelihood).
         likely.sort(key=lambda item: not item[0])
         for number, (evidence, cause) in enumerate(likely, 1):
             fact = f" ({facts[cause.fact]})" if cause.fact in facts else ""
@@ -204,9 +206,9 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return facts about a map that concern causes, by the key in the table.
+    """Return facts about a map, by the keys of the causes in the table.
 
-    A fact that begins with "ruled out" excludes the cause.
+    A fact that begins with "ruled out" excludes the causes with its key.
     """
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}

@@ -1,7 +1,7 @@
-"""Printed arguments and their check; rules that need an unknown argument are skipped.
+"""The printed arguments of an encode, and their check against the driver's rules.
 
 This module has no rules of its own: `read_driver_call` makes a request from the arguments, and
-`find_violations` checks the request.
+`find_violations` checks the request. Rules that need an unknown argument are skipped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation, sealed
-from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import MAX_RANK, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 # -- the arguments of one encode -----------------------------------------------------------------
@@ -55,9 +54,9 @@ class PrintedArguments:
     """The arguments of one encode, as read from a printout by `explain`.
 
     The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, even where the printout uses another order or unit. An argument or
-    an entry is None if it is not printed or cannot be read with certainty. A number that is not a
-    member of its enum stays an int.
+    for dimensions 1 to rank - 1, even if the printout uses another order or unit. An argument or a
+    list's entry is None if it is not printed or cannot be read with certainty. A number that is not
+    a member of its enum stays an int.
 
     Attributes
     ----------
@@ -74,10 +73,11 @@ interleave, swizzle, l2_promotion, oob_fill
     lines : (int, int)
         The printout's first and last line in the text, counted from 1.
     implied : mapping
-        Arguments that this project always passes and does not print (source: its code). They are
-        checked too.
+        Arguments that the project always passes and does not print, according to its source code.
+        These arguments are checked too.
     inferred : tuple of str
-        Arguments that are not printed and follow from others, such as the rank from the lists.
+        Arguments that are not printed but follow from other arguments, such as the rank, which
+        follows from the lengths of the lists.
     """
 
     kind: MapKind = "tiled"
@@ -146,9 +146,9 @@ def _text(name: str, value: object) -> str:
 def check_printed(read: PrintedArguments, target: Target) -> Report:
     """Check printed arguments against the driver's rules for a target.
 
-    Rules that need an argument or an entry that is not shown are skipped. If the type or the
-    interleave layout is not shown, each possible value is tried, and a violation counts if every
-    value has the same violation.
+    Rules that need an argument or an entry that is not printed are skipped. If the type or the
+    interleave layout is not printed, each possible value is tried. A violation is then reported
+    only if it occurs with every value.
     """
     return _check_printed(
         read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
@@ -157,23 +157,24 @@ def check_printed(read: PrintedArguments, target: Target) -> Report:
 
 @lru_cache(maxsize=4096)
 def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
-    """Check arguments, with a cache, because logs repeat them.
+    """Check arguments, with a cache, because logs repeat the same arguments.
 
-    `how` has the fields that the comparison of `PrintedArguments` ignores and the verdict uses.
+    `how` adds fields to the cache's key: `PrintedArguments` ignores these fields when it compares
+    itself with another object, but the check depends on them.
     """
-    # The violations of each driver call that could have printed this.
+    # The violations of each driver call that is possible with these arguments.
     could_be: list[dict[tuple[str, str, str], Violation]] = []
     for request in _requests(read, target):
-        # An enum value without a member is a violation itself; rules that read it are skipped.
+        # An enum value without a member is a violation already, so rules that read it are skipped.
         wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}
         asked = request.with_fields(unreadable=(), unread=request.unread | wrong)
         violations = request.unreadable + find_violations(asked)
-        # A layout that breaks a rule by itself cannot be the one that was not printed.
+        # If the layout is not printed, skip the layouts that break a rule by themselves.
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
     in_all = (v for key, v in first.items() if all(key in found for found in could_be))
-    # A rank that was inferred from the lists cannot be wrong by itself.
+    # A rank that was inferred from the lists was not passed, so it breaks no rule of its own.
     found = tuple(
         _explained(violation, read)
         for violation in in_all
@@ -189,7 +190,7 @@ def _same_as(violation: Violation) -> tuple[str, str, str]:
 
 
 def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
-    """Return the driver calls that could have printed this, one per possible type and layout."""
+    """Yield the driver calls that are possible with these arguments, one per type and layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -209,7 +210,7 @@ UNREAD = 0
 
 
 def _request(read: PrintedArguments, target: Target, data_type: int, interleave: int) -> Request:
-    """Return the request of a driver call with this type and layout; unread columns are marked."""
+    """Return the request of a driver call with this type and layout, and mark unread arguments."""
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     call = {**_call(read), "tensor_data_type": data_type, "interleave": interleave}
     request = read_driver_call(read.kind, call, target)
@@ -218,8 +219,8 @@ def _request(read: PrintedArguments, target: Target, data_type: int, interleave:
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
-    """Return the arguments of the driver's call, with lists as long as the rank requires."""
-    # A 0 for dimension 0, which has no stride, so that the length counts dimensions.
+    """Return the arguments of the driver's call, with lists padded to the length for the rank."""
+    # Dimension 0 has no stride. A 0 in its place makes the length the number of dimensions.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -232,7 +233,7 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            # Of a list, `implied` has one value for all entries, such as an element stride of 1.
+            # For a list, `implied` has one value for all entries, such as an element stride of 1.
             every = read.implied.get(name, UNREAD)
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))
@@ -250,13 +251,13 @@ _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
 def _explained(violation: Violation, read: PrintedArguments) -> Violation:
-    """Add to a violation that its stride overflowed, or is of a dimension of extent 1."""
+    """Add to a stride's violation that the stride overflowed or that its dimension has extent 1."""
     entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
         return violation
     place = int(entry[2])
     found, fix = violation.found, violation.fix
-    # The padding makes every place in a message valid, also one past the printed strides.
+    # The message may name a stride that is not printed, so None is appended to printed strides.
     overflow = _overflow((*read.global_strides, *(None,) * MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
@@ -271,10 +272,11 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
 
 
 def _overflow(stride: int | None) -> str:
-    """Return how a stride overflowed; "" if it did not overflow.
+    """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    A stride of a negative number of elements is just below 2^61 if the code multiplies by bits and
-    divides by 8 in unsigned 64 bits, and just below 2^64 if it multiplies by bytes.
+    The code computes a stride in unsigned 64 bits from a negative number of elements. The stride is
+    just below 2^64 if the code multiplies by the bytes of an element. It is just below 2^61 if the
+    code multiplies by the bits of an element and divides by 8.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

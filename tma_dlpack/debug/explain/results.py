@@ -1,4 +1,4 @@
-"""The driver's results in a text, and notes on where projects print an encode's arguments."""
+"""Reader of the driver's results in a text, and notes on where projects print arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tma_dlpack.checks.report import Report
 from tma_dlpack.debug.explain.words import tables
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
+from tma_dlpack.tables.targets import HOW_TO_FIND, STICKY
 
 _TABLES: Final = tables("results")
 
@@ -16,7 +16,7 @@ _TABLES: Final = tables("results")
 
 
 class Result(NamedTuple):
-    """A CUresult: its code, its name, the driver's words, and the fix if an encode returns it."""
+    """A CUresult: its code, its name, the driver's description, and the fix for an encode."""
 
     code: int
     name: str
@@ -34,7 +34,7 @@ _RUNTIME: Final = {
     for r in RESULTS
     if r.code in STICKY
 }
-#: Results by the part of the driver's words that people repeat.
+#: Results by the part of the driver's description that people quote.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
@@ -52,10 +52,10 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Codes whose words no other library prints. The words of other codes count only if their line
-#: names CUDA or a tensor map.
+#: Codes whose description no other library prints. The description of any other code counts only
+#: if its line also names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
-# Results by everything that a pattern may find as its key: names, phrases, codes.
+# Results by every text that the group `key` of a pattern may match: names, phrases, codes.
 _KNOWN: Final = (
     _RUNTIME
     | _PHRASES
@@ -65,12 +65,12 @@ _KNOWN: Final = (
 
 
 def _one_of(keys: Iterable[str]) -> str:
-    """Return a pattern that matches any of the keys; it tries the longest key first."""
+    """Return a pattern that matches any of the keys and tries longer keys first."""
     return "(?P<key>" + "|".join(map(re.escape, sorted(keys, key=len, reverse=True))) + ")"
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: The forms of a result: a code next to a word, or alone; a name; the driver's words.
+#: The forms of a result: a code next to a word, or alone; a name; the driver's description.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -115,7 +115,7 @@ def places_of(text: str) -> dict[Result, int]:
     """Return the driver's results that a text shows, each with its first place, in order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
-    # Phrases are in lower case in `_KNOWN`, and names as CUDA spells them.
+    # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
     found = [
         (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
         for match in matches
@@ -147,7 +147,7 @@ _INVALID_VALUE = (
 
 
 def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
-    """Explain the CUDA results that a text shows, given the verdicts on its encodes."""
+    """Return notes that explain the CUDA results in a text, given the reports on its encodes."""
     codes = {result.code: result for result in results_of(text)}
     sticky = [result for code, result in codes.items() if code in STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)
@@ -169,7 +169,7 @@ def result_notes(text: str, reports: Sequence[Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note on mixed lines: what to do, and the error codes near these lines."""
+    """Return a note on mixed lines: what to do, and the meaning of error codes near them."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in STICKY and r.name not in text]
     return (
@@ -186,7 +186,7 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return a note on where a project prints the arguments that are missing in the text.
 
-    The note is about the first heading in the text. A mixed text has a note of its own instead.
+    The note is about the first heading that matches. A mixed text has another note instead.
     """
     headings = [(p, where) for pattern, p, where in _TABLES["HEADINGS"] if re.search(pattern, text)]
     return [

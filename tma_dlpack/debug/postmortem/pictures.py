@@ -1,4 +1,4 @@
-"""HTML of a post-mortem: findings, barriers at the moment of the dump, tile of a failed copy."""
+"""HTML of a post-mortem: the findings, the barriers at the time of the dump, and failed tiles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tma_dlpack.draw.timeline import chain
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError
 
-# most barriers of a kernel that are drawn
+# maximum number of barriers of a kernel that are drawn
 _MOST_DRAWN = 16
-# px: left end of a barrier's bar, length of the bar, height of a row
+# pixels: the left end of a barrier's bar, the length of the bar, the height of a row
 _LEFT, _BAR, _ROW = 30.0, 320, 30
-# px: least width of the mark at a misaligned coordinate
+# minimum width of the mark at a misaligned coordinate, in pixels
 _LEAST_FAULT = 4
-# bits; the innermost coordinate is a multiple of this many
+# the innermost coordinate must be a multiple of this number of bits
 _COPY_BITS = 128
 _LEGEND = [
     (Cell(0, 0, "even"), "phase of parity 0"),
@@ -47,13 +47,13 @@ _FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another one
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FrozenBarriers(Figure):
-    """A picture of the barriers of one kernel's blocks, at the moment of the dump.
+    """A picture of the barriers of one kernel's blocks, at the time of the dump.
 
     Attributes
     ----------
     barriers : tuple of DeadBarrier
-        Sorted by address. If blocks differ in a barrier's state, one state is drawn: if possible
-        one with a rule, and of these the most frequent.
+        Barriers, sorted by address. If a barrier has different states in different blocks, one
+        state is drawn. States with a rule are preferred, then the state of the most blocks.
     """
 
     title: str
@@ -73,8 +73,8 @@ class FrozenBarriers(Figure):
 
 
 def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
-    """Draw a barrier: parity, a bar of its arrivals, pending bytes, waiting warps."""
-    # only barriers that hang by themselves are marked, not those that wait for another barrier
+    """Draw a barrier: its parity, a bar of arrivals, its pending bytes, and waiting warps."""
+    # a barrier that only waits for another barrier is not marked
     is_guilty = bool(barrier.rule) and barrier.rule != _FOLLOWS
     yield label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
     yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
@@ -105,7 +105,7 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     kernels: dict[str, dict[int, DeadBarrier]] = {}
     for barrier in barriers:
         of_kernel = kernels.setdefault(barrier.kernel, {})
-        # of several states at one address: those with a rule first, then those of most blocks
+        # if an address has several states, prefer a state with a rule, then that of more blocks
         known = of_kernel.get(barrier.address)
         if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
             of_kernel[barrier.address] = barrier
@@ -118,8 +118,8 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
 
 
 def waits(barriers: Iterable[DeadBarrier]) -> tuple[Figure, ...]:
-    """Return the chain of barriers that wait for each other; empty if none does."""
-    # messages of HANG_FOLLOWS name the other barriers by address, such as "0x40"
+    """Return a picture of the barriers that wait for each other, if there are any."""
+    # a message of HANG_FOLLOWS has the addresses of the other barriers, such as "0x40"
     known = {f"{barrier.address:#x}": barrier for barrier in barriers}
     links = []
     for name, barrier in known.items():
@@ -167,7 +167,7 @@ class WrongBox(TensorBox):
     """
 
     why: str = ""
-    # elements from the last multiple of 16 bytes to the box's first element
+    # number of elements from the last multiple of 16 bytes to the box's first element
     off: int = 0
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
@@ -187,27 +187,27 @@ class WrongBox(TensorBox):
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> Legend:
-        """Return the meanings of the styles; "copied" becomes "wanted", as nothing was copied."""
+        """Return the meanings of the styles; "copied" is "wanted", because nothing was copied."""
         own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in LEGEND]
         mark = Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
 
 
 def _tile(fault: Fault) -> Iterator[Figure]:
-    """Draw the tensor with the box of the copy that failed."""
+    """Yield a picture of the tensor with the box of the copy that failed."""
     whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
     if whole is None or fault.coordinates is None or whole.kind != "tiled":
         return
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
-    # the picture's code refuses a misaligned coordinate, so it draws the multiple of 16 bytes below
+    # `tensor` refuses a misaligned coordinate, so it gets the multiple of 16 bytes before it
     try:
         near = tensor(whole, (first // step * step, *rest)[::-1])
-    # the coordinates do not fit the map: another rank, or a gather of four rows
+    # the coordinates do not fit the map, because of another rank or a gather of four rows
     except TmaError:
         return
     title, columns = near.title, near.columns
-    # no copy can begin at a misaligned coordinate: then only the box is moved to it
+    # the box is then moved to the misaligned coordinate, at which no copy can begin
     if first % step:
         title = f"{title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
         columns = replace(columns, start=first)

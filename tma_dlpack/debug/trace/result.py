@@ -1,6 +1,6 @@
-"""The result of `trace`: every different map, as text, HTML and JSON.
+"""The result of `trace`: each different map once, as text, HTML and JSON.
 
-native/inject.c writes two files for each process: JSON lines, and counts of 64 bits.
+native/inject.c writes two files for each process: JSON lines, and counts of 64 bits each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
     "tl.make_tensor_descriptor), and kernels that read a map from global memory"
 )
-# Bytes of HTML; the pictures of one map have about 120 KB.
+# Maximum bytes of pictures in a notebook's HTML. The pictures of one map have about 120 KB.
 _MOST_BYTES_IN_NOTEBOOKS = 380_000
 _MOST_KERNELS = 6
 # The version of the JSON format.
@@ -33,7 +33,7 @@ _FORMAT = 1
 
 @public_in("tma_dlpack.debug")
 class Trace:
-    """Every tensor map that a process or a program made, from `trace`.
+    """The tensor maps that a process or a program made, as `trace` recorded them.
 
     ``print(t)`` shows each different map: the driver's arguments, the result, the library that made
     the map, the kernels that use it, and the rules that it breaks. Notebooks also show pictures.
@@ -41,8 +41,8 @@ class Trace:
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order of the first calls. Within the ``with`` block, the maps
-        made until now.
+        Each different map, in the order of the first calls. Inside the ``with`` block, only the
+        maps that were made until now.
     notes : tuple of str
         Calls that could not be traced, and why.
 
@@ -55,7 +55,7 @@ class Trace:
     """
 
     def __init__(self, raw: Raw | Path) -> None:
-        # A folder is read again at each use, until `_freeze` keeps its content.
+        # A folder is read again at each use, until `_freeze` replaces it by its content.
         self._source = raw
         self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
 
@@ -69,7 +69,7 @@ class Trace:
 
     @property
     def maps(self) -> tuple[TracedMap, ...]:
-        """Each different map."""
+        """Each different map, in the order of the first calls."""
         raw = self._raw
         if self._read is None or self._read[0] is not raw:
             self._read = raw, tuple(merged(raw["maps"], raw["processes"]))
@@ -90,7 +90,7 @@ class Trace:
     @classmethod
     @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
-        """Read a trace from the JSON of `to_json` or ``tma-dlpack trace --json``."""
+        """Return the trace in the JSON that `to_json` or ``tma-dlpack trace --json`` wrote."""
         try:
             if len(text) > MAX_TRACE_CHARACTERS:
                 raise ValueError
@@ -104,7 +104,7 @@ class Trace:
         return trace
 
     def to_json(self) -> str:
-        """Return the whole record as JSON that `from_json` reads."""
+        """Return the whole trace as JSON, which `from_json` reads."""
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
     def __repr__(self) -> str:
@@ -156,8 +156,8 @@ class Trace:
         return fragment([*map(printable, parts)])
 
     def _overview(self) -> list[str]:
-        """Return small pictures of all maps next to each other; none for a single map."""
-        from tma_dlpack.draw.multiples import multiples
+        """Return small pictures of all maps next to each other, if there are two maps or more."""
+        from tma_dlpack.draw.cards import multiples
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
         # (number of the map, the map, whether a problem is marked)
@@ -171,7 +171,7 @@ class Trace:
 def _pictures(traced: TracedMap) -> str:
     """Return pictures of the tensor with its box and of the tile in shared memory.
 
-    "" for a map without known bytes.
+    The result is "" if the map's bytes are not known.
     """
     from tma_dlpack import draw
 
@@ -181,7 +181,7 @@ def _pictures(traced: TracedMap) -> str:
     first = "tensor" if tensor_map.kind == "tiled" else "walk"
     try:
         return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
-    except TmaError as error:  # a map with which every copy fails
+    except TmaError as error:  # every copy with this map fails, so there is no picture
         return f"<p>not drawn: {html.escape(str(error))}</p>"
 
 
@@ -222,7 +222,7 @@ def _title(number: int, traced: TracedMap) -> str:
 
 
 def _lines(traced: TracedMap) -> Iterator[str]:
-    """Return the facts about a map, a line each."""
+    """Yield the lines of facts about a map."""
     yield str(traced.arguments)
     if traced.made_by:
         yield f"made by {traced.made_by}"
@@ -263,9 +263,9 @@ def refusal_text(traced: TracedMap) -> str:
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Ids of the counts that belong to no line, and the form of a count, as in native/inject.c.
+#: Indices of the counts that belong to the process instead of a JSON line (native/inject.c).
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
-_COUNT = struct.Struct("<Q")
+_COUNT = struct.Struct("<Q")  # one count
 
 Raw = dict[str, Any]
 
@@ -273,11 +273,12 @@ Raw = dict[str, Any]
 def read_folder(folder: Path) -> Raw:
     """Return the records of all processes: ``{"processes": [...], "maps": [...]}``.
 
-    Processes are in the order of their start. A map has the index of its process, its count, and
-    its kernels with their counts. `Trace.to_json` writes the same record.
+    Processes are in the order of their start. The record of a map has the index of the map's
+    process, the number of calls that made the map, and the map's kernels, each with its number of
+    launches. `Trace.to_json` writes the records unchanged.
     """
     raw: Raw = {"processes": [], "maps": []}
-    # Maps that were passed to kernels and that no call of the driver made.
+    # Maps that were seen as a kernel's parameter, although no call of the driver made them.
     unknown: list[Raw] = []
     # File names are "PID-START.jsonl".
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem.partition("-")[2]):
@@ -303,7 +304,7 @@ def parse(content: bytes) -> list[Raw]:
 
 
 def _decoded(value: Any) -> Any:
-    """Decode strings as UTF-8, because the library writes each byte as one character."""
+    """Decode the strings in a JSON value as UTF-8; inject.c writes each byte as one character."""
     if isinstance(value, str):
         return value.encode("latin-1").decode("utf-8", "replace")
     if isinstance(value, list):
@@ -318,7 +319,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
     counts = path.with_suffix(".count").read_bytes()
 
     def count(number: int) -> int:
-        # If counts could not be written, each map counts as made once, and other counts are 0.
+        # If inject.c could not write the counts, each map counts as made once, and the counts of
+        # the process are 0.
         at = number * _COUNT.size
         is_there = at + _COUNT.size <= len(counts)
         return _COUNT.unpack_from(counts, at)[0] if is_there else int(number > _PAUSES)
@@ -344,21 +346,21 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             kernel = {name: line.pop(name) for name in ("kernel", "parameter", "offset")}
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
-    # A call with an unreadable pointer may end the program, so inject.c also writes it before the
-    # call, without a result, and subtracts it from the count when the call returns. Here a count
-    # above 0 without a result is a call that did not return.
+    # A call with an unreadable pointer may end the program. For such a call, inject.c writes a line
+    # without a result and adds 1 to its count before the call. If the call returns, inject.c
+    # subtracts the 1 again, and the line is dropped here because its count is 0.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 
 # -- problems -------------------------------------------------------------------------------------
 
-#: Tools that cannot work during a trace, as long as CUPTI has one subscriber at a time.
+#: Tools that cannot run during a trace, because CUPTI has one subscriber at a time.
 ALONE = "nsys, ncu, compute-sanitizer, cuda-gdb, torch.profiler, Proton"
 _TAKEN, _DENIED = 39, (35, 40)  # CUptiResult (cupti_result.h)
 
 
 def problem_text(problem: Raw) -> str:
-    """Describe a problem in one line: what happened, and what to do."""
+    """Return one line about a problem: what happened, and what to do."""
     code, detail = problem["code"], problem["detail"]
     if problem["what"] == "subscribe" and code == _TAKEN:
         who = f" ({detail})" if detail and "not provided" not in detail else ""

@@ -16,15 +16,14 @@ from tma_dlpack.debug.names import demangled
 from tma_dlpack.public import public_in
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
 from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import HOW_TO_FIND, STICKY, Target
 from tma_dlpack.tensor_map.description import check_address
 from tma_dlpack.tensor_map.map import TensorMap
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
-#: Beginnings of the names of shared objects between a caller and the driver, which do not identify
-#: the caller.
+#: How the file names of shared objects between a caller and the driver begin. `made_by` skips these
+#: objects, because they do not identify the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 #: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
@@ -33,7 +32,7 @@ _PACKAGES = (
     "<frozen",
     *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
 )
-# The target of calls without a context.
+# The target that is assumed for calls without a context.
 _ASSUMED = Target.of("sm_90")
 Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 
@@ -41,8 +40,8 @@ Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 class TracedKernel(NamedTuple):
     """A kernel that was launched with a map, and the place of the map in its parameters.
 
-    `parameter` is the index of the parameter, and `offset` is the map's first byte in it. If
-    `is_least`, not all launches were counted, so `launches` is a minimum.
+    `parameter` is the index of the parameter, and `offset` is the map's offset in the parameter, in
+    bytes. If `is_least` is true, not all launches were counted, so `launches` is a minimum.
     """
 
     name: str
@@ -56,15 +55,15 @@ class TracedKernel(NamedTuple):
 @sealed
 @dataclass(frozen=True, slots=True)
 class TracedMap:
-    """A tensor map that a traced program made, and the rules that it breaks.
+    """A tensor map that a traced program made, and the rules that its arguments break.
 
-    Calls that differ only in the address are one `TracedMap`, with the address of the first call.
+    Calls that differ only in the address share one `TracedMap`, with the address of the first call.
 
     Attributes
     ----------
     call : str
-        The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was passed
-        to a kernel and that no call of the driver made.
+        The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was only
+        seen as a kernel's parameter, because no call of the driver made it.
     arguments : PrintedArguments
         The driver's arguments; None for an argument that could not be read.
     result : int or None
@@ -74,11 +73,13 @@ class TracedMap:
     bytes : bytes or None
         The 128 bytes of the first map; None if the driver refused.
     kernels : tuple of str
-        Names of the kernels that were launched with it, or with the same map at another address.
+        Names of the kernels that were launched with this map, or with the same map at another
+        address.
     count : int
         The number of calls.
     uses : tuple of TracedKernel
-        The same kernels with the parameter and the number of launches.
+        The kernels in `kernels`, each with the parameter that has the map, and the number of
+        launches.
     made_by : str
         The shared object that called the driver; "" if not known.
     python : tuple of str
@@ -122,12 +123,12 @@ class TracedMap:
         return next(iter(ours or self.python), "")
 
     def tensor_map(self) -> TensorMap | None:
-        """Decode the bytes; None if there are no bytes, or their layout is not known."""
+        """Return the decoded map, or None if there are no bytes or their layout is not known."""
         return _decoded(self.bytes, self.target or _ASSUMED)
 
 
 def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
-    """Merge the records of equal calls, also of several processes, into one `TracedMap` each."""
+    """Return one `TracedMap` for each group of equal calls, which may be of several processes."""
     groups: dict[object, list[dict[str, Any]]] = {}
     for raw in raws:
         groups.setdefault(_key(raw), []).append(raw)
@@ -138,7 +139,8 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
 
 
 def _key(raw: dict[str, Any]) -> object:
-    # Columns in which equal calls may differ. The address's last 5 bits decide about its alignment.
+    # Fields in which equal calls may differ. The address may differ too, except in its last 5 bits,
+    # because these bits determine whether the address is aligned.
     apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
     known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
     if known.get("bytes"):
@@ -158,7 +160,7 @@ def _traced(
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
-        # A map that no encode made: cuTensorMapReplaceAddress, or bytes of a kernel's parameter.
+        # No encode made this map: it is from cuTensorMapReplaceAddress or a kernel's parameter.
         before = made if data else _decoded(bytes.fromhex(first["before"]), known)
         arguments = PrintedArguments() if before is None else of_map(before)
         if "global_address" in first:  # the new address of cuTensorMapReplaceAddress
@@ -224,7 +226,7 @@ def _made_by(raw: dict[str, Any]) -> str:
 
 
 def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
-    """Return the arguments of an encode; None for an array that could not be read."""
+    """Return the arguments of an encode, with None for each array that could not be read."""
     names = ("rank", "global_address", "channels_per_pixel", "pixels_per_column")
     values: dict[str, Any] = {name: raw.get(name) for name in names}
     for name in ("global_dim", "global_strides", "box_dim", "element_strides", *CORNERS):
@@ -249,7 +251,7 @@ def _decoded(data: Bytes | None, target: Target) -> TensorMap | None:
 def _report(
     arguments: PrintedArguments, raw: dict[str, Any], made: TensorMap | None, target: Target
 ) -> Report:
-    """Check arguments against the driver's rules; the call was accepted if its result is 0."""
+    """Return the rules that a call breaks; if it breaks none but failed, the driver's result."""
     refused = bool(raw["call"]) and raw.get("result") != 0
     violations = tuple(_unreadable(raw))
     if violations or arguments.rank is None:
@@ -265,7 +267,7 @@ def _report(
 
 
 def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
-    # In place of an argument that it could not read, inject.c writes {"unreadable": address}.
+    # inject.c writes {"unreadable": address} in place of an argument that it could not read.
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
             what = "the CUtensorMap" if name == "map_address" else name
@@ -275,7 +277,10 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
 
 
 def _wrong_address(address: int) -> tuple[Violation, ...]:
-    """Check an address for cuTensorMapReplaceAddress, which requires 16 bytes for every map."""
+    """Return what is wrong with an address for cuTensorMapReplaceAddress.
+
+    That function requires an alignment of 16 bytes for every map.
+    """
     try:
         check_address(address, "global_address", 16)
     except TmaPreconditionError as error:
@@ -284,7 +289,7 @@ def _wrong_address(address: int) -> tuple[Violation, ...]:
 
 
 def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
-    """Return the driver's result as a violation, for a refused call that breaks no rule."""
+    """Yield the driver's result as a violation, for a refused call that breaks no rule."""
     result = raw.get("result")
     if result is None:
         return

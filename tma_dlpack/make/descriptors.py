@@ -1,4 +1,4 @@
-"""Public functions for im2col maps: the tiles of a convolution as columns of pixels."""
+"""The public functions that make the map of a tensor, tiled or im2col, and their checks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tma_dlpack.make.extension import quick
 from tma_dlpack.public import opaque, with_arguments_of
+from tma_dlpack.tables.arguments import NO_SWIZZLE
 from tma_dlpack.tables.enums import (
     DataType,
     Im2colRules,
@@ -14,6 +15,7 @@ from tma_dlpack.tables.enums import (
     Ints,
     L2FetchSize,
     OobFill,
+    Rules,
     Swizzle,
     Tensor,
     WideMode,
@@ -23,6 +25,144 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
+
+
+@quick("tiled")
+@opaque
+def make_tma_descriptor(
+    tensor: Tensor,
+    box_sizes: Ints,
+    elem_strides: Ints | None = None,
+    interleave_layout: Interleave = "none",
+    swizzle: Swizzle = NO_SWIZZLE,
+    l2_fetch_size: L2FetchSize = "none",
+    oobfill: OobFill = "none",
+    *,
+    data_type: DataType | None = None,
+    rules: Rules = "libcu++",
+    allow: Iterable[str] = (),
+    shape: Ints | None = None,
+    strides: Ints | None = None,
+    offset: SupportsIndex = 0,
+    split_inner: bool = False,
+    ragged: SupportsIndex | None = None,
+    target: Target | str | None = None,
+) -> TensorMap:
+    """Make the tensor map of a tensor, as ``cuda::make_tma_descriptor`` does in C++.
+
+    Parameters
+    ----------
+    tensor : object
+        Anything with ``__dlpack__`` (PyTorch, JAX, CuPy, NumPy...) of rank 1 to 5, in CUDA, managed
+        or host memory. Its data is not read or copied, and nothing synchronizes. The map keeps the
+        tensor alive.
+    box_sizes : sequence of int
+        Extents of the tile in shared memory: row-major, one per dimension of the tensor, in
+        elements (packed types: values), 1..256 each.
+    elem_strides : sequence of int, optional
+        Step between elements of the tile: row-major, one per dimension, 1..8 each. None means 1
+        everywhere. The innermost entry is ignored unless `interleave_layout` is given.
+    interleave_layout : TmaInterleaveLayout, name or value
+        ``"bytes16"`` or ``"bytes32"`` for images stored as NC/8HWC8 or NC/16HWC16.
+    swizzle : TmaSwizzle, name or value
+        Order of the bytes in shared memory, to avoid bank conflicts: ``"bytes32"``, ``"bytes64"``
+        or ``"bytes128"`` for a row of as many bytes. All enums also accept a number of bytes (128)
+        and the names of the driver, CUTLASS and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``,
+        ``"K_SW128"``.
+    l2_fetch_size : TmaL2FetchSize, name or value
+        Bytes that L2 fetches at a time. It changes only the speed.
+    oobfill : TmaOobFill, name or value
+        What a load writes for elements outside of the tensor: zeros, or ``"nan"`` (floats only).
+    data_type : TensorMapDataType, name or value, optional
+        Another map data type of the same element size, such as ``"TFLOAT32"`` for float32 or
+        ``"UINT8"`` for int8. A dtype or its name is accepted too: ``torch.float16`` or ``"bf16"``.
+        None means the map data type that libcu++ uses for the tensor's dtype.
+    rules : {"libcu++", "driver"}
+        ``"libcu++"`` checks all preconditions of make_tma_descriptor. ``"driver"`` checks only
+        those of the driver, so it accepts for example boxes larger than the tensor and overlapping
+        strides.
+    allow : iterable of str
+        Ids of rules to skip in this call. Only rules of libcu++ that the driver does not have can
+        be skipped, such as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
+    shape, strides : sequence of int, optional
+        Another description of the tensor's memory, as in torch's ``as_strided``: row-major, in
+        elements of the tensor's dtype. If only `shape` is given, the strides are the tensor's own
+        or those of a contiguous tensor; where both are possible and differ, `strides` is required.
+    offset : int
+        Number of elements from the tensor's first element to the first element of the map; may be
+        negative. The map may describe memory outside of the tensor, but a copy must not touch it.
+    split_inner : bool
+        Split the last dimension into spans of `swizzle`, which must be given, so that one copy
+        fills a tile wider than the span. `box_sizes` is the tile (.., m, k) in the tensor's own
+        dimensions. The map has the dimensions (K / span, .., M, span), as `tma.split_inner`
+        describes; `split_inner_coords` returns the coordinates of a tile.
+    ragged : int, optional
+        Make one map for slices of any length along this dimension, as `tma.ragged` describes. The
+        map has two more outer dimensions; `ragged_coords` returns the coordinates of a tile.
+    target : Target or str, optional
+        The GPU that the map is for. None means the tensor's own GPU. A map of a host tensor is made
+        for sm_90 and is not `launchable`.
+
+    Returns
+    -------
+    TensorMap
+
+    Raises
+    ------
+    TmaPreconditionError
+        If the call breaks a rule. The error has every violation with its fix and its source. The
+        first violation is the one that libcu++ would throw (`TmaPreconditionError` lists the
+        exceptions).
+    TmaTargetError
+        A TmaPreconditionError for a feature that the target lacks.
+    TmaDriverError If the driver refuses a call that the rules accept.
+
+    Notes
+    -----
+    The driver encodes the maps of CUDA tensors. Without a driver, the 128 bytes follow the layout
+    measured on an H200 (driver 580.159.04, 2026-11-20), which NVIDIA does not publish. Source:
+    libcu++ make_tma_descriptor.h; CUDA driver API, cuTensorMapEncodeTiled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros((128, 64), dtype=np.float16)
+    >>> tm = make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
+    >>> tm.global_dim, tm.global_strides, tm.box_dim, tm.tx_bytes
+    ((64, 128), (128,), (64, 16), 2048)
+    """
+    given = dict(locals())  # the arguments by name
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.make("tiled", given.pop("tensor"), given)
+
+
+@quick("check_tiled")
+@opaque
+@with_arguments_of(make_tma_descriptor)
+def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
+    """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
+
+    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
+
+    Returns
+    -------
+    Report
+        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros((4, 1733), dtype=np.float16)
+    >>> report = check_tma_descriptor(x, box_sizes=(4, 64))
+    >>> report.ok, [violation.rule for violation in report.violations]
+    (False, ['STRIDE_ALIGNED'])
+    >>> print(report.violations[0].fix)
+    pad the last dimension from 1733 to 1736 elements: y = numpy.empty((4, 1736), x.dtype)[..., :1733]; y[...] = x
+    """  # noqa: E501
+    from tma_dlpack.make import build  # the rules are imported when first needed
+
+    return build.check("tiled", tensor, options)
 
 
 @quick("im2col")
