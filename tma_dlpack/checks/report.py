@@ -47,7 +47,7 @@ _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 #: The mask of the rows of `_UNSUPPORTED`.
-UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
+_UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
 _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
@@ -351,7 +351,7 @@ def refused(
     if given is not None:
         return Report._judged(given, read, find)
     # The class of the error depends on the first violation, so find the violations now.
-    if call.mask & UNSUPPORTED_ROWS:
+    if call.mask & _UNSUPPORTED_ROWS:
         return refusal_of(find())
     # All other errors compute their violations on first use.
     return TmaPreconditionError._deferred(find)

@@ -1,7 +1,7 @@
 """Code shared by the tools that read kernels: `lint`, `postmortem` and the simulator of kernels.
 
 `parse` reads PTX, `values` follows the contents of registers, and `flow` follows the paths of a
-thread. None of these runs code. `opcodes` has a row for each instruction that computes a value;
-`integers` and `numbers` have the functions of these rows. `stuck` explains a wait on an mbarrier
-that never ends, in a core dump or in the simulator.
+thread. None of these modules runs code. `opcodes` has a row for each instruction that computes a
+value. `integers` and `numbers` have the functions that these rows use. `stuck` explains a wait on
+an mbarrier that never ends, in a core dump or in the simulator.
 """

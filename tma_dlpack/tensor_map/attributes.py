@@ -64,7 +64,7 @@ class MapAttributes(MapStorage):
         self._keep(known)
         return known
 
-    def _accepted_request(self, given: object = None) -> Request:
+    def _accepted_request(self) -> Request:
         """Return the request that was accepted, at the map's address."""
         view, request = self.description.view, self.description.request
         assert request is not None

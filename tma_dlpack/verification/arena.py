@@ -1,4 +1,4 @@
-"""The memory of `verify` on the host and on the GPU, and the calls that make its maps."""
+"""The memory of `verify` on the host and on the GPU, and the calls that encode maps of it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ SIMULATOR = tma.backend("simulator")
 
 
 class Arena(AbstractContextManager["Arena"]):
-    """Memory with the same random bytes on host and GPU, which copies read and write."""
+    """Host memory and GPU memory with equal random bytes, which copies read and write."""
 
     def __init__(self, seed: int, device_id: int) -> None:
         self.device_id = device_id
         self.target: tma.Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        # Tensors begin at multiples of 32 bytes of the arena, so the arena itself is aligned.
+        # The offsets of tensors in the arena are multiples of 32 bytes. Align the arena, so that
+        # the addresses of tensors are multiples of 32 bytes, too.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
@@ -44,7 +45,7 @@ class Arena(AbstractContextManager["Arena"]):
         self._stack.close()
 
     def maps(self, arguments: EncodeArguments, start: int) -> tuple[tma.TensorMap, tma.TensorMap]:
-        """Return the driver's map of a tensor on the GPU, and the same map on the host.
+        """Return (map of a tensor on the GPU from the driver, map of the tensor on the host).
 
         The tensor begins at byte `start` of the arena.
         """
@@ -57,7 +58,7 @@ class Arena(AbstractContextManager["Arena"]):
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
     def simulated(self, on_host: tma.TensorMap, load: Copy | OperandLayout) -> tma.Tile:
-        """Load a tile of the host's bytes with the simulator."""
+        """Load a tile from the host memory with the simulator."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
         )
@@ -70,17 +71,17 @@ class Arena(AbstractContextManager["Arena"]):
         values: Sequence[bytes],
         arrays: Sequence[npt.NDArray[Any]],
     ) -> None:
-        """Run one block of a kernel on copies of the arrays, and copy the arrays back.
+        """Run one block of a kernel on device copies of the arrays, and copy the arrays back.
 
-        `kernel` is the name of a file in kernels/, the name of a kernel in this file, and text to
-        insert before the source. The kernel's arguments are the values, then the addresses of the
-        arrays, which are multiples of 128 bytes.
+        `kernel` is (name of a file in kernels/, name of a kernel in this file, optionally a text to
+        insert before the source). The kernel's arguments are the values, then the addresses of the
+        arrays. The addresses are multiples of 128 bytes.
         """
         file, name, *head = kernel
         library = launch.compile_packaged(file, __package__, self.target, *head)
         starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
         stream = launch.LEGACY_DEFAULT_STREAM
-        # The last "start" is the end of the last array.
+        # The last entry of `starts` is the end of the last array.
         with launch.scratch(starts.pop()) as room:
             addresses = [room + start for start in starts]
             for address, array in zip(addresses, arrays, strict=True):
@@ -103,7 +104,7 @@ class Arena(AbstractContextManager["Arena"]):
 
 
 def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Describe the first difference and the number of different bytes; None if all are equal."""
+    """Return a text with the first difference and the number of different bytes, or None."""
     places = np.flatnonzero(simulated != real)
     if not len(places):
         return None

@@ -1,4 +1,4 @@
-"""The command `verify`; cli/table.py finds this file by its name."""
+"""The command `verify`; cli/table.py finds this file by its name, `commands.py`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from tma_dlpack.verification.core import cli, tma
 )
 def _verify(options: argparse.Namespace) -> int:
 
-    # `verify` writes its file to a path. If that is standard output, the report goes to standard
-    # error.
+    # `verify` writes its file to a path. If this path is standard output, write the report to
+    # standard error.
     out = Path("/dev/stdout") if options.out == cli.STDOUT else options.out
     if options.read is not None:
         from tma_dlpack.verification import learning
 
         source = Path("/dev/stdin" if options.read == "-" else options.read)
-        source.stat()  # raises if the file does not exist
+        source.stat()  # Raise an error if the file does not exist.
         report = learning.Findings.read(source).against(options.target)
     else:
         try:
             report = tma.verify(options.n, options.seed, device_id=options.device, out=out)
-        except tma.TmaUnsupportedError as missing:  # no driver, no GPU with TMA, no NVRTC
+        except tma.TmaUnsupportedError as missing:  # No driver, no GPU with TMA, or no NVRTC.
             cli.failure(sys.stdout, options.json, str(missing))
             return cli.EXIT_NOTHING
     if options.out == cli.STDOUT:
