@@ -211,7 +211,7 @@ static PyType_Slot judged_slots[] = {
 };
 
 static PyType_Spec judged_spec = {
-    .name = "tma_dlpack.make._core.JudgedCall",
+    .name = "tma_dlpack.native._core.JudgedCall",
     .basicsize = sizeof(JudgedCall),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = judged_slots,
