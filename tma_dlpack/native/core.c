@@ -308,9 +308,37 @@ static void module_free(void *module) { module_clear(module); }
 
 #define VERB(name, text) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, text}
 
+PyDoc_STRVAR(described_map_doc, "described_map(tensor_map, /)\n--\n\n"
+                                "Return the JudgedCall of a map that C made of a tensor; None to fall back to Python.");
+
+/* The map has the tensor's layout and all options, so its accepted call is described again. The
+ * JudgedCall does not keep the tensor alive. */
+static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+  State *state = state_of(module);
+  if (count != 1 || Py_TYPE(args[0]) != state->map_type) return fall_back();
+  MapStorage *map = (MapStorage *)args[0];
+  if (!map->has_record || map->record.is_bare) return fall_back();
+  Options options;
+  View view = {.tensor = tensor_of(map), .flags = map->record.flags};
+  if (!read_target(state, map->rare == NULL || map->rare->target == NULL ? Py_None : map->rare->target, &options))
+    return fall_back();
+  options_of(map, &options.o);
+  memcpy(view.shape, map->record.shape, sizeof view.shape);
+  memcpy(view.strides, map->record.strides, sizeof view.strides);
+  /* The map's address is the address of the tensor plus offset=. */
+  const TmaDlpackDataType *dtype = &view.tensor.dtype;
+  const int64_t offset_bytes = options.o.offset * dtype->bits * dtype->lanes / 8;
+  view.tensor.data = (void *)(uintptr_t)(map->address - (uint64_t)offset_bytes);
+  JudgedCall *judged = start_judged(module, &options, &view);
+  if (judged == NULL || finish_judged(judged)) return (PyObject *)judged;
+  Py_DECREF(judged);
+  return swallowed() < 0 ? NULL : fall_back();
+}
+
 static PyMethodDef module_methods[] = {
     VERB(accept_many, accept_many_doc),
     VERB(accept_address, accept_address_doc),
+    VERB(described_map, described_map_doc),
     {"setup", setup, METH_VARARGS, setup_doc},
     {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},
