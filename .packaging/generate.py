@@ -1,6 +1,6 @@
 """Generate code from the rules and tables of the package: ``python .packaging/generate.py``.
 
-Run it after a change of `checks/` rows, `checks.rule.STRUCT`, or `tables/`. It writes
+Run it after a change of `checks/` rows, `checks.struct.STRUCT`, or `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the judge in Python
 ``tma_dlpack/tables/abi.py``                 a checksum of these tables, and the rare options

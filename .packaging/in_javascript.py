@@ -29,7 +29,7 @@ from tma_dlpack.consumer import descriptor, operand, refusals
 from tma_dlpack.copies.request import MAX_COPIED_DIM, MAX_OFFSET
 from tma_dlpack.explorer import choice
 from tma_dlpack.geometry.plan import SMEM_ALIGNMENT, SWIZZLES, W128_PIXELS
-from tma_dlpack.tables import dtypes, limits
+from tma_dlpack.tables import dtypes
 from tma_dlpack.tables.arguments import FUNCTIONS, KINDS, OPTION_NAMES
 from tma_dlpack.tables.bits import FIELDS
 from tma_dlpack.tables.dtypes import DATA_TYPES, NAMED_DTYPES
@@ -44,7 +44,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.rule import DOCUMENTS, LIBCUDACXX
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS
 
 #: Argument of our functions -> its enum.
 ENUMS = {
@@ -266,7 +266,7 @@ def js_tables() -> str:
         "ENUMS": {name: [m.name for m in enum] for name, enum in ENUMS.items()},
         "C_NAMES": {name: [c_name(m) for m in enum] for name, enum in ENUMS.items()},
         "SWIZZLES": [SWIZZLES[s]._asdict() for s in TmaSwizzle],
-        "SWIZZLE_SPAN_BYTES": limits.SWIZZLE_SPAN_BYTES,
+        "SWIZZLE_SPAN_BYTES": SWIZZLE_SPAN_BYTES,
         "SMEM_ALIGNMENT": SMEM_ALIGNMENT,
         "W128_PIXELS": W128_PIXELS,
         "MAX_OFFSET": MAX_OFFSET,

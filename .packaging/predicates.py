@@ -21,7 +21,7 @@ sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it 
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
-from tma_dlpack.tables import arguments, limits  # noqa: E402
+from tma_dlpack.tables import arguments, targets  # noqa: E402
 from tma_dlpack.tables.arguments import KINDS  # noqa: E402
 from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaSwizzle  # noqa: E402
 from tma_dlpack.tables.rule import Rule  # noqa: E402
@@ -29,7 +29,7 @@ from tma_dlpack.tables.targets import COLUMNS  # noqa: E402
 
 CONSTANTS: dict[str, int] = {
     **{kind.upper(): number for number, kind in enumerate(KINDS)},
-    **{name: value for name, value in vars(limits).items() if isinstance(value, int)},
+    **{name: value for name, value in vars(targets).items() if isinstance(value, int)},
     "INTERLEAVE_32B": int(TmaInterleaveLayout.bytes32),
     "SWIZZLE_32B": int(TmaSwizzle.bytes32),
     "SWIZZLE_128B": int(TmaSwizzle.bytes128),

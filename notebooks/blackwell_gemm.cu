@@ -1,15 +1,15 @@
-// blackwell_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, by the tensor core of compute
-// capability 10. Compiled for sm_100a, sm_103a and sm_110a, not run: written from the PTX ISA.
+// blackwell_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, for the tensor core of compute
+// capability 10. It is written from the PTX ISA, and compiled for sm_100a, sm_103a and sm_110a, but not run.
 //
-// The tiles, the maps and the ring are hopper_gemm.cu's. What changes: one thread issues the products; their
-// sums are in tensor memory (128 lanes, one for each row, of 512 columns), not in a warpgroup's registers;
-// and the tensor core itself arrives at the barrier of a stage that it has read.
+// Tiles, maps and ring are as in hopper_gemm.cu. Three parts differ. One thread issues the products. The
+// sums are in tensor memory (128 lanes, one per row of the tile, of 512 columns), not in a warpgroup's
+// registers. And the tensor core itself arrives at the barrier of a stage that it has read.
 //
 //   warp 0, one thread   wait(empty), arrive_expect_tx, load A and B   --full-->
 //   warp 1, one thread   wait(full), 4 x tcgen05.mma, tcgen05.commit   --empty-->  and at the end  --done-->
 //   all four warps       wait(done), tcgen05.ld of 32 rows each, round, store
 //
-// -DBLOCKS=2: two blocks multiply as one, 256 x 256; each loads its 128 rows of A and half of the rows of B.
+// With -DBLOCKS=2, two blocks compute a tile of 256 x 256. Each loads 128 rows of A and half of B's rows.
 
 #include <tma_dlpack.h>
 
@@ -19,7 +19,7 @@ using namespace tma_dlpack;
 #define BLOCKS 1
 #endif
 
-// The boxes are A's 128, B's B_ROWS and C's 128 rows of 64 columns, all swizzled by 128 bytes.
+// Boxes of A and C have 128 rows of 64 columns, and boxes of B have B_ROWS rows; the swizzle is bytes128.
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4, B_ROWS = TILE_N / BLOCKS;
 constexpr int ROW_BYTES = 128, A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + B_ROWS * ROW_BYTES;
 constexpr Swizzle SWIZZLE = Swizzle::bytes128;
@@ -27,7 +27,7 @@ constexpr Swizzle SWIZZLE = Swizzle::bytes128;
 constexpr unsigned INSTRUCTION = tcgen05_instruction_descriptor<MmaType::bf16, BLOCKS * TILE_M, TILE_N>();
 constexpr unsigned short ALL_BLOCKS = (1 << BLOCKS) - 1;
 
-// Eight columns of this thread's row, rounded.
+// Return eight columns of this thread's row, rounded to bf16.
 __device__ inline uint4 read_bf16(unsigned sums)
 {
   float v[8];
@@ -39,14 +39,14 @@ __device__ inline uint4 read_bf16(unsigned sums)
   return {two[0], two[1], two[2], two[3]};
 }
 
-// Blocks: m / 128, in pairs if BLOCKS is 2, by n / 256. Dynamic shared memory: 1024 + STAGES * STAGE_BYTES.
+// Grid: (m / 128, n / 256), in clusters of BLOCKS. Dynamic shared memory: 1024 + STAGES * STAGE_BYTES.
 extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
   blackwell_gemm(const __grid_constant__ Map a, const __grid_constant__ Map b,
                  const __grid_constant__ Map c, int k)
 {
   extern __shared__ unsigned char shared_memory[];
   __shared__ Barrier full[STAGES], empty[STAGES], done;
-  __shared__ unsigned allocated;  // where in tensor memory
+  __shared__ unsigned allocated;  // address in tensor memory
   unsigned char* const stages = shared_memory + (-shared_address(shared_memory) & 1023);
   const int warp = threadIdx.x / 32, rank = static_cast<int>(cluster_rank());
   const int row = blockIdx.x * TILE_M, column = blockIdx.y * TILE_N;
@@ -74,7 +74,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
       unsigned char* const stage = stages + at.stage() * STAGE_BYTES;
       wait(empty + at.stage(), at.phase());
       if (rank == 0) arrive_expect_tx(full + at.stage(), BLOCKS * STAGE_BYTES);
-#if BLOCKS == 2  // the bytes count on the barrier of rank 0, which multiplies
+#if BLOCKS == 2  // the barrier of rank 0, which multiplies, counts the bytes
       load_cta_group2(stage, a, full + at.stage(), k0, row);
       load_cta_group2(stage + A_BYTES, b, full + at.stage(), k0, column + rank * B_ROWS);
 #else
@@ -109,7 +109,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
   for (int n = 0; n < TILE_N; n += 8)
     *reinterpret_cast<uint4*>(stages + n / 64 * A_BYTES +
                               swizzled<SWIZZLE>(threadIdx.x * ROW_BYTES + n % 64 * 2)) =
-      read_bf16(sums + (warp * 32 << 16) + n);  // lanes in the upper half of the address
+      read_bf16(sums + (warp * 32 << 16) + n);  // the upper half of the address is the lane
   fence_async();
   tcgen05_fence_before();
   cluster_sync();
@@ -118,6 +118,6 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
   {
     for (int n = 0; n < TILE_N; n += 64) store(c, stages + n / 64 * A_BYTES, column + n, row);
     store_commit();
-    store_wait_read();  // shared memory must live until it is read
+    store_wait_read();  // shared memory must live until the engine has read it
   }
 }

@@ -1,7 +1,9 @@
-"""The site: ``sphinx-build -W notebooks build/site``; ``-D nb_execution_mode=force`` runs all.
+"""Configuration of Sphinx for the site.
 
-Lists are generated: a line ``<!-- generated: NAME -->`` of a page is replaced by what
-`GENERATED[NAME]` returns. The code of a guide is run, and what it prints stands below it.
+The command ``sphinx-build -W notebooks build/site`` builds the site. With
+``-D nb_execution_mode=force`` it also runs all notebooks. A line
+``<!-- generated: NAME -->`` of a page is replaced by the text that `GENERATED[NAME]` returns. The
+code blocks of a guide are run, and the output of each block is shown below the block.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli.main import main
 from tma_dlpack.cli.table import commands
-from tma_dlpack.debug.explain.results import RESULTS
+from tma_dlpack.debug.explain.failures import RESULTS
 from tma_dlpack.explorer.page import page
 from tma_dlpack.tables.rule import CCCL_COMMIT
 
@@ -35,31 +37,31 @@ version = release = tma.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_build", "**.ipynb_checkpoints"]
-default_role = "py:obj"  # `name` in docstrings links to the name, if it is public
+default_role = "py:obj"  # a `name` in a docstring links to the entry of a public name
 nitpicky = False
-autodoc_typehints = "none"  # docstrings have the types
+autodoc_typehints = "none"  # because docstrings have the types
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "deflist"]
-nb_execution_mode = "off"  # stored outputs; tests/test_notebooks.py runs the notebooks
+nb_execution_mode = "off"  # the pages show the stored outputs
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
-    "mystnb.unknown_mime_type",  # of live widgets: the site shows their pictures
-    "ref.python",  # `.ok` in a docstring is the attribute of several classes
+    "mystnb.unknown_mime_type",  # live widgets: the site shows their pictures
+    "ref.python",  # `.ok` in a docstring is an attribute of several classes
 ]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
-html_show_search_summary = False  # a summary loads every page that was found, pictures included
-html_sidebars = {"explorer": [], "guide/changes": []}  # alone in their sections
+html_show_search_summary = False  # a summary would load each found page, with its pictures
+html_sidebars = {"explorer": [], "guide/changes": []}  # these pages are alone in their sections
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
-#: Which names of `tma_dlpack` stand together; a test compares them with `tma.__all__`.
+#: Chapters of the Python reference: title -> public names. A test compares them with `tma.__all__`.
 CHAPTERS = {
     "Make a map, or check the call": (
         "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
@@ -92,7 +94,7 @@ CHAPTERS = {
     "Extensions in C++": "get_include",
 }
 
-#: Room -> the classes of results that users import from it.
+#: Subpackage -> the classes of results that users import from it.
 RESULT_CLASSES = {
     "tma_dlpack.debug": (
         "Explanation PrintedArguments Trace TracedMap PostMortem Fault DeadBarrier DeadKernel "
@@ -104,7 +106,7 @@ RESULT_CLASSES = {
     "tma_dlpack.verification": "VerifyReport BandwidthReport",
 }
 
-#: The functions of `draw` whose picture of one map the reference shows.
+#: The functions of `draw` that the reference shows with a picture of one map.
 PICTURED = (
     "tensor",
     "shared",
@@ -116,7 +118,7 @@ PICTURED = (
     "swizzle_bits",
 )
 
-#: The groups of `tma.rules()`, as headings.
+#: Group of `tma.rules()` -> the heading of the group in the reference.
 RULE_GROUPS = {
     "rule": "Preconditions of a map, in libcu++'s order",
     "advice": "Remarks on accepted calls",
@@ -158,7 +160,7 @@ def python_reference() -> str:
 
 
 def draw_reference() -> str:
-    """Return the reference of `tma_dlpack.draw`: functions, some with a picture, then classes."""
+    """Return the reference of `tma_dlpack.draw`: functions, some with a picture, and classes."""
     functions = [name for name in draw.__all__ if inspect.isfunction(getattr(draw, name))]
     functions.sort(key=lambda name: (*PICTURED, name).index(name) + name.endswith("_html"))
     others = [name for name in draw.__all__ if name not in functions and name != "FIGURES"]
@@ -175,7 +177,7 @@ def draw_reference() -> str:
 
 
 def rule_reference() -> str:
-    """Return every rule, with an anchor such as rule-BOX_RANGE."""
+    """Return the reference of all rules. Each rule has an anchor, such as rule-BOX_RANGE."""
     lines: list[str] = []
     for group, title in RULE_GROUPS.items():
         lines += [f"## {title}", ""]
@@ -203,7 +205,10 @@ def rule_reference() -> str:
 
 
 def error_reference() -> str:
-    """Return every error number that `explain` answers; a heading is what the search finds."""
+    """Return the reference of the error numbers that `explain` answers.
+
+    Each number is a heading, because the search of the site finds headings.
+    """
     parts = []
     for result in sorted(RESULTS, key=lambda result: result.code):
         answer = str(tma.explain(f"{result.name} {result.code}"))
@@ -223,7 +228,7 @@ def plain(text: str) -> str:
 
 
 def help_of(*arguments: str) -> str:
-    """Return what the command prints for its own ``--help``."""
+    """Return the text that the command prints for ``--help``, wrapped at 100 columns."""
     printed = io.StringIO()
     columns, os.environ["COLUMNS"] = os.environ.get("COLUMNS"), "100"
     with contextlib.redirect_stdout(printed):
@@ -236,33 +241,33 @@ def help_of(*arguments: str) -> str:
 
 
 def command_reference() -> str:
-    """Return the help of the command and of each verb."""
+    """Return the help of the command and of each subcommand."""
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## {name}\n\n```text\n{help_of(name)}```\n" for name in commands()]
     return "\n".join(parts)
 
 
 def docstring(package: str) -> str:
-    """Return the docstring of a package, which tells how to add to its table."""
+    """Return the docstring of a package, which explains how to extend the package."""
     module = importlib.import_module(f"tma_dlpack.{package}")
     return f"```text\n{inspect.getdoc(module)}\n```\n"
 
 
 def home() -> str:
-    """Return the picture of the home page: one copy, moving, in the theme of the page."""
+    """Return the picture of the home page: an animation of one copy."""
     x = np.zeros((32, 96), dtype=np.float16)
     tensor_map = tma.make_tma_descriptor(x, (8, 64), swizzle="bytes128")
     return raw(draw.copy_motion(tensor_map, (8, 0)).html())
 
 
 def race() -> str:
-    """Return the picture of the lint guide: its kernel's store and copy, without a fence."""
+    """Return the picture of the lint guide: a store and a copy, without a fence between them."""
     store, copy = "st.shared.u32", "cp.async.bulk.global.shared::cta"
     return raw(draw.missing_fence(store, copy, title="PROXY_FENCE: a missing fence").html())
 
 
 def hang() -> str:
-    """Return the picture of the postmortem guide: what its hang waits for."""
+    """Return the picture of the postmortem guide: warps that wait for missing bytes."""
     links = [
         ("264 warps", "barrier 0x400", "parity 0"),
         ("barrier 0x400", "its copies", "12,288 bytes", True),
@@ -270,23 +275,23 @@ def hang() -> str:
     return raw(draw.chain(links, title="HANG_BYTES: 12,288 of 24,576 bytes came").html())
 
 
-#: Shows the explorer in the theme of the site, which may be another than the system's.
+#: HTML that shows the explorer in the theme of the site, which may differ from the system's.
 FRAME = """\
-<p><a href="explore.html">Open it alone</a>: its address then has the state, to be sent.</p>
+<p><a href="explore.html">Open the explorer alone</a>: its address then contains its state.</p>
 <iframe class="explorer" title="the explorer" height="1100"></iframe>
 <script>
 {
   const frame = document.querySelector("iframe.explorer"), root = document.documentElement;
   const show = () => {
-    let state = "";  // of the page that was shown, which a file:// page may not read
-    try { state = frame.contentWindow.location.hash; } catch { /* without a state, then */ }
+    let state = "";  // the state of the shown page, which a file:// page may not read
+    try { state = frame.contentWindow.location.hash; } catch { /* keep the empty state */ }
     frame.src = `explore.html?${root.dataset.theme || "light"}${state}`;
   };
   new MutationObserver(show).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
   show();
 }
 </script>"""
-#: A script in the frame's page, which runs before anything is painted.
+#: A script of the explorer's page. It sets the theme before the browser paints the page.
 FRAME_THEME = """<script>
 const themes = { "?dark": "dark", "?light": "light" };
 document.documentElement.style.colorScheme = themes[location.search] || "";
@@ -294,11 +299,11 @@ document.documentElement.style.colorScheme = themes[location.search] || "";
 
 
 def raw(html: str) -> str:
-    """Return a block of a MyST page that is HTML."""
+    """Return HTML as a block of a MyST page."""
     return f'````{{raw}} html\n<div class="shown">{html}</div>\n````\n'
 
 
-#: What the markers of pages are replaced by.
+#: Name of a marker -> the function that returns the text for this marker.
 GENERATED = {
     "home": home,
     "race": race,
@@ -315,12 +320,13 @@ GENERATED = {
     "dlpack": lambda: docstring("dlpack"),
     "make": lambda: docstring("make"),
     "drawing": lambda: docstring("draw"),
+    "teaching": lambda: docstring("course"),
     "commands": lambda: docstring("cli"),
 }
 
 
 def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace the markers of a page by what they name."""
+    """Replace the markers of a page by the generated texts."""
     for name, generate in GENERATED.items():
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():
@@ -330,9 +336,9 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def with_outputs(page: str) -> str:
-    """Return a page with what its code prints below each block; code that raises raises.
+    """Return a page with the output of each code block below the block.
 
-    The figure of a last line that is one is shown too.
+    If the last line of a block is a figure, the figure is shown too. Exceptions are not caught.
 
     >>> print(with_outputs("```python\\nx = 2\\nprint(x + 1)\\n```"))
     ```python
@@ -374,6 +380,6 @@ def write_explorer(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the generator."""
+    """Connect the generators to the events of Sphinx."""
     app.connect("source-read", fill)
     app.connect("build-finished", write_explorer)

@@ -1,8 +1,8 @@
 """Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
 
-What is stored shows its pictures wherever it is opened first, untrusted too: a figure is HTML whose
-images are SVG. Of a live widget its still picture stays. The figures of the README are drawn too,
-by the command line.
+A stored notebook shows its pictures in every viewer, even if it is not trusted, because a figure is
+HTML whose images are SVG. A live widget is stored as its still picture. The script also draws the
+figures of the README, with the command line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 60
 IMAGE = "data:image/svg+xml;base64,"
 LIVE = "application/vnd.jupyter.widget-view+json"
 
-#: What the README shows: file name -> arguments of ``tma-dlpack draw``.
+#: Figures of the README: file name -> arguments of ``tma-dlpack draw``.
 README_FIGURES = {
     "tensor.svg": (
         "--shape 60,104 --dtype float16 --box 16,64 --swizzle bytes128 --figure tensor "
@@ -54,7 +54,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 
 def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Return the notebook as stored: no live widgets, no addresses, no times of execution."""
+    """Return the notebook without live widgets, addresses and times of execution."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -65,7 +65,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             shown = [o for o in cell.outputs if LIVE not in o.get("data", {})]
             cell.outputs = whole_streams(shown)
         for output in cell.get("outputs", []):
-            if "transient" in output:  # the name under which a still picture was updated
+            if "transient" in output:  # the id under which the cell updated a still picture
                 del output["transient"]
             if "text" in output:
                 output.text = without_addresses(output.text)
@@ -78,7 +78,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join what a cell printed; in how many pieces it came depends on the machine's load."""
+    """Join the pieces of a cell's printed text; their number depends on the machine's load."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         is_stream = output.output_type == "stream"
@@ -90,7 +90,7 @@ def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.Noteboo
 
 
 def without_addresses(text: str) -> str:
-    """Replace addresses of host memory, which are new in each run, in text and in images."""
+    """Replace the addresses of host memory in text and images, because each run has new ones."""
 
     def in_image(found: re.Match[str]) -> str:
         svg = without_addresses(base64.b64decode(found[1]).decode())
@@ -109,7 +109,7 @@ def draw_readme_figures() -> None:
 
 
 def main() -> None:
-    """Run what is named, or all."""
+    """Run the notebooks that the command line names, or all notebooks."""
     paths = [Path(name) for name in sys.argv[1:]] or sorted(HERE.glob("*.ipynb"))
     for path in paths:
         nbformat.write(stored(execute(path)), path)

@@ -1,16 +1,16 @@
-// gemm_ladder.cu: seven kernels of one product, C = A x B^T of bf16, each with one idea more than the one before.
+// gemm_ladder.cu: seven kernels for C = A x B^T of bf16. Each kernel adds one idea to the kernel before it.
 //
-//   1 threads      every thread copies 16 bytes at a time with cp.async, one stage; then all multiply
+//   1 threads      every thread copies 16 bytes at a time with cp.async into one stage; then all multiply
 //   2 TMA          one thread loads the tile in boxes of 16 bytes, which wgmma reads without a swizzle
-//   3 swizzle      boxes of 128 bytes with the swizzle bytes128, one copy for eight
-//   4 ring         four stages: the loads of the next three run while one is multiplied
-//   5 specialized  a warpgroup of its own loads; it waits for no product
+//   3 swizzle      boxes are 128 bytes wide, with the swizzle bytes128: one copy replaces eight
+//   4 ring         four stages: three stages are loaded while one is multiplied
+//   5 specialized  a separate warpgroup loads, and never waits for a product
 //   6 multicast    two blocks share each tile of B
-//   7 persistent   a block per multiprocessor; stores overlap with the next tile, in an order for L2
+//   7 persistent   each multiprocessor runs one block; a store overlaps with the next tile's loads
 //
-// A kernel differs from the one before in at most 20 lines; 06_hopper_gemm.ipynb shows them. The kernels
-// share the sizes of a tile, store_c and the order of tiles with hopper_gemm.cu.
-// python tests/bench ladder measures them.
+// A kernel differs from the kernel before it in at most 20 lines, which 06_hopper_gemm.ipynb shows. The
+// kernels share the sizes of a tile, store_c and the order of tiles with hopper_gemm.cu.
+// python tests/bench ladder measures the kernels.
 
 #include "hopper_gemm.cu"
 
@@ -20,17 +20,17 @@ namespace ladder
 using namespace gemm;
 
 constexpr int STAGES = 4;
-constexpr int BOX = 128;  // rows of a box: one box is a tile of A, two are a tile of B
-using One = Choice<Swizzle::bytes128, BOX, STAGES, 1, 2, 1>;   // a block for each tile, row by row
-using Pair = Choice<Swizzle::bytes128, BOX, STAGES, 2, 2, 1>;  // two blocks, one above the other
+constexpr int BOX = 128;  // rows of a box: a tile of A is one box, a tile of B two boxes
+using One = Choice<Swizzle::bytes128, BOX, STAGES, 1, 2, 1>;   // one block per tile, tiles row by row
+using Pair = Choice<Swizzle::bytes128, BOX, STAGES, 2, 2, 1>;  // two blocks per cluster
 
 struct Shared
 {
-  unsigned char *tiles, *c_boxes;  // per stage: A, then B
-  Barrier *full, *empty;           // of each stage
+  unsigned char *tiles, *c_boxes;  // in each stage: A, then B
+  Barrier *full, *empty;           // one of each per stage
 };
 
-// Place the stages, room for C and the barriers; `arrivals` at `empty` free a stage.
+// Place the stages, the boxes of C and the barriers. A stage is free after `arrivals` arrivals at `empty`.
 __device__ inline Shared start(unsigned arrivals = 1)
 {
   unsigned char* const tiles = shared_memory + (-shared_address(shared_memory) & 1023);
@@ -42,7 +42,7 @@ __device__ inline Shared start(unsigned arrivals = 1)
   return {tiles, c_boxes, full, full + STAGES};
 }
 
-// Issue four wgmmas on a stage as one group; k0 = 0 begins with zeros.
+// Issue four wgmmas on a stage as one group. k0 = 0 starts from zero sums.
 template <Swizzle swizzle>
 __device__ void multiply(float (&d)[128], unsigned char* tile, int warpgroup, int k0)
 {
@@ -57,8 +57,8 @@ __device__ void multiply(float (&d)[128], unsigned char* tile, int warpgroup, in
   wgmma_commit();
 }
 
-// Copy `rows` rows of 64 columns by cp.async: 8 threads read a row of 128 bytes, and put each 16 bytes where
-// the swizzle has them, so neither side has a conflict. Outside of the matrix become zeros.
+// Copy `rows` rows of 64 columns by cp.async. 8 threads read a row of 128 bytes, and each thread writes its 16
+// bytes to their swizzled place, so no access has bank conflicts. Elements outside of the matrix become zeros.
 template <int rows>
 __device__ void copy_rows(unsigned char* tile, const uint4* matrix, int height, int width, int row, int k0)
 {
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (threadIdx.x == 0)
     {
       arrive_expect_tx(s.full, STAGE_BYTES);
-      for (int i = 0; i < 8; ++i)  // columns of 8 elements, 16 bytes
+      for (int i = 0; i < 8; ++i)  // columns that are 8 elements wide, 16 bytes
       {
         load(s.tiles + i * TILE_M * 16, a, s.full, k0 + i * 8, place.x);
         load(s.tiles + A_BYTES + i * TILE_N * 16, b, s.full, k0 + i * 8, place.y);
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (threadIdx.x == 0 && k0 < k) load_stage(k0);
   for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
   {
-    wait(s.full + at.stage(), at.phase() ^ 1);  // the loads are a round ahead
+    wait(s.full + at.stage(), at.phase() ^ 1);  // `at` is a round ahead, because the loads have advanced it
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
     wgmma_wait();
     __syncthreads();  // all have read the stage
@@ -194,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   const Shared s = start(CONSUMERS);
   const int warpgroup = threadIdx.x / 128 - 1;
   const int2 place = Tiles<One>(m, n).place(blockIdx.x);
-  float d[128];  // zeros here would define registers of running wgmmas, which ptxas then serializes
+  float d[128];  // uninitialized, because ptxas would serialize the wgmmas if zeros were written here
   PipelineState<STAGES> at;
   const auto load_stage = [&](int k0)
   {
@@ -218,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   {
     wait(s.full + at.stage(), at.phase());
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-    wgmma_wait<1>();  // the stage before this one has been read
+    wgmma_wait<1>();  // the tensor core has read the stage before this stage
     if (k0 && threadIdx.x % 128 == 0) arrive(s.empty + (at.stage() + STAGES - 1) % STAGES);
   }
   wgmma_wait();
@@ -233,7 +233,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
   const Shared s = start(CONSUMERS * 2);
   const int warpgroup = threadIdx.x / 128 - 1, rank = cluster_rank();
   const int2 place = Tiles<Pair>(m, n).place(blockIdx.x / 2);
-  float d[128];  // zeros here would define registers of running wgmmas, which ptxas then serializes
+  float d[128];  // uninitialized, because ptxas would serialize the wgmmas if zeros were written here
   PipelineState<STAGES> at;
   const auto load_stage = [&](int k0)
   {
@@ -249,7 +249,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     give_registers<40>();
     at = at.producer();
     for (int k0 = 0; threadIdx.x == 0 && k0 < k; k0 += TILE_K, at.advance()) load_stage(k0);
-    cluster_sync();  // no block leaves while the other still loads into it
+    cluster_sync();  // no block ends while loads of the other block write into it
     return;
   }
   take_registers<232>();
@@ -257,7 +257,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
   {
     wait(s.full + at.stage(), at.phase());
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-    wgmma_wait<1>();  // the stage before this one has been read
+    wgmma_wait<1>();  // the tensor core has read the stage before this stage
     const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
     if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
   }
@@ -291,7 +291,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     at = at.producer();
     for (int tile = tiles.first(); threadIdx.x == 0 && tile < tiles.count(); tile += tiles.step())
       for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance()) load_stage(k0, tiles.place(tile));
-    cluster_sync();  // no block leaves while the other still loads into it
+    cluster_sync();  // no block ends while loads of the other block write into it
     return;
   }
   take_registers<232>();
@@ -301,7 +301,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     {
       wait(s.full + at.stage(), at.phase());
       multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-      wgmma_wait<1>();  // the stage before this one has been read
+      wgmma_wait<1>();  // the tensor core has read the stage before this stage
       const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
       if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
     }

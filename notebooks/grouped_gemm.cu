@@ -1,16 +1,16 @@
-// grouped_gemm.cu: C[rows of group g] = A[rows of group g] x B[g]^T, as in a mixture of experts: bf16,
-// float accumulation, for compute capability 9.0. The pieces are hopper_gemm.cu's.
+// grouped_gemm.cu: C[rows of group g] = A[rows of group g] x B[g]^T, as in a mixture of experts. bf16,
+// float accumulation, for compute capability 9.0. It is built from the parts of hopper_gemm.cu.
 //
-// A is (m, k) and C is (m, n), all groups one below the other; B[g] is expert g's own (n, k) matrix.
-// ends[g] is the row of A and C after group g, in GPU memory, known to no one before the kernel runs; a
-// group may be empty. n and k are multiples of 8. Rows after the last group are left alone.
+// A is (m, k) and C is (m, n). In both, the groups are one below the other. B[g] is the (n, k) matrix of
+// expert g. ends[g] is the first row after group g, in GPU memory, so the host need not know it. A group
+// may be empty. n and k are multiples of 8. The kernel does not write rows after the last group.
 //
-//   B's maps   made on the host, one for each expert, in global memory: fence_acquire() at the first use
-//   A's map    one for all groups: a tile at a group's end brings rows of the next group, too
-//   C's map    would store those, so a tile that crosses the end is stored by a copy of the map, whose
-//              rows end with the group: replace_global_dim<1>(), publish(), fence_acquire()
+//   B's maps   one per expert, made on the host, in global memory: fence_acquire() before the first use
+//   A's map    one map for all groups, so a tile at a group's end also loads rows of the next group
+//   C's map    would store these rows too. So a tile that crosses the end of its group is stored through
+//              a copy of the map that ends there: replace_global_dim<1>(), publish(), fence_acquire()
 //
-// python tests/bench grouped measures it; 07_grouped_gemm.ipynb explains it.
+// python tests/bench grouped measures the kernel; 07_grouped_gemm.ipynb explains it.
 
 #include "hopper_gemm.cu"
 
@@ -21,27 +21,27 @@ using namespace gemm;
 
 // Boxes have 64 rows: half of a tile of A.
 using Choose = Choice<Swizzle::bytes128, 64, 4, 2, 2, 8>;
-constexpr int ROWS = TILE_M / 2;  // of a tile: those of one warpgroup
+constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplies
 
 // ---- which tile ----
 
-// One tile of 128 x 256 for this block. The other block of the cluster has the one below it, with the
-// same columns of B; or, where one row of tiles is left over, the tile next to it, with the same rows of A.
+// A tile of C, 128 x 256, of this block. The cluster's other block has the tile above or below, with
+// the same tile of B. In a row of tiles that is left over, it has the next tile, with the same tile of A.
 struct Tile
 {
-  int group, end;   // the row after the group
+  int group, end;   // first row after the group
   int row, column;  // of C
   bool beside;
 };
 
-// The tiles of a cluster, one group after the other; each group's as many as it needs.
+// The pairs of tiles of all groups, one group after the other.
 struct Groups
 {
   const int* ends;
   int groups, n;
   int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // the current group
 
-  // Tile number i of all; false after the last. i never decreases.
+  // Set `tile` to this block's tile of pair i; return false after the last pair. i must not decrease.
   __device__ bool find(int i, Tile& tile)
   {
     const int columns = (n + TILE_N - 1) / TILE_N;
@@ -73,12 +73,12 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
     const Map& weights = b[tile.group];
-    if (acquired != tile.group) fence_acquire(&weights);  // one for each map
+    if (acquired != tile.group) fence_acquire(&weights);  // once for each map
     acquired = tile.group;
     for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
     {
       ring.expect();
-      if (tile.beside)  // half of A for both blocks, all of B for this one
+      if (tile.beside)  // half of A for both blocks, all of B for this block
       {
         load_rows<ROWS, TILE_M, true>(ring, ring.a(), a, k0, tile.row, rank * ROWS);
         load_rows<TILE_N, TILE_N, false>(ring, ring.b(), weights, k0, tile.column, 0);
@@ -92,16 +92,16 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
   }
 }
 
-// ---- the way out ----
+// ---- the store of C ----
 
-// Make C's map end with the group. One warp of the warpgroup whose stores go by it: the map in shared
-// memory changes, and the warpgroup's own place in global memory gets it.
+// Make a map of C that ends with the group: change the warpgroup's map in shared memory, and copy it to the
+// warpgroup's place in global memory. One warp of the warpgroup calls this function.
 __device__ void clip(Map* shared, Map* place, int end)
 {
   const bool first = threadIdx.x % 128 == 0;
   if (first) replace_global_dim<1>(shared, end);
   publish(place, shared);
-  if (first) fence_acquire(place);  // by the thread that stores
+  if (first) fence_acquire(place);  // in the thread that stores
 }
 
 __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* shared, Map* place,
@@ -112,20 +112,20 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
-    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of this warpgroup's 64, or more
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // from this warpgroup's first row to the end
     const bool crosses = 0 < rows && rows < ROWS;
     if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
     multiply(d, ring, warpgroup, k);
     if (rows > 0)
       store_c<Choose>(d, crosses ? *place : c, boxes, warpgroup, {tile.row, tile.column});
   }
-  if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until it is read
+  if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until the engine has read it
 }
 
 }  // namespace grouped
 
-// Maps: a and each of b with boxes (64, 64), c with boxes (64, 64), all swizzled by 128 bytes.
-// places: room for two maps for each block.
+// a, every map of b, and c have boxes of (64, 64) and the swizzle bytes128.
+// places is room for two maps per block.
 extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 1)
   grouped_gemm(const __grid_constant__ gemm::Map a, const gemm::Map* b,
                const __grid_constant__ gemm::Map c, gemm::Map* places, const int* ends, int groups,
@@ -135,7 +135,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
   __shared__ Map clipped[CONSUMERS];
   unsigned char* c_boxes;
   if (threadIdx.x < CONSUMERS) clipped[threadIdx.x] = c;
-  const Ring<Choose> ring = start_ring<Choose>(c_boxes);  // and all threads wait
+  const Ring<Choose> ring = start_ring<Choose>(c_boxes);  // contains cluster_sync()
 
   if (threadIdx.x < 128)
   {
@@ -150,5 +150,5 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
             places + blockIdx.x * CONSUMERS + warpgroup,
             c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, k);
   }
-  cluster_sync();  // no block leaves while the other still loads into it
+  cluster_sync();  // no block ends while loads of the other block write into it
 }

@@ -2,16 +2,16 @@
 //
 // A is (m, k), B is (n, k), C is (m, n), all row-major; B^T is the column-major matrix of a GEMM. m, n
 // and k are any multiples of 8: TMA fills elements outside A and B with zeros, and clips stores to C.
-// Other sizes have rows that TMA cannot address; make_tma_descriptor refuses them.
+// For other sizes TMA cannot address the rows, so make_tma_descriptor refuses the map.
 //
-// One block per multiprocessor takes tile after tile of C, 128 x 256. A producer thread keeps a ring of
-// stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. Two blocks
-// form a cluster, one above the other: they need the same tile of B, so each loads half of it into both.
+// One block per multiprocessor computes tile after tile of C, 128 x 256. A producer thread keeps a ring of
+// stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. A cluster's two
+// blocks compute tiles one above the other, and each loads half of their common tile of B into both blocks.
 //
 //   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
-//   (one thread)                                         <-empty--  done with the stage
+//   (one thread)                                         <-empty--  arrive(empty): stage read
 //
-// python tests/bench gemm measures it; 06_hopper_gemm.ipynb shows its tiles.
+// python tests/bench gemm measures the kernel; 06_hopper_gemm.ipynb shows its tiles.
 
 #include <tma_dlpack.h>
 
@@ -24,7 +24,7 @@ constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64;
 constexpr int CONSUMERS = 2, THREADS = 128 * (1 + CONSUMERS);
 constexpr int ELEMENT_BYTES = 2;
 
-// The choices of a kernel. Its maps of A and B have boxes of (box_rows, one span of the swizzle); its
+// The constants of a kernel. Its maps of A and B have boxes of (box_rows, one span of the swizzle). Its
 // map of C has boxes of (64, 64) with the swizzle bytes128.
 template <Swizzle swizzle_, int box_rows_, int stages_, int cluster_, int c_boxes_, int group_>
 struct Choice
@@ -33,12 +33,12 @@ struct Choice
   static constexpr int box_rows = box_rows_;
   static constexpr int stages = stages_;
   static constexpr int cluster = cluster_;  // blocks that share tiles of B
-  static constexpr int c_boxes = c_boxes_;  // boxes of C that a warpgroup has room for
-  static constexpr int group = group_;      // rows of tiles taken together, so that L2 holds them
+  static constexpr int c_boxes = c_boxes_;  // boxes of C in shared memory, per warpgroup
+  static constexpr int group = group_;      // rows of tiles computed together, so that L2 keeps their data
   static constexpr int span = span_bytes(swizzle_);
 };
 
-// The kernel, and what two other choices cost: tiles without a swizzle, and boxes of 8 rows.
+// The kernel, and two variants to measure: tiles without a swizzle, and boxes of 8 rows.
 using Fast = Choice<Swizzle::bytes128, 128, 4, 2, 2, 8>;
 using WithoutSwizzle = Choice<Swizzle::none, 128, 4, 2, 2, 8>;
 using SmallBoxes = Choice<Swizzle::bytes128, 8, 4, 2, 2, 8>;
@@ -54,11 +54,11 @@ constexpr int smem_bytes = 1024 + Choose::stages * (STAGE_BYTES + 2 * sizeof(Bar
 
 // ---- which tile ----
 
-// The tiles that a cluster takes: all columns of `group` rows of tiles, then the next rows.
+// The order of tiles: all columns of `group` rows of tiles, then the next `group` rows.
 template <class Choose>
 struct Tiles
 {
-  int rows, columns;  // in tiles of one cluster, which are `cluster` tiles of C high
+  int rows, columns;  // in cluster tiles, which are `cluster` tiles of C high
 
   __device__ Tiles(int m, int n)
     : rows((m + Choose::cluster * TILE_M - 1) / (Choose::cluster * TILE_M)),
@@ -68,7 +68,7 @@ struct Tiles
   __device__ int first() const { return blockIdx.x / Choose::cluster; }
   __device__ int step() const { return gridDim.x / Choose::cluster; }
 
-  // First row and column of C in this block's part of a tile.
+  // Return the first row and column of C in this block's part of a cluster tile.
   __device__ int2 place(int tile) const
   {
     const int first = tile / (Choose::group * columns) * Choose::group;
@@ -84,7 +84,7 @@ struct Tiles
 template <class Choose>
 struct Ring
 {
-  unsigned char* tiles;  // per stage: A, then B
+  unsigned char* tiles;  // in each stage: A, then B
   Barrier *fulls, *empties;
   PipelineState<Choose::stages> at = {};
 
@@ -92,15 +92,15 @@ struct Ring
   __device__ unsigned char* b() const { return a() + A_BYTES; }
   __device__ Barrier* full() const { return fulls + at.stage(); }
 
-  __device__ void expect() const  // the bytes of this stage, once it is empty
+  __device__ void expect() const  // wait until the stage is empty, then expect its bytes
   {
     wait(empties + at.stage(), at.phase());
     arrive_expect_tx(full(), STAGE_BYTES);
   }
 };
 
-// Load `rows` rows of a tile of all_rows rows, 64 columns wide, from row `first` of the tile on. The
-// tile's layout in shared memory is [columns / span][all_rows][span]: one box, if the span is 128 bytes.
+// Load `rows` rows of a tile, from row `first` of the tile on. The tile has all_rows rows of 64 columns.
+// Its layout in shared memory is [columns / span][all_rows][span], one box if the span is 128 bytes.
 template <int rows, int all_rows, bool to_cluster, class Choose>
 __device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const Map& map, int k, int row,
                           int first)
@@ -118,7 +118,7 @@ __device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const M
     }
 }
 
-// Fill stage after stage: load_stage(ring, place, k0) loads the columns from k0 on.
+// Fill stage after stage. load_stage(ring, place, k0) issues the loads of the columns from k0 on.
 template <class Choose, class LoadStage>
 __device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage load_stage)
 {
@@ -133,7 +133,7 @@ __device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage
 
 // ---- the tensor core ----
 
-// Free a stage once both blocks of the cluster are done with it: each writes into both.
+// Arrive at the stage's `empty` barrier in both blocks, because each block loads into both blocks.
 template <class Choose>
 __device__ void release(const Ring<Choose>& ring, int stage)
 {
@@ -141,7 +141,7 @@ __device__ void release(const Ring<Choose>& ring, int stage)
   if (block < Choose::cluster) arrive_remote_relaxed(ring.empties + stage, block);
 }
 
-// Wait until the current stage is full, and multiply it as one group of wgmmas; k0 = 0 starts from zero sums.
+// Wait until the current stage is full, and multiply it as one group of wgmmas. k0 = 0 starts from zero sums.
 template <class Choose>
 __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int warpgroup, int k0)
 {
@@ -158,7 +158,7 @@ __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int wa
   wgmma_commit();
 }
 
-// Add up one tile of C in registers: 64 of its rows for each warpgroup.
+// Add up one tile of C in registers. Each warpgroup has 64 of its rows.
 template <class Choose>
 __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int k)
 {
@@ -166,7 +166,7 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
   {
     multiply_stage(d, ring, warpgroup, k0);
-    wgmma_wait<1>();  // the stage before this one has been read
+    wgmma_wait<1>();  // the tensor core has read the stage before this stage
     if (before >= 0) release(ring, before);
     before = ring.at.stage();
   }
@@ -174,7 +174,7 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
   release(ring, before);
 }
 
-// ---- the way out ----
+// ---- the store of C ----
 
 __device__ inline unsigned two_bf16(float low, float high)
 {
@@ -183,7 +183,7 @@ __device__ inline unsigned two_bf16(float low, float high)
   return both;
 }
 
-// Write 8 rows of 8 elements four times; lane i gives the address of row i % 8 of matrix i / 8.
+// Write four matrices of 8 x 8 elements. Lane i passes the address of row i % 8 of matrix i / 8.
 __device__ inline void store_matrices(void* row, unsigned m0, unsigned m1, unsigned m2, unsigned m3)
 {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
@@ -192,23 +192,23 @@ __device__ inline void store_matrices(void* row, unsigned m0, unsigned m1, unsig
                : "memory");
 }
 
-// Round 64 x 256 of C, and store them box by box while the next tile is multiplied.
+// Round 64 x 256 sums and store them, box by box. The stores run while the next tile is multiplied.
 template <class Choose>
 __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxes, int warpgroup,
                         int2 place)
 {
   const int thread = threadIdx.x % 128, lane = thread % 32;
-  const int row = thread / 32 * 16 + lane % 16;  // of the address that this lane gives
+  const int row = thread / 32 * 16 + lane % 16;  // row of the address that this lane passes
 #pragma unroll
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the store before that used this room
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // waits for the last store from this room
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)
     {
-      // The accumulator's order: 8 columns after 8 columns; of each, rows 0 to 7, then 8 to 15.
+      // The sums in d are ordered by 8 columns; for each 8 columns, rows 0 to 7, then rows 8 to 15.
       const float* const v = d + box * 32 + column / 2;
       const unsigned at =
         swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
@@ -229,7 +229,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
 
 extern __shared__ unsigned char shared_memory[];
 
-// Place the stages, room for C and the barriers in shared memory. The barriers are ready to be used.
+// Place the stages, the boxes of C and the barriers in shared memory, and initialize the barriers.
 template <class Choose>
 __device__ Ring<Choose> start_ring(unsigned char*& c_boxes)
 {
@@ -262,21 +262,21 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     take_registers<232>();
     const int warpgroup = threadIdx.x / 128 - 1;
     unsigned char* const boxes = c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES;
-    float d[128] = {};  // NVRTC 12.8 serializes wgmma on registers that no statement initialises
+    float d[128] = {};  // zeros, because NVRTC 12.8 serializes wgmma on uninitialized registers
     for (int tile = tiles.first(); tile < tiles.count(); tile += tiles.step())
     {
       multiply(d, ring, warpgroup, k);
       store_c<Choose>(d, c, boxes, warpgroup, tiles.place(tile));
     }
-    if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until it is read
+    if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until the engine has read it
   }
-  cluster_sync();  // no block leaves while the other still loads into it
+  cluster_sync();  // no block ends while loads of the other block write into it
 }
 
 template <class Choose>
 __device__ void gemm(const Map& a, const Map& b, const Map& c, int m, int n, int k)
 {
-  constexpr int PART = TILE_N / Choose::cluster;  // of the rows of B: those that this block loads
+  constexpr int PART = TILE_N / Choose::cluster;  // rows of B that this block loads
   const int part = static_cast<int>(cluster_rank()) * PART;
   run(c, Tiles<Choose>(m, n), k,
       [&](const Ring<Choose>& ring, int2 place, int k0)
@@ -307,7 +307,7 @@ GEMM(hopper_gemm_small_boxes, SmallBoxes)
 
 #include <cuda_runtime_api.h>
 
-// Multiply on a stream of the current device; hopper_gemm_torch.cpp makes the maps and calls this.
+// Launch the kernel on a stream of the current device. hopper_gemm_torch.cpp makes the maps and calls this.
 cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
                                int n, int k, cudaStream_t stream)
 {

@@ -1,25 +1,25 @@
-// l2_cache.cu: what the L2 cache keeps, and a tile that is there before it is needed.
+// l2_cache.cu: kernels that measure cache policies and prefetches of the L2 cache.
 //
-//   streamed  a large matrix is read once, a small one again and again: with a policy or without
-//   waiting   each block loads a tile, works, and loads the next: with a prefetch or without
+//   streamed  reads a large matrix once, and a small matrix again and again, with or without a policy
+//   waiting   loads a tile, works, and loads the next tile, with or without a prefetch
 //
-// python tests/bench l2 measures them; 06_hopper_gemm.ipynb has the figures.
+// python tests/bench l2 measures the kernels; 06_hopper_gemm.ipynb shows the results.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
 constexpr int ROWS = 64, TILE_BYTES = ROWS * 256;
-constexpr int STAGES = 6;  // of two tiles each
+constexpr int STAGES = 6;  // each stage has two tiles
 
-// Load a tile of each matrix; `policies` is how many of them have one.
+// Load a tile of each matrix. `policies`: 0 for none, 1 for the large matrix, 2 for both matrices.
 template <int policies>
 __device__ void load_both(unsigned char* to, const Map& large, const Map& small, Barrier* full,
                           int row, int again)
 {
   arrive_expect_tx(full, 2 * TILE_BYTES);
   if constexpr (policies > 0)
-    load(to, large, full, evict_first(), 0, row);  // it is not read again: evict it first
+    load(to, large, full, evict_first(), 0, row);  // no copy reads the tile again: evict it first
   else
     load(to, large, full, 0, row);
   if constexpr (policies > 1)

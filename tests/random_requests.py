@@ -34,8 +34,7 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
     c_name,
 )
-from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
-from tma_dlpack.tables.targets import TARGETS, Target
+from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS, Target
 from tma_dlpack.verification.random_copies import random_call
 
 try:

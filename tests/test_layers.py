@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import graphlib
+import importlib
 import re
 import subprocess
 import sys
@@ -31,12 +32,21 @@ ROOMS = (
     "__init__",
     "cli", "torch_ops", "__main__",  # 7
     "ptx", "kernel",  # they read and run PTX
-    "verification", "debug",  # the wing
+    "verification", "debug", "course",  # the wing
 )  # fmt: skip
 
 #: Rooms without which the rest of the package works. The core imports none of them at its top, and
 #: those of its functions that users call by a name of `tma_dlpack` alone.
-WING = {"debug", "verification"}
+WING = {"debug", "verification", "course"}
+
+#: Files that name for type checkers what they import when it is first asked for.
+NAMES_LATER = {PACKAGE.name, f"{PACKAGE.name}.draw"}
+
+#: Room of tools -> the other rooms from which its files may import. Names of the core come from its
+#: own `core.py`.
+TOOLS = {"course": set(), "debug": {"ptx"}, "kernel": {"ptx"}, "verification": set()}
+
+MOST_NAMES = 30  # of the core, in the `core.py` of a room of tools
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -111,10 +121,53 @@ def test_the_top_of_the_package_holds_rooms_and_nothing_else():
 @pytest.mark.parametrize("module", MODULES)
 def test_a_file_imports_only_from_its_room_and_those_above(module):
     floor = ROOMS.index(room_of(module))
-    # the package itself names for type checkers what it imports when first asked for
-    named = at_top(module) if module == PACKAGE.name else imported(module)
+    named = at_top(module) if module in NAMES_LATER else imported(module)
     below = {other for other in named & set(MODULES) if ROOMS.index(room_of(other)) > floor}
     assert not below
+
+
+def _names_of_core(room: str) -> list[str]:
+    """Return `__all__` of the room's `core.py`."""
+    for node in ast.parse(MODULES[f"tma_dlpack.{room}.core"].read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    raise AssertionError("no __all__")
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_a_tool_imports_the_core_through_its_own_module_alone(room):
+    core = f"tma_dlpack.{room}.core"
+    others = {
+        (module, other)
+        for module in MODULES
+        if room_of(module) == room and module != core
+        for other in imported(module)
+        if other.split(".")[0] == PACKAGE.name and room_of(other) not in TOOLS[room] | {room}
+    }
+    assert not others
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_a_tool_uses_at_most_thirty_names_of_the_core_and_each_that_it_lists(room):
+    core, used = f"tma_dlpack.{room}.core", set()
+    for module in MODULES:
+        if room_of(module) == room and module != core:
+            for node in ast.walk(ast.parse(MODULES[module].read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module == core:
+                    assert all(alias.asname is None for alias in node.names), module
+                    used |= {alias.name for alias in node.names}
+    names = _names_of_core(room)
+    assert set(names) == used
+    assert len(names) == len(used) <= MOST_NAMES
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_every_name_of_the_core_that_a_tool_lists_is_there(room):
+    core = importlib.import_module(f"tma_dlpack.{room}.core")
+    for name in _names_of_core(room):
+        assert getattr(core, name) is not None
+    with pytest.raises(AttributeError):
+        core.no_such_name  # noqa: B018
 
 
 def test_files_of_one_room_do_not_import_in_circles_not_even_types():
@@ -175,24 +228,45 @@ assert not report.ok and report.fixed() and str(report) and report._repr_html_()
 assert tm._repr_html_() and tm.cpp() and tma.rules() and tma.suggest(x, (32, 64))
 assert tma.matrix_descriptor(tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")).value
 from tma_dlpack.explorer.page import page
-assert page()
+assert page() and "tma-play" not in page()
+assert len(tma.draw.barrier([("copy 0", 0, 3, "copy"), ("warp 0", 1, 3, "wait")]).rows) == 2
+for name in tma.draw.FIGURES.keys() - {"walk", "barrier", "bits"}:
+    assert tma.draw.figure(tm, name).html()
+for call in (tma.draw.barrier, lambda: tma.draw.swizzle_bits, lambda: tma.draw.figure(tm, "bits")):
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        assert error.name == "tma_dlpack.course", error
+    else:
+        raise AssertionError(call)
 assert not {"explain", "trace", "lint", "postmortem", "verify", "decode"} & commands().keys()
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
     assert main("check --shape 64,64 --dtype float16 --box 8,8".split()) == 0
     assert main(["demo"]) == main(["rules"]) == main(["doctor"]) == main(["--help"]) == 0
     assert main(["explain", "error 1"]) == 2
-try:
-    tma.explain("error 1")
-except ModuleNotFoundError as error:
-    assert error.name.startswith("tma_dlpack.debug"), error
+calls = {
+    "debug": lambda: tma.explain("error 1"),
+    "verification": lambda: tma.verify(),
+    "kernel": lambda: tma.run_kernel(".version 9.0", grid=1, block=1),
+}
+for room, call in calls.items():
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        assert error.name.startswith(f"tma_dlpack.{room}"), error
+    else:
+        raise AssertionError(room)
+assert not {"debug", "kernel", "ptx", "verification"} & {n.split(".")[1] for n in sys.modules
+    if n.startswith("tma_dlpack.")}
 print(tma.__file__)
 """
 
 
-def test_the_core_works_without_the_folders_of_the_wing(tmp_path):
+def test_the_core_works_without_the_folders_of_the_tools(tmp_path):
+    removed = WING | {"ptx", "kernel"}
     for path in PACKAGE.rglob("*"):
         to = tmp_path / "tma_dlpack" / path.relative_to(PACKAGE)
-        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in WING:
+        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in removed:
             to.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix != ".pyc":
                 to.write_bytes(path.read_bytes())

@@ -36,7 +36,7 @@ import torch
 from tma_dlpack.make.descriptors import make_im2col_descriptor as _make_im2col
 from tma_dlpack.make.descriptors import make_tma_descriptor as _make_tiled
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["make_im2col_descriptor", "make_tma_descriptor"]

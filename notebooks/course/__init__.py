@@ -1,9 +1,10 @@
-"""The pictures and exercises of the course's notebooks, in addition to the package's figures.
+"""Figures, questions and exercises of the course's notebooks.
 
-`ask` asks the reader to click a cell of a figure, and `answer` folds what answers the question;
-`contrast` shows one load as threads and as TMA do it, `sixteen_bytes` the rules of 16 bytes, `bars`
-what was measured; `source` reads a kernel's file function by function. `judged` has what the judges
-of exercises share, `puzzles` the kernels to write and their judge.
+`ask` asks the reader to click a cell of a figure, and `answer` folds the output that answers the
+question. `contrast` shows one load by threads and by TMA, `sixteen_bytes` shows the rules of 16
+bytes, and `bars` shows measured numbers. `source` reads a kernel's file and returns single
+functions of it. The module `judged` has helpers for the judges of the exercises. The module
+`puzzles` has the kernels to write, and their judge.
 """
 
 from course.ask import Cells, Question, answer, ask, folded

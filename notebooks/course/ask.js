@@ -1,5 +1,5 @@
-// Judges clicks on the cells of a question. Without scripts, only the folded answer remains.
-// The key of the cell at a node: its own, or (for a cell's text) that of the cell in its group.
+// Judge clicks on the cells of a question. Without scripts, only the folded answer remains.
+// Return the key of the cell at a node. The text of a cell has no key; the cell is in its group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 
@@ -23,8 +23,9 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// The cells with answers, up to the next question. Their source and output stay folded until a try:
-// <details> folds the output; JupyterLab and the site fold the source, `fold` that of exported pages.
+// Return the cells with answers, up to the next question. Their source and output stay folded until
+// a try. <details> folds the output. JupyterLab and the site fold the source of a cell, and `fold`
+// folds the source in exported pages.
 const answersOf = (box) => {
   const cells = [];
   let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
@@ -52,7 +53,7 @@ for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   box.dataset.ready = "";
   box.querySelector(".tma-unjudged").remove();  // clicks are judged from now on
   addVerdict(box);
-  // An exported notebook shows the code of the question, and in it the answer; JupyterLab folds it.
+  // An exported notebook would show the code of the question, which contains the answer.
   const input = box.closest("body.jp-Notebook .jp-CodeCell")?.querySelector(".jp-Cell-inputWrapper");
   if (input) {
     input.style.display = "none";
@@ -61,7 +62,7 @@ for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   }
   box.querySelector("details").addEventListener("toggle", () => unfold(box));
   box.addEventListener("click", (event) => judge(box, keyAt(event.composedPath()[0])));
-  box.addEventListener("keydown", (event) => {  // arrows choose a cell, as in every figure
+  box.addEventListener("keydown", (event) => {  // arrow keys choose a cell, as in every figure
     if (event.key === "Enter" && !event.shiftKey)
       judge(box, box.closest(".tma").tmaLinked?.pinned);
   });

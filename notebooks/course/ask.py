@@ -1,4 +1,4 @@
-"""A question about a picture: the reader clicks a cell, and reads whether it is the right one."""
+"""Questions about a picture: the reader clicks a cell, and reads whether this cell is right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 #: The characters after the letters of a key, such as ``3.8`` of ``c3.8``.
 DIGITS = "-.0123456789"
 OTHERWISE = "Not this one. Try another, or open the answer."
-#: Shown until a script removes it.
+#: Shown below a question until a script removes this text.
 UNJUDGED = (
     "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
     "cells first (Run > Run All Cells). The answer can be opened."
@@ -30,7 +30,7 @@ QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cells(Figure):
-    """Rows of different words, drawn as cells; each word is its own key.
+    """Rows of words, drawn as cells. All words differ, and each word is the key of its cell.
 
     >>> print(Cells("two threads", (("T0 d0", "T0 d1"), ("T1 d0", "T1 d1"))))
     two threads
@@ -42,7 +42,7 @@ class Cells(Figure):
     rows: tuple[tuple[str, ...], ...]
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
+        """Return one panel with the cells."""
         widest = max(text_width(word) for row in self.rows for word in row)
         cells = [
             Cell(x, y, "cell", word, key=word)
@@ -54,7 +54,7 @@ class Cells(Figure):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every word."""
+        """All words, row by row."""
         return tuple(word for row in self.rows for word in row)
 
     def text(self) -> str:
@@ -64,20 +64,22 @@ class Cells(Figure):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Question(Figure):
-    """A question that is answered by a click on a cell of a figure.
+    """A question that the reader answers by a click on a cell of a figure.
 
     Attributes
     ----------
     figure : Figure
-        What is shown below the question; without the titles of its cells, which may say too much.
+        The figure below the question. It is drawn without the titles of its cells, because a
+        title may contain the answer.
     answers : tuple of str
         The keys of the cells that are right.
     because : str
-        Shown after the right click, and folded below the picture.
+        Why the answer is right. Shown after a click on a right cell, and folded below the picture.
     hints : dict
         Key of a wrong cell -> why it is wrong.
     is_blank : bool
-        Whether cells of the kind of the answers show neither their words nor their tint.
+        Whether all cells of the same kind as the answers are drawn without words and tint. The
+        kind of a cell is the letters at the start of its key.
     """
 
     title: str
@@ -88,13 +90,13 @@ class Question(Figure):
     is_blank: bool = False
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to the panels of the figure, without what would answer the question."""
+        """Return the panels of the figure, without the parts that would answer the question."""
         scenes = self.figure.scenes()
         asked = [[self._asked(c) for c in s.items if c.style != "focus"] for s in scenes]
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        # Without titles, links and keys of states ("is-..."), a hover shows nothing of the answer.
+        # Titles, links and keys of states ("is-...") could show the answer to a reader who hovers.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
@@ -103,7 +105,7 @@ class Question(Figure):
     def panels(self) -> str:
         """Return the HTML of question, picture, verdict and folded answer.
 
-        Where scripts run, a click is judged; elsewhere the folded answer remains.
+        If scripts run, a click is judged. Otherwise the reader can unfold the answer.
         """
         # ask.js reads these facts from `data-ask`.
         facts = {"right": self.answers, "because": self.because, "hints": dict(self.hints)}
@@ -134,35 +136,36 @@ def ask(
     *,
     blank: bool = False,
 ) -> Question:
-    """Ask the reader of a notebook to click a cell of a figure, and answer the click.
+    """Ask the reader of a notebook to click a cell of a figure, and judge the click.
 
     Parameters
     ----------
     figure : Figure, or rows of words
         Any figure whose cells have keys, such as ``c3.8`` for the chunk of `shared` that begins
-        with element 8 of row 3, ``bank5`` for banks 20 to 23, or ``row7`` for
-        the pixel of `walk` that becomes row 7. Rows of words are drawn as cells to choose from.
+        with element 8 of row 3, ``bank5`` for banks 20 to 23, or ``row7`` for the pixel of `walk`
+        that becomes row 7 of the tile. Rows of words are drawn as cells to choose from.
     question : str
         At most 100 characters.
     answer : str or collection of str
-        Keys of the cells that are right; of rows of words, the words.
+        Keys of the cells that are right. In rows of words, the key of a cell is its word.
     because : str
-        Why it is right: shown after the right click, and folded below the picture.
+        Why the answer is right. Shown after a click on a right cell, and folded below the picture.
     hints : dict, optional
-        Key of a wrong cell -> what to say when it is clicked.
+        Key of a wrong cell -> the text to show after a click on this cell.
     blank : bool
-        Draw cells of the kind of the answers (all chunks, all banks) without words and tint.
+        Draw all cells of the same kind as the answers (all chunks, or all banks) without words
+        and tint.
 
     Returns
     -------
     Question
-        Where no script runs, as in an untrusted notebook, its answer can still be unfolded.
+        If no script runs, as in an untrusted notebook, the reader can still unfold the answer.
 
     Raises
     ------
     TmaPreconditionError
-        If an argument is of another kind, the question is too long, or the figure has no cell of
-        an answer or a hint.
+        If an argument has a wrong type, the question is too long, or no cell of the figure has the
+        key of an answer or a hint.
 
     Examples
     --------
@@ -180,7 +183,7 @@ def ask(
         figure = _choices(figure, question)
     answers = (answer,) if isinstance(answer, str) else tuple(answer)
     hints = dict(hints or {})
-    # A reader could never click a key that no cell has, so such a key is refused.
+    # Refuse a key that no cell has, because a reader could never click it.
     keys = {cell.key for scene in figure.scenes() for cell in scene.items} - {""}
     for name, named in (("answer", answers), ("hints", hints)):
         for key in named:
@@ -197,9 +200,9 @@ def ask(
 
 @contextmanager
 def answer() -> Iterator[None]:
-    """Fold what the block prints and displays until the reader tries the question above it.
+    """Fold the output of the ``with`` block until the reader tries the question above the block.
 
-    JupyterLab unfolds the output of a cell that it runs, so the fold is part of the output.
+    JupyterLab unfolds the output of every cell that it runs, so the output itself must be foldable.
     """
     from IPython.display import display
     from IPython.utils.capture import capture_output
@@ -210,7 +213,7 @@ def answer() -> Iterator[None]:
 
 
 def folded(printed: str, shown: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return one output, folded, of what was printed and of the data of what was displayed.
+    """Return one folded output that contains the printed text and the displayed data.
 
     >>> folded("2 < 3", [])["text/html"].removeprefix('<details class="tma-answer">')
     '<summary>What the library answers</summary><pre>2 &lt; 3</pre></details>'

@@ -1,4 +1,4 @@
-"""Numbers as bars: what was measured, one row each."""
+"""Measured numbers, drawn as bars."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LADDER_SOURCE = (
 
 
 class Row(NamedTuple):
-    """A name and its number, and what it adds to the row before."""
+    """A name, its number, and the idea that the row adds to the row before it."""
 
     name: str
     value: float
@@ -39,14 +39,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bars(Figure):
-    """Rows of numbers in one unit; the last row is the result to which the others lead.
+    """Bars of numbers in one unit. The last bar is the result, so it is emphasized.
 
     Attributes
     ----------
     rows : tuple of Row
     unit : str
     source : str
-        Where, when and by which command they were measured.
+        Where, when and by which command the numbers were measured.
     """
 
     title: str
@@ -55,8 +55,8 @@ class Bars(Figure):
     source: str
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
-        # The longest bar is BAR_PX long; the last row is emphasized.
+        """Return one panel with the bars."""
+        # The longest bar is BAR_PX long.
         most = max(row.value for row in self.rows)
         cells = []
         for n, row in enumerate(self.rows):
@@ -78,13 +78,13 @@ class Bars(Figure):
 
 
 def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]], source: str) -> Bars:
-    """Draw measured numbers as bars, in the order in which they are given.
+    """Draw measured numbers as bars, in the given order.
 
     Parameters
     ----------
     title, unit : str
     rows : sequence of (str, float, str)
-        Name, number, and what the row adds to the one before it.
+        Name, number, and the idea that the row adds to the row before it.
     source : str
         Where, when and by which command the numbers were measured.
 
@@ -104,6 +104,9 @@ def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]], source: 
 
 
 def ladder() -> Bars:
-    """Draw the steps of notebooks/gemm_ladder.cu, as measured; a bar is as long as the best run."""
+    """Draw the measured speed of each kernel of notebooks/gemm_ladder.cu.
+
+    A bar shows the fastest of three runs.
+    """
     rows = [(name, most, f"{least} to {most}; {idea}") for name, (least, most), idea in LADDER]
     return bars("C = A x B^T, bfloat16, 8192 x 8192 x 8192", "TFLOP/s", rows, LADDER_SOURCE)

@@ -1,4 +1,4 @@
-"""One tile loaded twice, by the threads of a block and by one instruction; code next to picture."""
+"""One tile loaded twice: by the threads of a block, and by one instruction of TMA."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 THREADS = 128
 LINE_PX, GAP = 19, 26  # px
-PIECE = 23, 19  # px of what one thread copies
+PIECE = 23, 19  # px: width and height of the bytes that one thread copies
 #: The largest box that fits the page: rows, and bytes of a row.
 MOST_ROWS, ROW_BYTES = 16, 128
 SPACE = "\N{NO-BREAK SPACE}"
@@ -30,33 +30,32 @@ LEGEND = [
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
-        "which row and column of the box this thread copies: the map has box_sizes"
+        "the row and column of the box that this thread copies; the map contains box_sizes"
     ),
-    "place load": "where the tile begins: the coordinates of the instruction",
-    "zero oobfill": "what is out of bounds is filled: the map has oobfill",
-    "test shape": "the bounds test: the map has the shape",
+    "place load": "adds the start of the tile, which are the coordinates of the instruction",
+    "zero oobfill": "the value of elements out of bounds; the map contains it as oobfill",
+    "test shape": "the bounds test; the map contains the shape",
     "read address strides": (
-        "the address in global memory: the map has the tensor's address and strides"
+        "the address in global memory; the map contains the tensor's address and strides"
     ),
-    "to box_sizes": "its place in shared memory: rows of the box one after another",
+    "to box_sizes": "the place in shared memory, where the rows of the box follow each other",
     "swizzle swizzle_field": (
-        "the swizzle, so that columns are free of bank conflicts: the map has it"
+        "the swizzle, which avoids bank conflicts in columns; the map contains the swizzle"
     ),
-    "write load": "through a register, which TMA does not need",
+    "write load": "copies through a register, which TMA does not need",
     "close": "",
-    "sync wait expect": "until all threads are done",
+    "sync wait expect": "waits until all threads are done",
 }
 BY_TMA = {
     "one": "one thread of the block",
-    "expect sync": "the barrier expects this number of bytes; the engine counts them down",
+    "expect sync": "announces the number of bytes to the barrier; the engine counts them down",
     "load place write": (
-        "the instruction: where to, by which map, which barrier, and the coordinates, "
-        "innermost first"
+        "the instruction: destination, map, barrier, and the coordinates, innermost first"
     ),
     "end": "",
-    "wait sync": "every thread waits at the barrier, until the bytes have arrived",
+    "wait sync": "every thread waits at the barrier until the bytes have arrived",
 }
-#: Field of the map -> its key, and the key of the line of code that it replaces.
+#: Field of the map -> key of the field, and key of the line of code that the field replaces.
 FIELDS = {
     "address": ("address", "read"),
     "shape": ("shape", "test"),
@@ -84,9 +83,10 @@ class Piece:
     Attributes
     ----------
     thread, row, column : int
-        The row within the box, and the first element within the row of the box.
+        The thread that copies the bytes, the row of the box, and the first element in this row.
     inside : bool
-        Whether the piece is in bounds, so that the thread reads it; otherwise it writes zeros.
+        Whether the piece is in bounds. The thread reads a piece in bounds from global memory; for
+        any other piece, it writes zeros.
     """
 
     thread: int
@@ -95,7 +95,7 @@ class Piece:
     inside: bool
 
     def cell(self, left: float) -> Cell:
-        """Draw it, linked to the lines of code that copy it."""
+        """Return a cell for the piece, linked to the lines of code that copy the piece."""
         width, height = PIECE
         what = "reads it" if self.inside else "writes zeros"
         where = f"thread {self.thread}: row {self.row} of the box, from column {self.column}"
@@ -120,11 +120,11 @@ class Contrast(Figure):
     Attributes
     ----------
     by_threads, by_tma : tuple of CodeLine
-        What each thread runs, and what one thread runs.
+        The code that each thread runs without TMA, and the code that one thread runs with TMA.
     fields : tuple of CodeLine
-        What the tensor map holds for the instruction.
+        The fields of the tensor map.
     pieces : tuple of Piece
-        One for each piece of the tile, row by row.
+        The pieces of the tile, row by row.
     piece_bytes : int
     """
 
@@ -136,7 +136,7 @@ class Contrast(Figure):
     piece_bytes: int
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to two panels, each with its code at the left and its picture at the right."""
+        """Return two panels, each with code at the left and a picture at the right."""
         code, width = _listing(self.by_threads)
         # Pieces are in row-major order: `across` pieces are one row of the box.
         across = sum(piece.row == 0 for piece in self.pieces)
@@ -176,7 +176,7 @@ class Contrast(Figure):
 def _listing(
     lines: Sequence[CodeLine], columns: int = 0, left: float = 0, style: str = "ground"
 ) -> tuple[list[Cell], float]:
-    """Draw lines of code as cells in pixels; return them, and how wide they are."""
+    """Return cells for lines of code, and the width of these cells in pixels."""
     columns = max(columns, *(len(line.text) for line in lines))
     width = text_width("x" * (columns + 1)) + 6
     cells = []
@@ -189,7 +189,7 @@ def _listing(
 
 
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
-    """Show one load by 128 threads and by TMA, with each line linked to its counterpart.
+    """Show one load by 128 threads and by TMA, with each line of code linked to its counterpart.
 
     Parameters
     ----------
@@ -206,9 +206,9 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Raises
     ------
     TmaPreconditionError
-        As for `shared`.
+        If the coordinates are wrong, as in `tma_dlpack.draw.shared`.
     TmaUnsupportedError
-        For another map: its code would not fit the page.
+        For any other map, because its code would not fit the page.
 
     Examples
     --------
@@ -234,17 +234,17 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         )
     # Boxes and shapes are row-major; the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # The smallest piece with which all threads together copy the tile in one round, else a chunk.
+    # The smallest piece (4 or 8 bytes) with which one round of all threads copies the tile.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each
-    # As in the listing below: piece n of the tile is copied by thread n % THREADS.
+    # Thread n % THREADS copies piece n of the tile, as in the listing below.
     pieces = []
     for n in range(rows * across):
         r, c = n // across, n % across * each
         pieces.append(Piece(n % THREADS, r, c, row + r < height and column + c < width))
     vector, fill = C_TYPES[piece], FILLS[plan.arguments.oob_fill]
-    # A term of a swizzle is (right shift, mask, left shift); no swizzle has no terms.
+    # A term of a swizzle is (right shift, mask, left shift). The swizzle `none` has no term.
     swizzled = [
         f"  to ^= (to >> {right} & {mask}) << {left};" for right, mask, left in plan.swizzle.terms
     ]

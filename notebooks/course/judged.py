@@ -26,7 +26,7 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
     def judged(*answers: Any) -> str:
         try:
             return judge(*answers)
-        # An answer may raise anything; a learner needs its message, not the judge's traceback.
+        # An answer may raise any exception. A learner needs its message, not the judge's traceback.
         except Exception as error:
             first, *_ = str(error).splitlines() or [""]
             return f"not yet: {type(error).__name__}: {first}"
@@ -41,7 +41,7 @@ def counted_copies() -> Iterator[Counter[str]]:
 
     def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **options: Any) -> Any:
-            # Count after the check: a refused copy raises here, and is no copy.
+            # Count after the check, because a refused copy raises an exception here.
             checked = request(*arguments, **options)
             counts[kind] += 1
             return checked

@@ -1,7 +1,7 @@
-"""Twelve kernels to write: the task of each, and a judge that runs any answer.
+"""Twelve kernels to write: the task of each kernel, and a judge that runs any answer.
 
-A puzzle asks for a kernel by its name and parameters and for nothing else: any style passes. The
-judge compiles the source, runs it by `tma_dlpack.run_kernel` in several schedules, and compares
+A puzzle fixes only the name of a kernel, its parameters and its result, so any style passes. The
+judge compiles the source, runs it with `tma_dlpack.run_kernel` in several schedules, and compares
 every byte. Solutions are in ``notebooks/puzzle_solutions.cu``.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 
 import tma_dlpack as tma
 
-#: Schedules of each launch: copies finish late, early, and twice at random times.
+#: Schedules of each launch: copies finish late in one, early in one, at random times in two.
 SCHEDULES = 4
-#: Steps after which a run is ended; the largest solution takes some thousands.
+#: Number of steps after which a run is stopped. The longest solution takes a few thousand steps.
 MAX_STEPS = 400_000
 THREADS = 128
-#: Warnings after which a kernel is right by luck only.
+#: Rules whose warning means that a kernel is right only by luck.
 WRONG_HERE = ("SCHEDULE_RESULT", "BLOCK_ENDED")
 HELP = "assign the source of the kernel, a text, to `kernel`"
 
@@ -52,7 +52,7 @@ class Puzzle:
         What the kernel must do.
     launches : callable (rng) -> list of Launch
     copies : mapping
-        Kind of copy, as in the timeline -> the least number that all launches together must issue.
+        Kind of copy, as in the timeline -> the least number of such copies in all launches.
     """
 
     name: str
@@ -93,7 +93,7 @@ def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def empty(*shape: int) -> np.ndarray:
-    """Return an output of NaN, so that an element that was never written is found."""
+    """Return an output of NaN, so that the judge finds an element that was never written."""
     return np.full(shape, np.nan, np.float32)
 
 
@@ -113,7 +113,7 @@ def two_phases(rng: np.random.Generator) -> list[Launch]:
 
 
 def triple(rng: np.random.Generator) -> list[Launch]:
-    # 40 x 80 is no multiple of the box, 16 x 32: the last tiles are partly outside.
+    # 40 x 80 is no multiple of the box, 16 x 32, so the last tiles are partly outside of x.
     x, out = integers(rng, 40, 80), empty(40, 80)
     maps = map_of(x, (16, 32)), map_of(out, (16, 32))
     return [Launch(maps, (x,), ((out, 3 * x),), (3, 3))]
@@ -127,7 +127,7 @@ def reload(rng: np.random.Generator) -> list[Launch]:
 
 def halo(rng: np.random.Generator) -> list[Launch]:
     x, out = integers(rng, 48, 32), empty(48, 32)
-    # A row of zeros above the first row and below the last.
+    # Add a row of zeros above the first row and below the last row.
     padded = np.pad(x, ((1, 1), (0, 0)))
     expected = padded[:-2] + padded[1:-1] + padded[2:]
     return [Launch((map_of(x, (18, 32)), out), (x,), ((out, expected),), 3)]
@@ -151,7 +151,7 @@ def transpose(rng: np.random.Generator) -> list[Launch]:
 
 def ring(rng: np.random.Generator) -> list[Launch]:
     launches = []
-    # More tiles than stages of the ring, and fewer.
+    # The ring has three stages. One launch has more tiles than stages, and two have fewer.
     for tiles in (10, 2, 1):
         x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
         weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]
@@ -197,40 +197,41 @@ PUZZLES = {
             "same rows of out.", one_copy, {"load": 4}),
         Puzzle(
             "two_phases", _TO_POINTER,
-            "One block adds the four tiles of x, each 16 x 32, into out, with one tile of shared "
-            "memory and one barrier.", two_phases, {"load": 4}),
+            "x has four tiles of 16 x 32. One block writes the sum of the four tiles to out, with "
+            "one tile of shared memory and one barrier.", two_phases, {"load": 4}),
         Puzzle(
             "triple", _TO_MAP,
-            "Block (a, b) writes 3 x to out for rows 16 a and columns 32 b on, with a bulk store. "
-            "x is 40 x 80: the last tiles are partly outside.", triple, {"load": 9, "store": 9}),
+            "Block (a, b) writes 3 x to out, from row 16 a and column 32 b on, with a bulk store. "
+            "x is 40 x 80, so the last tiles are partly outside of x.", triple,
+            {"load": 9, "store": 9}),
         Puzzle(
             "reload", _TO_POINTER,
             "One block doubles each of four tiles in shared memory, and writes tile t in reverse "
-            "order to out[512 t]. All four use the same shared memory.", reload, {"load": 4}),
+            "order to out[512 t]. All four tiles use the same shared memory.", reload, {"load": 4}),
         Puzzle(
             "halo", _TO_POINTER,
-            "out[r][c] = x[r-1][c] + x[r][c] + x[r+1][c], with zeros outside of x. Block b has "
-            "rows 16 b to 16 b + 15; the box is 18 x 32.", halo, {"load": 3}),
+            "out[r][c] = x[r-1][c] + x[r][c] + x[r+1][c], with zeros outside of x. Block b "
+            "computes rows 16 b to 16 b + 15 of out. The box is 18 x 32.", halo, {"load": 3}),
         Puzzle(
             "shift", _TO_POINTER,
-            "out[r][c] = x[r][c + 3]. Block b writes columns 32 b to 32 b + 31 of the 64; the box "
-            "is 16 x 36.", shift, {"load": 2}),
+            "out[r][c] = x[r][c + 3]. out has 64 columns, and block b writes columns 32 b to "
+            "32 b + 31. The box is 16 x 36.", shift, {"load": 2}),
         Puzzle(
             "unswizzle", _TO_POINTER,
             "Block b copies rows 32 b to 32 b + 31 of x to out. The map of x has swizzle bytes128 "
             "and a box of 32 x 32 floats.", unswizzle, {"load": 2}),
         Puzzle(
             "transpose", _TO_MAP,
-            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) reads rows "
-            "32 a and columns 32 b on.", transpose, {"load": 6, "store": 6}),
+            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) reads from "
+            "row 32 a and column 32 b on.", transpose, {"load": 6, "store": 6}),
         Puzzle(
             "ring", f"{_TO_POINTER}, int tiles",
-            "One block adds (t + 1) x tile t for all tiles of x into out. Keep three loads in "
-            "flight: a ring of three tiles.", ring, {"load": 13}),
+            "One block computes the sum of (t + 1) * tile[t] over all tiles of x, and writes it to "
+            "out. Keep three loads in flight with a ring of three tiles.", ring, {"load": 13}),
         Puzzle(
             "multicast", _TO_POINTER,
-            "Clusters of two blocks: cluster k loads rows 16 k to 16 k + 15 once, for both. The "
-            "block of rank r writes (r + 1) x to out[512 x blockIdx.x].", multicast,
+            "Clusters have two blocks. Cluster k loads rows 16 k to 16 k + 15 once, for both "
+            "blocks. The block of rank r writes (r + 1) * x to out[512 * blockIdx.x].", multicast,
             {"multicast": 2}),
         Puzzle(
             "tail", f"{_TO_POINTER}, int rows",
@@ -238,14 +239,14 @@ PUZZLES = {
             {"load": 6}),
         Puzzle(
             "dead", f"{_TO_POINTER}, int tiles",
-            "The sum of all tiles, by one warp that loads and three warps that add. The kernel "
-            "below hangs: find out why, and repair it.", dead, {"load": 7}),
+            "One warp loads all tiles of x, and three warps add them up and write the sum to out. "
+            "The kernel below hangs: find out why, and repair it.", dead, {"load": 7}),
     )
 }  # fmt: skip
 
 #: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
-#: The driver's name of a map, which NVRTC does not know.
+#: Defines the driver's name of a map, CUtensorMap, because NVRTC does not know this name.
 _ALIAS = """\
 #if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
 using CUtensorMap = tma_dlpack::Map;
@@ -257,7 +258,7 @@ def compiled_source(kernel: str) -> str:
     found = _HEADER.search(kernel)
     if found is None or "CUtensorMap" not in kernel:
         return kernel
-    # `#line` gives the lines after the alias the numbers that they have in the notebook's cell.
+    # After `#line`, the lines have the same numbers as in the notebook's cell.
     line = kernel.count("\n", 0, found.end()) + 2
     return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
 
@@ -266,7 +267,7 @@ def compiled_source(kernel: str) -> str:
 
 
 def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdict:
-    """Compile a kernel, run it, and say what is wrong with it.
+    """Compile a kernel, run it, and return a verdict, which names the first mistake.
 
     Parameters
     ----------
@@ -285,7 +286,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
         return Verdict(False, f"there is no kernel to run: {HELP}")
     counts: dict[str, int] = {}
     run = None
-    # A fixed seed: the same kernel gets the same verdict in each run.
+    # The seed is fixed, so the same kernel gets the same verdict in each run.
     for launch in puzzle.launches(np.random.default_rng(1)):
         before = [array.copy() for array in launch.inputs]
         try:
@@ -307,7 +308,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
             return Verdict(False, wrong, run)
         for kind, count in issued(run).items():
             counts[kind] = counts.get(kind, 0) + count
-    # Right values are not enough: the copies must be by TMA. Only the simulator lists them.
+    # Right values are not enough: TMA must make the copies. Only the simulator lists the copies.
     if backend == "simulator":
         for kind, least in puzzle.copies.items():
             if counts.get(kind, 0) < least:
@@ -318,8 +319,8 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
 
 
 def issued(run: Any) -> dict[str, int]:
-    """Return how many copies of each kind a run issued; one into several blocks is a multicast."""
-    # A multicast has a row of the timeline in each block, all with the same place.
+    """Return how many copies of each kind a run issued. A copy to several blocks is a multicast."""
+    # The timeline has a row for each block of a multicast. These rows have equal places.
     blocks: dict[tuple[Any, ...], int] = {}
     for row in run.timeline:
         if row.kind == "copy":
@@ -333,7 +334,7 @@ def issued(run: Any) -> dict[str, int]:
 
 
 def refused(error: Exception, puzzle: Puzzle) -> str:
-    """Say why a kernel did not run: it does not compile, or has other parameters."""
+    """Return why a kernel did not run: it does not compile, or its parameters are wrong."""
     lines = str(error).replace("\n  rule: ARGUMENT", "").splitlines()
     # The first error of the compiler, such as ``double.cu(7): error: expected a ";"``.
     of_compiler = [line for line in lines if re.search(r"\berror\b.*:", line)]
@@ -342,9 +343,9 @@ def refused(error: Exception, puzzle: Puzzle) -> str:
 
 
 def fault_of(run: Any) -> str:
-    """Say what the first error of a run is, and at which line."""
+    """Return the first error of a run with its line, or an empty string."""
     for finding in run.findings:
-        # Of stores and a copy to the same place, only the order is unknown: that is an error here.
+        # Stores and a copy to the same place in an unknown order are an error in a puzzle.
         is_open = "their order is open" in finding.message
         if finding.severity == "error" or finding.rule in WRONG_HERE or is_open:
             line = f"{finding.line.rpartition('/')[2]}: " if finding.line else ""
@@ -353,14 +354,14 @@ def fault_of(run: Any) -> str:
 
 
 def changed(before: list[np.ndarray], launch: Launch) -> str:
-    """Say that the kernel wrote to its input."""
+    """Return a sentence if the kernel wrote to its input, else an empty string."""
     pairs = zip(before, launch.inputs, strict=True)
     is_same = all(np.array_equal(old, new) for old, new in pairs)
     return "" if is_same else "the kernel wrote to x, which it should only read"
 
 
 def differs(launch: Launch) -> str:
-    """Say which element of an output is wrong first."""
+    """Return a sentence about the first wrong element of an output, or an empty string."""
     for found, expected in launch.outputs:
         wrong = np.argwhere(found != expected)
         if len(wrong):

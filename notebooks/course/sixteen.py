@@ -13,7 +13,7 @@ from tma_dlpack.tables.coerce import integers_of
 from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 
 ROWS = 4
-CHUNKS = 9  # 16-byte chunks that are drawn of each row
+CHUNKS = 9  # 16-byte chunks that are drawn for each row
 UNIT = 3.4, 34  # width of a byte and height of a row, px
 BAR_ROWS = 0.6
 
@@ -33,10 +33,10 @@ class Measure:
 
     @property
     def about(self) -> str:
-        """Name, size, and the remainder to a multiple of 16 bytes."""
+        """Name, size, and the distance to a multiple of 16 bytes, as one line."""
         over = self.size_bytes % CHUNK_BYTES
         size = f"{self.size_bytes} bytes"
-        # The other digits of an address differ from run to run.
+        # Show only the remainder of an address, because its other digits differ in each run.
         if self.is_address:
             size = f"{over} bytes past a multiple of 16" if over else "a multiple of 16"
         elif over:
@@ -46,18 +46,18 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SixteenBytes(Figure):
-    """The first rows of a tensor over a ruler of 16-byte chunks, and a box on them.
+    """The first rows of a tensor on a ruler of 16-byte chunks, with a box.
 
     Attributes
     ----------
     starts : tuple of int
-        Starts of the first rows, in bytes after the last 16-byte boundary before the tensor.
+        Starts of the first rows, in bytes from the 16-byte boundary at or before the tensor.
     box_bytes : int
-        Bytes of a row of the box.
+        Size of a row of the box, in bytes.
     measures : tuple of Measure
         The address, the row stride, the box's row, and the offset of the box's first column.
     column_bytes : int
-        Offset of the box within a row, bytes.
+        Offset of the box within a row, in bytes.
     """
 
     title: str
@@ -68,11 +68,11 @@ class SixteenBytes(Figure):
 
     @property
     def ok(self) -> bool:
-        """Whether all are multiples of 16 bytes."""
+        """Whether all measures are multiples of 16 bytes."""
         return all(measure.ok for measure in self.measures)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
+        """Return one panel with the rows and the box."""
         end, bottom = CHUNK_BYTES * CHUNKS, len(self.starts) - 1 + BAR_ROWS
         lines = range(0, end + 1, CHUNK_BYTES)
         cells = [Cell(x, -0.3, "grid", columns=0, rows=bottom + 0.3) for x in lines]
@@ -98,28 +98,30 @@ class SixteenBytes(Figure):
 def sixteen_bytes(
     tensor: object, box_sizes: Sequence[int], coords: Sequence[int] | None = None
 ) -> SixteenBytes:
-    """Show the sizes of a tensor and a box that must be multiples of 16 bytes, and which are.
+    """Show which sizes of a tensor and a box are multiples of 16 bytes, as a tiled map requires.
 
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__``; of rank 2 and more, contiguous along the last dimension.
+        Any object with ``__dlpack__`` whose rank is 2 or more and whose last dimension is
+        contiguous.
     box_sizes : sequence of int
-        Row-major, elements.
+        Row-major, in elements.
     coords : sequence of int, optional
         Row-major; None for the first tile.
 
     Returns
     -------
     SixteenBytes
-        For tiled maps without interleave. It shows four rules; `check_tma_descriptor` has all.
+        The figure shows four rules of tiled maps without interleave. `check_tma_descriptor` checks
+        all rules.
 
     Raises
     ------
     TmaPreconditionError
-        If the tensor cannot be read, or the sizes are no integers, one per dimension.
+        If the tensor cannot be read, or `box_sizes` or `coords` is not one integer per dimension.
     TmaUnsupportedError
-        For elements that are not whole bytes, and for tensors of rank 1.
+        If an element is not a whole number of bytes, or the tensor has rank 1.
 
     Examples
     --------
@@ -133,9 +135,10 @@ def sixteen_bytes(
 
     Notes
     -----
-    Source: CUDA driver API, cuTensorMapEncodeTiled; the column: measured (H200, driver 580.159.04).
+    Source: CUDA driver API, cuTensorMapEncodeTiled. The rule of the first column was measured
+    (H200, driver 580.159.04).
     """
-    # A tensor view has element strides; every size below is in bytes.
+    # A tensor view has strides in elements; every size below is in bytes.
     view = as_tensor_view(tensor)
     rank, bits = len(view.shape), view.dtype.itemsize_bits
     if rank < 2 or bits % 8:

@@ -56,7 +56,7 @@ class Source:
 
 
 def difference(before: str, after: str) -> str:
-    """Return the lines in which two kernels differ, apart from indentation, with their context.
+    """Return the lines in which two kernels differ, with their context; indentation is ignored.
 
     >>> print(difference("a;\\nb;\\nc;", "a;\\n  b;\\nd;"))
       a;
@@ -70,7 +70,7 @@ def difference(before: str, after: str) -> str:
     lines: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         if tag == "equal":
-            # Of more than two equal lines, only those next to a change are shown.
+            # If more than two lines are equal, show only the lines next to a change.
             shown = [f"  {line}" for line in new[c:d]]
             keep = [*shown[: bool(lines)], *["  ..."] * (len(shown) > 2), *shown[-1:]]
             lines += shown if len(shown) <= 2 else keep
@@ -80,5 +80,5 @@ def difference(before: str, after: str) -> str:
 
 
 def source(path: str | Path) -> Source:
-    """Read a file."""
+    """Return the `Source` of a file."""
     return Source(Path(path).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The kernel as a CuPy RawKernel: compiled by NVRTC, with maps made in Python."""
+"""The kernel as a CuPy RawKernel. NVRTC compiles it, and its maps are made in Python."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ def doubled(x: cupy.ndarray) -> cupy.ndarray:
     # Tiles of 16 x 32, rounded up at both edges.
     across = -(-x.shape[1] // 32)
     tiles = -(-x.shape[0] // 16) * across
-    # CuPy passes a NumPy element of 128 bytes by value.
+    # CuPy passes a NumPy element by value: here the 128 bytes of a map.
     by_value = (tm.numpy().view("V128") for tm in maps)
-    # At most BLOCKS of double_tiles.cu, 2112; a block of 128 threads takes several tiles.
+    # At most 2112 blocks (BLOCKS of double_tiles.cu) of 128 threads; a block takes several tiles.
     double_tiles((min(tiles, 2112),), (128,), (*by_value, cupy.int32(across), cupy.int32(tiles)))
     return out

@@ -1,11 +1,11 @@
-// double_tiles.cu: out = 2 * x for float32 matrices; a block loads its next tile while it doubles another. The file
-// needs no framework: torch_operator.cpp and jax_handler.cpp call its launcher, cupy_double.py its kernel.
+// double_tiles.cu: out = 2 * x for float32 matrices. A block loads its next tile while it doubles a tile. The file
+// needs no framework. torch_operator.cpp and jax_handler.cpp call its launcher, and cupy_double.py calls its kernel.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128, BLOCKS = 2112;  // box_sizes = {16, 32}; 16 for each of 132 SMs
+constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128, BLOCKS = 2112;  // box_sizes = {16, 32}; 16 blocks per SM
 
 extern "C" __global__ void __launch_bounds__(THREADS)
   double_tiles(const __grid_constant__ Map x, const __grid_constant__ Map out, int across, int count)
@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   PipelineState<2> next, at;
   const auto load_tile = [&](int tile)
   {
-    store_wait_read();  // the engine may still read the last tile of this stage
-    arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the whole box, also at the edges
+    store_wait_read();  // the engine may still read the previous tile of this stage
+    arrive_expect_tx(full + next.stage(), sizeof(tiles[0]));  // the bytes of a whole box, also at the edges
     load(tiles[next.stage()], x, full + next.stage(), tile % across * COLUMNS, tile / across * ROWS);
     next.advance();
   };
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0 && tile + gridDim.x < count) load_tile(tile + gridDim.x);
     wait(full + at.stage(), at.phase());
     for (int i = threadIdx.x; i < ROWS * COLUMNS; i += THREADS) tiles[at.stage()][i] *= 2;
-    fence_async();  // in every thread: the copy engine reads its writes
+    fence_async();  // every thread makes its writes visible to the copy engine
     __syncthreads();
     if (threadIdx.x == 0) store(out, tiles[at.stage()], tile % across * COLUMNS, tile / across * ROWS), store_commit();
   }
@@ -41,6 +41,6 @@ cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, st
 {
   const int across = (columns + COLUMNS - 1) / COLUMNS, count = (rows + ROWS - 1) / ROWS * across;
   double_tiles<<<min(count, BLOCKS), THREADS, 0, stream>>>(x, out, across, count);
-  return cudaGetLastError();  // an error of the launch; a later call returns errors of the run
+  return cudaGetLastError();  // an error of the launch; a later CUDA call returns errors of the kernel
 }
 #endif

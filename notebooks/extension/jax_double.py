@@ -1,4 +1,4 @@
-"""The kernel under jax.jit: builds jax_handler.cpp, registers its handler and calls it."""
+"""The kernel under jax.jit. This module builds jax_handler.cpp and registers its handler."""
 
 import ctypes
 import subprocess

@@ -1,4 +1,4 @@
-// jax_handler.cpp: double_tiles.cu as a handler of XLA's FFI. jax_double.py builds and calls it.
+// jax_handler.cpp: double_tiles.cu as a handler of XLA's FFI, which jax_double.py builds and calls.
 
 #include <cuda_runtime.h>
 #include <tma_dlpack_make.hpp>
@@ -10,7 +10,7 @@ using Matrix = ffi::BufferR2<ffi::F32>;
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream);
 
-// XLA's buffers are dense and row-major, so the strides are null. A DLTensor has the same members.
+// XLA's buffers are dense and row-major, so the strides are null. The members are DLTensor's.
 static tma_dlpack::TriedMap map_of(const Matrix& matrix, std::int32_t device)
 {
   auto* shape = const_cast<std::int64_t*>(matrix.dimensions().begin());

@@ -1,7 +1,8 @@
 """Build the operator with setuptools, for the installed Python and torch (with CUDA).
 
 Run ``python setup.py build_ext --inplace``, or ``python setup.py bdist_wheel`` for a wheel. The
-wheel of pyproject.toml uses torch's stable ABI, and serves every Python and torch 2.10 or later.
+wheel of pyproject.toml uses torch's stable ABI, so it works with every Python, and with torch 2.10
+and later.
 """
 
 from setuptools import setup
@@ -17,7 +18,7 @@ setup(
             "_tma_example",
             ["double_tiles.cu", "torch_operator.cpp"],
             include_dirs=[tma_dlpack.get_include()],
-            # Hopper only; name each other architecture by another -gencode.
+            # Hopper only. Add a -gencode for each other architecture.
             extra_compile_args={"cxx": [], "nvcc": ["-gencode=arch=compute_90a,code=sm_90a"]},
         )
     ],

@@ -1,4 +1,4 @@
-"""python -m pytest test_cupy.py, on a GPU with TMA."""
+"""Tests of cupy_double.py: run ``python -m pytest test_cupy.py`` on a GPU with TMA."""
 
 import cupy
 import pytest

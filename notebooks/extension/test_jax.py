@@ -1,4 +1,4 @@
-"""python -m pytest test_jax.py, on a GPU with TMA."""
+"""Tests of jax_double.py: run ``python -m pytest test_jax.py`` on a GPU with TMA."""
 
 import jax
 import jax.numpy as jnp

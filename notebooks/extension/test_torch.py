@@ -1,4 +1,4 @@
-"""python -m pytest test_torch.py, on a GPU with TMA."""
+"""Tests of tma_example.py: run ``python -m pytest test_torch.py`` on a GPU with TMA."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_the_kernel_runs_on_the_current_stream():
     x, stream = matrix(512, 512), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        # About 50 ms. A kernel on another stream would read x before x.add_ has run.
+        # Sleep about 50 ms, so that a kernel on another stream would read x before x.add_ has run.
         torch.cuda._sleep(100_000_000)
         x.add_(1)
         y = doubled(x)

@@ -1,4 +1,4 @@
-"""python -m pytest test_wheel.py, with the wheel installed; GPU tests skip without a GPU."""
+"""Tests of the installed wheel: run ``python -m pytest test_wheel.py``. Some need a GPU."""
 
 from pathlib import Path
 

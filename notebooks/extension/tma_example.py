@@ -1,4 +1,4 @@
-"""The operator torch.ops.tma_example.doubled: loads its library, adds fake kernel and gradient."""
+"""The operator torch.ops.tma_example.doubled, with its fake kernel and its gradient."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import tma_dlpack
 
 HERE = Path(__file__).parent
 
-# The library of `python setup.py build_ext --inplace`, if it was built; else ninja compiles it now.
+# Load the library that `python setup.py build_ext --inplace` built, or compile it now with ninja.
 if built := sorted(HERE.glob("_tma_example*.so")):
     torch.ops.load_library(str(built[0]))
 else:

@@ -1,4 +1,4 @@
-// torch_operator.cpp: torch.ops.tma_example.doubled(x) by double_tiles.cu. setup.py builds both.
+// torch_operator.cpp: torch.ops.tma_example.doubled(x) launches double_tiles.cu. setup.py builds both.
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
@@ -16,8 +16,8 @@ cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, st
 namespace
 {
 
-// The map holds the tensor's address, so each call makes it. A refused matrix throws
-// tma_dlpack::refused, whose text Python shows and `tma-dlpack explain` reads.
+// A map contains the tensor's address, so each call makes new maps. A refused matrix throws
+// tma_dlpack::refused. Python shows its text, and `tma-dlpack explain` explains this text.
 CUtensorMap map_of(const at::Tensor& matrix)
 {
   tma_dlpack::MakeOptions options;
@@ -30,7 +30,7 @@ at::Tensor doubled(const at::Tensor& x)
   if (x.dim() != 2 || x.scalar_type() != at::kFloat)  // a ValueError in Python
     throw std::invalid_argument("doubled takes a float32 matrix, not " + std::to_string(x.dim()) +
                                 " dimensions of " + c10::toString(x.scalar_type()));
-  const c10::cuda::CUDAGuard guard(x.device());  // take the stream of x's GPU, and launch on it
+  const c10::cuda::CUDAGuard guard(x.device());  // x's GPU is current until the function returns
   const at::Tensor out = at::empty(x.sizes(), x.options());
   if (x.numel() == 0) return out;  // a grid of 0 blocks is an error
   C10_CUDA_CHECK(launch_double_tiles(map_of(x), map_of(out), x.size(0), x.size(1),

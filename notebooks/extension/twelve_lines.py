@@ -1,4 +1,4 @@
-"""One kernel, its map, its launch: twelve lines, on a GPU with TMA."""
+"""One kernel, its map and its launch in twelve lines, for a GPU with TMA."""
 
 import cupy
 

@@ -17,8 +17,7 @@ from tma_dlpack.checks.judge import READS
 from tma_dlpack.checks.report import find_violations
 from tma_dlpack.geometry import SWIZZLES
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, Target
 
 BASES = {"tiled": TILED_SPEC, "im2col": IM2COL_SPEC, "im2col_wide": WIDE_SPEC}
 KINDS_OF_SETS = {

@@ -433,7 +433,7 @@ CONCEPTS = {
     ("07", "C's map stores all. What happens?"),
     ("07", "Which of the five kernels goes on"),
     ("08", "How many such tiles of sums fit"),
-    ("08", "What makes sure that it was multiplied?"),
+    ("08", "Which line waits until the tile is multiplied?"),
 }
 
 

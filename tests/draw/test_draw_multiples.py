@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
+from tma_dlpack.draw.cards import LEAST, MOST_MAPS, ROOM, multiples
 from tma_dlpack.draw.grid import NARROW, bounds
-from tma_dlpack.draw.multiples import LEAST, MOST_MAPS, ROOM, multiples
 
 
 def made(shape, box):

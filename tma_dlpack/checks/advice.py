@@ -15,14 +15,14 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import PADDED_TYPES
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import Advice
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.rule import MEASURED, Rule
+from tma_dlpack.tables.targets import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     INNER_BYTES,
     PACKED_GROUP,
     SWIZZLE_SPAN_BYTES,
 )
-from tma_dlpack.tables.rule import MEASURED, Rule
 
 BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 

@@ -11,11 +11,10 @@ from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.judge import int32
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.checks.struct import Change
-from tma_dlpack.tables import limits
+from tma_dlpack.tables import targets
 from tma_dlpack.tables.arguments import KINDS, reverse
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDED_INNER_VALUES
 from tma_dlpack.tables.rule import (
     ALL_BUT_MEASURED,
     BOTH_IM2COL,
@@ -29,6 +28,9 @@ from tma_dlpack.tables.rule import (
     WIDE,
     Rule,
 )
+from tma_dlpack.tables.targets import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDED_INNER_VALUES
+
+# -- the box of a tiled map ------------------------------------------------------------------------
 
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
@@ -116,8 +118,6 @@ def _span_candidates(r: Request) -> Iterator[Candidates]:
     )
     yield [Candidate("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
 
-
-# -- rules -----------------------------------------------------------------------------------------
 
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes")
@@ -273,6 +273,8 @@ BOX_RULES: tuple[Rule, ...] = (
 )
 
 
+# -- the corners and the column of an im2col map ---------------------------------------------------
+
 _CAUSES = {"lower": "padding", "upper": "(kernel_size - 1) * dilation - padding"}
 
 
@@ -331,7 +333,7 @@ def _corner_must(r: Request, i: int) -> str:
 
 
 def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
-    limit: int = getattr(limits, end)
+    limit: int = getattr(targets, end)
 
     def value(r: Request) -> int:
         count: int = getattr(r.arguments, name)
@@ -437,8 +439,6 @@ def _fewer_pixels(candidate: Candidate) -> str:
     pixels = counted(candidate.change["pixels_per_column"], "pixel")
     return f"use at most {pixels} per column, or fewer channels per pixel"
 
-
-# -- rules -----------------------------------------------------------------------------------------
 
 IM2COL_RULES: tuple[Rule, ...] = (
     _corner_count("lower"),

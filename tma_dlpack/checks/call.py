@@ -47,9 +47,15 @@ from tma_dlpack.tables.errors import (
     argument_error,
     argument_violation,
 )
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_ELEM_STRIDE, MAX_RANK
 from tma_dlpack.tables.meanings import choices_of, near_name, parse
-from tma_dlpack.tables.targets import DEFAULT_TARGET, TARGETS, Target
+from tma_dlpack.tables.targets import (
+    DEFAULT_TARGET,
+    INNER_BYTES,
+    MAX_ELEM_STRIDE,
+    MAX_RANK,
+    TARGETS,
+    Target,
+)
 
 
 def read_call(
@@ -269,7 +275,6 @@ def ordinal_of(device: Device, address: int) -> int:
 
 
 # -- one argument at a time ------------------------------------------------------------------------
-
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 

@@ -50,14 +50,15 @@ from tma_dlpack.tables.enums import (
     TmaSwizzle,
 )
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.targets import (
+    DEFAULT_TARGET,
     INNER_BYTES,
     RAGGED_EXTENT,
     RAGGED_EXTRA_EXTENT,
     RAGGED_STRIDE_END,
     SWIZZLE_SPAN_BYTES,
+    Target,
 )
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
 
 #: Fields that a change of arguments keeps.
 _KEPT = frozenset(
@@ -424,6 +425,18 @@ def request_of_map(tensor_map: Any) -> Request:
         address=tensor_map._address,
         target=DEFAULT_TARGET if target is None else target,
     )
+
+
+def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
+    """Return the accepted request of a map; where C can, it reads C's struct of the map.
+
+    The request cannot be pickled then.
+    """
+    call = tensor_map._described(tensor_map)
+    # C cuts numbers that do not fit its struct; then Python computes the facts.
+    if call is not None and call.is_exact:
+        request.facts = call
+    return request
 
 
 def _options_of(fields: tuple[Any, ...]) -> Options:

@@ -17,13 +17,13 @@ from tma_dlpack.tables.abi import ALLOWABLE_ROWS, RareOptions
 from tma_dlpack.tables.arguments import KINDS, OPTION_NAMES, EncodeArguments, MapKind
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.enums import DLDataTypeCode
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.rule import Rule
+from tma_dlpack.tables.targets import (
     CORNER_ENDS,
     MAX_RANK,
     SWIZZLE_SPAN_BYTES,
+    Target,
 )
-from tma_dlpack.tables.rule import Rule
-from tma_dlpack.tables.targets import Target
 
 #: Keyword arguments to pass instead, row-major.
 Change = dict[str, Any]
@@ -155,7 +155,6 @@ class JudgedCall(Protocol):
 
 
 # -- the struct ------------------------------------------------------------------------------------
-
 
 #: Fields: name, number of entries (0 for a single number), the arguments that it depends on (if one
 #: of them is unreadable, rules that read the field are not reported), and the meaning. Index 0 is

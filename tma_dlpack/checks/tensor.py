@@ -10,8 +10,8 @@ from tma_dlpack.checks import candidates, words
 from tma_dlpack.checks.candidates import Candidates
 from tma_dlpack.checks.request import Request, in_bytes
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAX_RANK, MIN_RANK_IM2COL, MIN_RANK_INTERLEAVED
 from tma_dlpack.tables.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, MEASURED, TILED, WIDE, Rule
+from tma_dlpack.tables.targets import MAX_RANK, MIN_RANK_IM2COL, MIN_RANK_INTERLEAVED
 
 
 def _gpu_candidates(r: Request) -> Iterator[Candidates]:
@@ -375,6 +375,9 @@ TENSOR_RULES: tuple[Rule, ...] = (
         source=MEASURED,
     ),
 )
+
+
+# -- the data type and the fill --------------------------------------------------------------------
 
 
 def _packed_found(r: Request) -> str:

@@ -16,8 +16,8 @@ from tma_dlpack.checks.candidates import Candidate, Candidates
 from tma_dlpack.checks.request import Request
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.limits import MAX_ELEM_STRIDE, MAX_RANK, RAGGED_STRIDE_END
 from tma_dlpack.tables.rule import ALL_BUT_MEASURED, HAS_TYPE, LIBCU, TILED, WIDE, Rule
+from tma_dlpack.tables.targets import MAX_ELEM_STRIDE, MAX_RANK, RAGGED_STRIDE_END
 
 
 def _swizzles_of_type(r: Request) -> str:

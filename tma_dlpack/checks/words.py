@@ -1,4 +1,4 @@
-"""Names of arguments as a call spells them, and what several fixes say."""
+"""Names of arguments as a call spells them, what several fixes say, and the texts of a row."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tma_dlpack.checks.struct import OF_DRIVER
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.tables.arguments import MapKind, Number, reverse
 from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAX_BOX, MAX_RANK
 from tma_dlpack.tables.rule import Rule, Text
+from tma_dlpack.tables.targets import MAX_BOX, MAX_RANK
 
 #: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
 _X = re.compile(r"x(?<!\wx)\b(?!')")

@@ -20,7 +20,7 @@ from tma_dlpack import geometry
 from tma_dlpack.geometry import SMEM_ALIGNMENT, SWIZZLES, TilePlan
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.limits import SWIZZLE_SPAN_BYTES
+from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 Major = Literal["K", "MN"]

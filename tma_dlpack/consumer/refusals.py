@@ -22,8 +22,8 @@ from tma_dlpack.consumer.operand import (
 from tma_dlpack.geometry import SMEM_ALIGNMENT
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import Violation
-from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.rule import Rule, Text
+from tma_dlpack.tables.targets import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: Float types of 8 bits that tensor cores multiply; their maps have the data type UINT8.

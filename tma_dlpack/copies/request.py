@@ -20,9 +20,8 @@ from tma_dlpack.tables.coerce import counted, integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import PACKED_TYPES
 from tma_dlpack.tables.enums import Ints, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.tables.limits import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tables.refusals import refuse
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT, Target
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 # PTX: tensorCoords are .s32.

@@ -20,8 +20,8 @@ from tma_dlpack.public import Drawn, lazy, opaque, public
 from tma_dlpack.tables.dtypes import DataTypeRow
 from tma_dlpack.tables.enums import TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError
-from tma_dlpack.tables.limits import PACKED_GROUP
 from tma_dlpack.tables.refusals import refuse
+from tma_dlpack.tables.targets import PACKED_GROUP
 from tma_dlpack.tensor_map.map import TensorMap
 
 Bytes = npt.NDArray[np.uint8]

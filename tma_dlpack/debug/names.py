@@ -1,8 +1,8 @@
-"""Demangled C++ names of kernels, with limits of size and time.
+"""Demangler of the C++ names of kernels, with limits on size and time.
 
-The demangled text of 200 characters can have gigabytes, because each substitution may double it.
-Names with few substitutions are demangled in this process. For other names, this file runs as a
-program, in a separate process with limits of time and memory.
+A mangled name of 200 characters can demangle to gigabytes of text, because each substitution may
+double the text. Names with few substitutions are demangled in this process. For names with many
+substitutions, this file runs as a program in a separate process with limits on time and memory.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from collections.abc import Iterable
 
 # Maximum number of characters of a demangled name, and of a short name.
 MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120
-# Characters. The longest names of CUTLASS have about 6,000.
+# Maximum number of characters of a mangled name. The longest names of CUTLASS have about 6,000.
 LONGEST_MANGLED = 20_000
 # After this many processes exceeded a limit, the remaining names stay mangled.
 MOST_STOPPED = 3
-# Limits for one name.
+# Limits of the separate process: CPU seconds for each name, and bytes of address space.
 SECONDS, BYTES = 0.5, 1 << 30
 
 _MANGLED = re.compile(rf"_Z\w[\w.$]{{0,{LONGEST_MANGLED}}}", re.ASCII)
 # Itanium C++ ABI: a substitution S_, a template parameter T_, an expansion of a pack Dp.
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_|Dp")
-_FEW = 5
+_FEW = 5  # a name with more of these references is demangled in a separate process
 
 
 def demangled(names: Iterable[str]) -> dict[str, str]:
-    """Return the C++ name of each name, cut at `MOST_CHARS`; other names unchanged."""
+    """Return a C++ name for each mangled name, cut at `MOST_CHARS`.
+
+    A name that is not mangled maps to itself.
+    """
     found = {name: name for name in names}
     mangled = [name for name in found if _MANGLED.fullmatch(name)]
     many = [name for name in mangled if len(_REFERENCE.findall(name)) > _FEW]
@@ -43,12 +46,15 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a mangled C++ function without its arguments, without a C++ library.
+    """Return the name of a mangled C++ function without its arguments.
+
+    This function needs no C++ library.
 
     >>> short_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), short_name("copy")
     ('gemm::kernel<...>', 'copy')
     """
-    # Itanium C++ ABI: _ZN, then each part after its length (4gemm6kernel), then I for arguments.
+    # Itanium C++ ABI: _ZN, then each part with its length first (4gemm6kernel), then I before
+    # template arguments.
     parts: list[str] = []
     rest = name[2:] if name.startswith("_Z") else ""
     is_nested = rest.startswith("N")
@@ -83,7 +89,7 @@ def _in_a_process(names: list[str]) -> list[str]:
 
 
 def demangle(name: str) -> str:
-    """Return the demangled name; the name itself if this machine has no C++ library."""
+    """Return the demangled name, or the mangled name if this machine has no C++ library."""
     try:
         cxa_demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):
@@ -92,7 +98,7 @@ def demangle(name: str) -> str:
     found = cxa_demangle(name.encode(), None, None, None)
     if not found:
         return name
-    # __cxa_demangle allocates its result by malloc.
+    # __cxa_demangle allocates its result with malloc, so the caller frees it.
     text = ctypes.string_at(found).decode("utf-8", "replace")
     ctypes.CDLL(None).free(ctypes.c_void_p(found))
     return text

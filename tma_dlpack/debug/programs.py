@@ -1,4 +1,4 @@
-"""Functions that run other programs: CUDA's tools, and programs of the user."""
+"""Functions that run other programs: CUDA's tools, and the user's programs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from tma_dlpack.driver import tool as tool
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.debug.core import tma
 
-# The variable by which libcuda loads one library into each CUDA program.
+# The environment variable with the path of a library that libcuda loads into each CUDA program.
 INJECTION = "CUDA_INJECTION64_PATH"
 # The exit statuses of shells for a program that does not exist, or cannot be executed.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -18,7 +17,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 def refuse_another_tool(why: str) -> None:
     """Raise if this environment loads another tool into every CUDA program."""
     if other := os.environ.get(INJECTION):
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"{INJECTION} is {other}: {why}; unset it, or run without that tool"
         )
 
@@ -30,7 +29,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
             words, capture_output=True, timeout=seconds, encoding="utf-8", errors="replace"
         )
     except subprocess.TimeoutExpired:
-        raise TmaUnsupportedError(f"{words[0]} took more than {seconds:g} s") from None
+        raise tma.TmaUnsupportedError(f"{words[0]} took more than {seconds:g} s") from None
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:
@@ -45,6 +44,6 @@ def status_of(program: subprocess.Popen[bytes] | OSError) -> int:
     """Return the exit status that a shell reports for a program that ended or did not start."""
     if isinstance(program, OSError):
         return NOT_FOUND if isinstance(program, FileNotFoundError) else NOT_EXECUTABLE
-    # Python has -n for signal n, and shells have 128 + n.
+    # If signal n ended the program, Python reports -n, and a shell reports 128 + n.
     status = program.returncode
     return 128 - status if status < 0 else status

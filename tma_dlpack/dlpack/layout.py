@@ -14,8 +14,8 @@ from typing import NamedTuple, NoReturn
 from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.dtypes import DLDataType
 from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
-from tma_dlpack.tables.limits import STRIDE_BYTES_END
 from tma_dlpack.tables.rule import rules_of
+from tma_dlpack.tables.targets import STRIDE_BYTES_END
 
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
 READ_ONLY, SUBBYTE_PADDED = 1, 4

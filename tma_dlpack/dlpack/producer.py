@@ -45,7 +45,7 @@ from tma_dlpack.dlpack.layout import (
 )
 from tma_dlpack.tables.enums import DLDeviceType
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.tables.limits import DLPACK_VERSION
+from tma_dlpack.tables.targets import DLPACK_VERSION
 
 
 def as_tensor_view(tensor: object) -> TensorView:

@@ -32,21 +32,21 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from tma_dlpack.draw.figure import MAKE_ONE, Figure, require
-from tma_dlpack.public import opaque
+from tma_dlpack.public import imported_later, opaque
 from tma_dlpack.tables.coerce import text_of
 from tma_dlpack.tables.errors import bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
 if TYPE_CHECKING:
     from tma_dlpack.copies.tile import Tile
+    from tma_dlpack.course.barrier_play import BarrierPlay
+    from tma_dlpack.course.swizzle_bits import SwizzleBits, swizzle_bits
     from tma_dlpack.draw.atoms import MatrixAtoms, matrix, matrix_html
     from tma_dlpack.draw.banks import AccessSteps, BankConflicts, access_steps, bank_conflicts
-    from tma_dlpack.draw.barrier_figure import BarrierPlay, barrier
-    from tma_dlpack.draw.bits import SwizzleBits, swizzle_bits
     from tma_dlpack.draw.boxes import TensorBox, tensor
     from tma_dlpack.draw.cards import page, report_html, tensor_map_html, tile_html
     from tma_dlpack.draw.map_bytes import MapBytes, diff, fields_of
@@ -71,6 +71,8 @@ if TYPE_CHECKING:
         missing_fence,
     )
     from tma_dlpack.draw.walks import Im2colWalk, walk
+
+    Rows = Iterable[TimelineRow | tuple[Any, ...]]
 
 __all__ = [
     "FIGURES",
@@ -122,16 +124,14 @@ __all__ = [
 
 #: Names that are imported on first use, because one picture needs few of them.
 _LATER = {
-    "atoms": ("MatrixAtoms", "matrix", "matrix_html"),
-    "banks": ("AccessSteps", "BankConflicts", "access_steps", "bank_conflicts"),
-    "barrier_figure": ("BarrierPlay", "barrier"),
-    "bits": ("SwizzleBits", "swizzle_bits"),
-    "boxes": ("TensorBox", "tensor"),
-    "cards": ("page", "report_html", "tensor_map_html", "tile_html"),
-    "map_bytes": ("MapBytes", "diff", "fields_of"),
-    "memory": ("Comparison", "SharedMemory", "compare", "shared"),
-    "motion": ("CopyMotion", "copy_motion"),
-    "results": (
+    "tma_dlpack.draw.atoms": ("MatrixAtoms", "matrix", "matrix_html"),
+    "tma_dlpack.draw.banks": ("AccessSteps", "BankConflicts", "access_steps", "bank_conflicts"),
+    "tma_dlpack.draw.boxes": ("TensorBox", "tensor"),
+    "tma_dlpack.draw.cards": ("page", "report_html", "tensor_map_html", "tile_html"),
+    "tma_dlpack.draw.map_bytes": ("MapBytes", "diff", "fields_of"),
+    "tma_dlpack.draw.memory": ("Comparison", "SharedMemory", "compare", "shared"),
+    "tma_dlpack.draw.motion": ("CopyMotion", "copy_motion"),
+    "tma_dlpack.draw.results": (
         "bandwidth_html",
         "batch_html",
         "error_html",
@@ -139,7 +139,7 @@ _LATER = {
         "rules_html",
         "verify_html",
     ),
-    "timeline": (
+    "tma_dlpack.draw.timeline": (
         "ChainLink",
         "Timeline",
         "TimelineArrow",
@@ -149,8 +149,12 @@ _LATER = {
         "lanes",
         "missing_fence",
     ),
-    "walks": ("Im2colWalk", "walk"),
+    "tma_dlpack.draw.walks": ("Im2colWalk", "walk"),
+    # A wing, without which the rest of this list works.
+    "tma_dlpack.course.barrier_play": ("BarrierPlay",),
+    "tma_dlpack.course.swizzle_bits": ("SwizzleBits", "swizzle_bits"),
 }
+__getattr__ = imported_later(__name__, _LATER)
 
 #: Name -> what it shows, the function that makes it, and whether this function takes coordinates.
 FIGURES: dict[str, tuple[str, str, bool]] = {
@@ -164,16 +168,6 @@ FIGURES: dict[str, tuple[str, str, bool]] = {
     "bits": ("the swizzle as bits of an address", "swizzle_bits", False),
     "walk": ("the pixels of an im2col tile", "walk", True),
 }
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _LATER.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-            # The next access finds the name without __getattr__.
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
@@ -223,3 +217,91 @@ def figure(
         tensor_map = tensor_map.tensor_map
     made: Figure = make(tensor_map, coords) if takes_coords else make(tensor_map)
     return made
+
+
+@overload
+def barrier(
+    tensor_map: TensorMap | Tile | None = None,
+    *,
+    mistake: str | None = None,
+    stages: int = 1,
+    blocks: int = 1,
+) -> BarrierPlay: ...
+@overload
+def barrier(tensor_map: Rows) -> Timeline: ...
+@opaque
+def barrier(
+    tensor_map: TensorMap | Tile | Rows | None = None,
+    *,
+    mistake: str | None = None,
+    stages: int = 1,
+    blocks: int = 1,
+) -> BarrierPlay | Timeline:
+    """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
+
+    The picture plays the kernel on a model of the mbarrier (phase, pending arrivals, pending
+    bytes). In a notebook, switches show each mistake and a slider goes from event to event. If rows
+    are passed, such as those of a run, the picture shows the rows and no model.
+
+    Parameters
+    ----------
+    tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
+        A map or tile: the kernel loads its `tx_bytes`. None: 8192 bytes, 64 x 64 elements of 16
+        bits. Rows, as `lanes` takes them: the model and its options are not used.
+    mistake : str, optional
+        Name of the kernel's mistake: "expects too little", "expects too much", "wrong parity",
+        "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
+        "empty parity", "never flipped", "not released".
+    stages : int
+        1 for one tile: load, wait, change, store. 2 to 8 for a ring with `full` and `empty`
+        barriers, a producer and a consumer.
+    blocks : int
+        2 for a cluster in which each block loads its part of a tile into both (multicast).
+
+    Returns
+    -------
+    BarrierPlay, or Timeline of rows
+
+    Raises
+    ------
+    TmaPreconditionError
+        For rows together with options of the model, for a mistake that is unknown or that this
+        kernel cannot make, and for numbers out of range.
+
+    Examples
+    --------
+    >>> barrier().outcome
+    'right'
+    >>> barrier(mistake="expects too little").outcome
+    'early read'
+    >>> print(barrier(mistake="initialised for 2").frames[-1].states[0])
+    ('full', Barrier(arrivals=2, pending=1, tx_bytes=0, phase=0))
+    >>> print(barrier([("copy 0", 0, 3, "copy"), ("warp 0", 1, 3, "wait")]))
+    mbarrier
+    copy 0 |################################################|
+    warp 0 |               .................................|
+    # copies; . waits
+
+    Notes
+    -----
+    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
+    whose caption says "not measured".
+    """
+    from tma_dlpack.copies.tile import Tile
+
+    if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
+        # Text and DLPack tensors are iterable, but are not rows.
+        is_text = isinstance(tensor_map, str)
+        if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
+            require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
+        for name, given in {"mistake": mistake, "stages": stages, "blocks": blocks}.items():
+            if given not in (None, 1):
+                must = "be omitted where rows are passed, which have no model"
+                raise bad_value(name, given, must, f"omit {name}, or the rows")
+        from tma_dlpack.draw.timeline import lanes
+
+        return lanes(tensor_map, title="mbarrier")
+    # `course/` is a wing: the core imports none of its files, and works without it.
+    course = importlib.import_module("tma_dlpack.course.barrier_play")
+    play: BarrierPlay = course.play_barrier(tensor_map, mistake, stages, blocks)
+    return play

@@ -110,7 +110,7 @@ class Axis:
     @property
     def inside(self) -> int:
         """Number of taken positions that are in bounds."""
-        return sum(0 <= p < self.extent for p in self.taken)
+        return sum([0 <= p < self.extent for p in self.taken])
 
     @property
     def cut(self) -> tuple[bool, bool]:

@@ -1,4 +1,4 @@
-"""Notebook views of a map, a tile and a report as HTML: facts, then pictures; whole pages.
+"""Notebook views of a map, many maps, a tile and a report as HTML: facts, pictures; whole pages.
 
 All text from the user, and every value, is escaped in this file.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,12 @@ import numpy.typing as npt
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.boxes import tensor
-from tma_dlpack.draw.figure import MAKE_ONE, Figure, fragment, require
+from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, fragment, require
+from tma_dlpack.draw.grid import LETTER_WIDTH, MARGIN, NARROW, Cell, Grid, Scene, lay_out, words
 from tma_dlpack.draw.map_bytes import fields_of, is_of_host_tensor
 from tma_dlpack.draw.memory import SharedMemory, shared
 from tma_dlpack.draw.walks import Im2colWalk, walk
+from tma_dlpack.public import opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Advice, Finding, TmaError, TmaPreconditionError
 from tma_dlpack.tensor_map.map import TensorMap
@@ -253,3 +256,111 @@ def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     while array.ndim > 2:
         array = array[0]
     return np.atleast_2d(array)[:MOST_VALUES, :MOST_VALUES]
+
+
+# --- Small multiples of maps ----------------------------------------------------------------------
+
+PITCH, LINE = 138, 14  # px from one picture to the next, and of a line of words
+ROOM = 112, 56  # px for the plane of a tensor
+LEAST = 3  # minimum px of a side
+MOST_MAPS = 100
+LEGEND = [
+    (Cell(0, 0, "tensor"), "the two innermost dimensions"),
+    (Cell(0, 0, "taken"), "the box, to scale"),
+    (Cell(0, 0, "conflict", hatched=True), "of a map with a finding"),
+]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Multiples(Figure):
+    """Small pictures of maps, in rows.
+
+    Attributes
+    ----------
+    maps : tuple of (number, TensorMap, bool)
+        The number of the map, the map, and whether something is wrong with it.
+    """
+
+    title: str
+    maps: tuple[tuple[int, TensorMap, bool], ...]
+
+    def scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel."""
+        return (self._scene(8, is_narrow=False),)
+
+    def narrow_scenes(self) -> tuple[Scene, ...]:
+        """Lower to one panel of a phone's width."""
+        return (self._scene((NARROW - 2 * MARGIN) // PITCH or 1, is_narrow=True),)
+
+    def text(self) -> str:
+        """Return a line for each map."""
+        lines = [
+            f"{'✗' if is_wrong else ' '} #{number} {', '.join(_words_of(tensor_map))}"
+            for number, tensor_map, is_wrong in self.maps
+        ]
+        return "\n".join(line[:TEXT_COLUMNS] for line in (self.title, *lines))
+
+    def _scene(self, across: int, *, is_narrow: bool) -> Scene:
+        cells: list[Cell] = []
+        height = ROOM[1] + 4 * LINE
+        for n, (number, tensor_map, is_wrong) in enumerate(self.maps[:MOST_MAPS]):
+            down, right = divmod(n, across)
+            cells += _picture(number, tensor_map, right * PITCH, down * height, is_wrong)
+        left = len(self.maps) - MOST_MAPS
+        notes = [f"{counted(left, 'further map')} not drawn"] if left > 0 else []
+        legend = LEGEND[: 2 + any(is_wrong for *_, is_wrong in self.maps)]
+        grids = [Grid(tuple(cells))]
+        return lay_out(self.title, grids, notes=notes, legend=legend, is_narrow=is_narrow)
+
+
+def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool) -> list[Cell]:
+    """Draw the plane of a tensor with the box in its corner, and their descriptions below."""
+    a = tensor_map.arguments
+    # The two innermost extents and entries of the box; for im2col, channels and pixels.
+    box = a.box_dim or (a.channels_per_pixel, a.pixels_per_column)
+    # A tensor of rank 1 has one row.
+    (width, height), (across, down) = ((*numbers, 1)[:2] for numbers in (a.global_dim, box))
+    scale = min(ROOM[0] / width, ROOM[1] / height)
+    w, h, box_w, box_h = (max(LEAST, round(n * scale, 2)) for n in (width, height, across, down))
+    named, *more = _words_of(tensor_map)
+    title, style = f"map {number}: {', '.join((named, *more))}", "conflict" if is_wrong else "taken"
+    top = y + LINE + 2
+    cells = [
+        words(x, y, _cut(f"#{number} {named}"), "strong", LINE),
+        Cell(x, top, "tensor", "", title, w, h),
+        # A box may be larger than its tensor; the picture cuts it at the tensor's edge.
+        Cell(x, top, style, "", title, min(box_w, w), min(box_h, h), hatched=is_wrong),
+    ]
+    for n, line in enumerate(more):
+        cells.append(words(x, top + ROOM[1] + LINE * n, _cut(line), "muted", LINE))
+    return cells
+
+
+def _cut(line: str) -> str:
+    most = int((PITCH - 10) / LETTER_WIDTH)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
+    """Return the type and swizzle, the tensor, and the box, row-major."""
+    a = tensor_map.arguments
+    box = " x ".join(map(str, a.box_dim[::-1]))
+    tile = f"box {box}" if a.box_dim else f"{a.pixels_per_column} px x {a.channels_per_pixel} ch"
+    swizzle = "" if a.swizzle == 0 else f" {a.swizzle.name}"
+    return f"{a.data_type.name}{swizzle}", " x ".join(map(str, a.global_dim[::-1])), tile
+
+
+@opaque
+def multiples(maps: Iterable[tuple[int, TensorMap, bool]], title: str) -> Multiples:
+    """Show maps as small multiples; each entry is (number, map, whether the map has a finding).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tma_dlpack as tma
+    >>> tm = tma.make_tma_descriptor(np.zeros((64, 128), np.float16), (8, 64), swizzle="bytes128")
+    >>> print(multiples([(1, tm, False)], "1 map"))
+    1 map
+      #1 FLOAT16 bytes128, 64 x 128, box 8 x 64
+    """
+    return Multiples(title, tuple(maps))

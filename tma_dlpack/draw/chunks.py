@@ -174,13 +174,13 @@ class Chunk:
 
     def cell(self, column: float, row: float, text: str) -> Cell:
         """Draw the chunk, linked to its row (of an im2col column), banks and deciding fields."""
-        bank = f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
+        key, bank = self.key, f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
         style = f"tint{self.number % CHUNKS}" if is_tinted else self.state
         # Padding has no key and no links.
-        links, width = links * bool(self.key), self.data_bytes / CHUNK_BYTES
-        return Cell(column, row, style, text, self.about, width, 1, hatched, self.key, links)
+        links, width = links * bool(key), self.data_bytes / CHUNK_BYTES
+        return Cell(column, row, style, text, self.about, width, 1, hatched, key, links)
 
 
 @lru_cache

@@ -64,6 +64,9 @@ ENLARGED = 1.15  # maximum additional scale, on a wide page
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
+#: Kind of a played figure -> its script, which follows `play.js`. Other rooms add their kinds.
+PLAYERS: dict[str, Path] = {}
+
 
 @cache
 def script_source(*names: str | Path) -> str:
@@ -250,7 +253,9 @@ def fragment(parts: Sequence[Figure | str]) -> str:
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = ""
     if "tma-still" in body:
-        source = script_source("linked.js", "live.js", *["play.js"] * ("tma-play" in body))
+        players = dict.fromkeys(PLAYERS[kind] for kind in PLAYERS if f' data-{kind}="' in body)
+        plays = ("play.js", *players) if "tma-play" in body else ()
+        source = script_source("linked.js", "live.js", *plays)
         script = f"<script>(() => {{\n{source}\n}})();</script>"
     return f'<div class="tma"><style>{CSS}</style>{body}</div>{script}'
 
@@ -353,7 +358,7 @@ def _drawn(scene: Scene, look: Look) -> str:
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
     for css, cells in groupby(scene.items, attrgetter("css")):
-        drawn = "".join(_cell(cell, look) for cell in cells)
+        drawn = "".join([_cell(cell, look) for cell in cells])
         parts.append(f'<g style="{html.escape(css)}">{drawn}</g>' if css else drawn)
     return "".join(parts)
 

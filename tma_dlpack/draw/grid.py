@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 LABEL_SIZE = 10  # px of every label's font; text that does not fit is cut or omitted
 LINE_HEIGHT = 1.2
 GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common font has 0.602
+LETTER_WIDTH = LABEL_SIZE * GLYPH_WIDTH  # px
 NOTE_COLUMNS = 88  # maximum characters in a line of a note
 NARROW = 298  # px of a panel on a phone of 390 px, where panels are scaled by 1.2
 NARROW_COLUMNS = 44  # the same in the narrow layout
@@ -160,7 +161,7 @@ class Grid:
     def bounds(self) -> tuple[float, float, float, float]:
         """Return left, top, right and bottom of all cells, in pixels from the corner."""
         x, y = self.unit[0] * self.origin[0], self.unit[1] * self.origin[1]
-        edges = list(zip(*(bounds(cell, self.unit) for cell in self.cells), strict=True))
+        edges = list(zip(*[bounds(cell, self.unit) for cell in self.cells], strict=True))
         return min(edges[0]) - x, min(edges[1]) - y, max(edges[2]) - x, max(edges[3]) - y
 
 
@@ -278,7 +279,7 @@ def lay_out(
     entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
     # items[:2] are the heading and the first line above, if the scene has them.
-    right = max(right, *(bounds(cell)[2] for cell in (*items[:2], *others, *entries)))
+    right = max(right, *[bounds(cell)[2] for cell in (*items[:2], *others, *entries)])
     # Whole pixels, because browsers may cut an edge at a fraction.
     size = math.ceil(right + MARGIN), math.ceil(y + 4)
     return Scene(*size, about, tuple(items), tuple(data), css)
@@ -314,7 +315,11 @@ def fitted(text: str, width: float, height: float) -> list[str]:
     >>> fitted("12", 6, 13), fitted("columns", 45, 8)
     ([], [])
     """
-    room, lines = int(width / text_width("0")), int((height + 1) / (LABEL_SIZE * LINE_HEIGHT))
-    cut = (s if len(s) <= room else s[: room - 1] + "…" for s in text.split("\n")[:lines])
-    # A line that is cut to one letter and an ellipsis says nothing.
-    return [line for line in cut if 0 < len(line) <= room and line[1:] != "…"]
+    room, lines = int(width / LETTER_WIDTH), int((height + 1) / (LABEL_SIZE * LINE_HEIGHT))
+    fitting = []
+    for line in text.split("\n")[:lines]:
+        cut = line if len(line) <= room else line[: room - 1] + "…"
+        # A line that is cut to one letter and an ellipsis says nothing.
+        if 0 < len(cut) <= room and cut[1:] != "…":
+            fitting.append(cut)
+    return fitting

@@ -23,8 +23,7 @@ from tma_dlpack.tables.arguments import ENUMS
 from tma_dlpack.tables.bits import DERIVED_FIELDS, ENGINE_BYTES, FIELDS, Field
 from tma_dlpack.tables.bits import fields_of as fields_in
 from tma_dlpack.tables.coerce import aligned, counted
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED
+from tma_dlpack.tables.targets import DERIVED, MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
@@ -153,8 +152,10 @@ def _groups(
 ) -> list[Cell]:
     """Draw the fields below the names of their groups."""
     cells, row = [], 1
-    for group in (*GROUPS, REST):
-        own = [v for v in values if v.group == group]
+    groups: dict[str, list[FieldValue]] = {group: [] for group in (*GROUPS, REST)}
+    for v in values:
+        groups[v.group].append(v)
+    for group, own in groups.items():
         if own:
             cells.append(words(0, ROW * row, group, "strong", ROW))
             row += 1
@@ -387,15 +388,25 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 
 def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
-    fields = DERIVED_FIELDS if derived else FIELDS
-    fields = tuple(f for f in fields if any(f.exists(tm.kind, tm.rank) for tm in maps))
+    own = [fields_in(tm.kind, tm.rank, derived=derived) for tm in maps]
+    # In the order of the layout; maps of two kinds have different fields.
+    fields = [f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f in of for of in own)]
     keys = _keys(f.label for f in fields)
     # Bit n of a map is bit n of its bytes as a little-endian number.
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
-    changed = tuple(bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1)
-    values = tuple(_field_value(f, keys[f.label], maps) for f in fields)
+    changed = tuple([bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1])
+    hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}
+    values = []
+    for f in fields:
+        places = [f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in f.pieces]
+        pairs = zip(maps, own, strict=True)
+        read = [_value(f, tm, hosts) if f in of else ("-", "-") for tm, of in pairs]
+        values.append(
+            FieldValue(keys[f.label], f.label, ", ".join(places), *zip(*read, strict=True))
+        )
     data, segments = tuple(map(bytes, maps)), _segments(maps[0], keys)
-    return MapBytes(title, data, segments, values, changed, DERIVED if derived else MEASURED)
+    provenance = DERIVED if derived else MEASURED
+    return MapBytes(title, data, segments, tuple(values), changed, provenance)
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
@@ -410,27 +421,19 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
     )
 
 
-def _field_value(field: Field, key: str, maps: tuple[TensorMap, ...]) -> FieldValue:
-    hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}
-    read = (_value(field, tm, hosts) for tm in maps)
-    places = ", ".join(f"{bit}..{bit + w - 1}" if w > 1 else f"{bit}" for bit, w in field.pieces)
-    return FieldValue(key, field.label, places, *zip(*read, strict=True))
-
-
 def is_of_host_tensor(tensor_map: TensorMap) -> bool:
     """Whether the tensor is in host memory; then pictures omit the address, new in each run."""
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field as text, and its drawn form; ``-`` for a map without the field."""
-    if not field.exists(tensor_map.kind, tensor_map.rank):
-        return "-", "-"
+    """Return a decoded field as text, and its drawn form."""
     value = field.read(bytes(tensor_map))
     if field.name == "global_address":
         return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"
     name = ENUMS[field.name](value).name if field.name in ENUMS else f"{value}"
-    name += f" ({tensor_map.data_type.name})" * (field.name == "element_type")
+    if field.name == "element_type":
+        name += f" ({tensor_map.data_type.name})"
     name += " bytes" * (field.name == "global_strides")
     # The bits hold value / unit - bias: extents are stored minus 1, strides in units of 16 bytes.
     raw = f" ({value // field.unit - field.bias:#x})" if field.bias or field.unit > 1 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
 from tma_dlpack.draw.map_bytes import FieldValue, MapBytes, diff, values_scene
 from tma_dlpack.geometry import CHUNK_BYTES, LINE_BYTES
-from tma_dlpack.public import opaque
+from tma_dlpack.public import lazy, opaque
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
@@ -31,7 +32,7 @@ LEGEND = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: `lazy` stores what it computes in the instance
 class DrawnLayout:
     """One order of the tile in shared memory."""
 
@@ -40,13 +41,30 @@ class DrawnLayout:
 
     def scene(self, notes: Sequence[str], *, is_narrow: bool = False) -> Scene:
         """Draw one row per 128 bytes, one cell per 16 bytes, and a legend of the drawn states."""
+        gaps = {"gap" for c in self.chunks if c.data_bytes < CHUNK_BYTES}
+        shown = {c.state for c in self.chunks} | gaps
+        about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
+        legend = [entry for state, entry in LEGEND.items() if state in shown]
+        grid = Grid(self.cells, UNIT)
+        if is_narrow:
+            grid = Grid(tuple([_with_first_of_spans(c) for c in self.cells]), NARROW_UNIT)
+        return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
+
+    @lazy
+    def chunks(self) -> tuple[Chunk, ...]:
+        """All chunks, line by line."""
+        return tuple([c for block in self.blocks for line in block.lines for c in line.chunks])
+
+    @lazy
+    def cells(self) -> tuple[Cell, ...]:
+        """The cells of the wide picture, in chunks and lines of 128 bytes."""
         cells = [label(0, -0.6, "bank", rows=0.5)]
         for k in range(CHUNKS):
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
         # Frames are drawn after all chunks, so that no neighbour covers them.
-        firsts, framed = self.first_chunks(), list[Cell]()
+        framed = list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
             for line in block.lines:
@@ -57,7 +75,7 @@ class DrawnLayout:
                 cells.append(label(0, row, f"{line.address:#06x}"))
                 for k, chunk in enumerate(line.chunks):
                     cells += _chunk(chunk, k, row)
-                    if chunk in firsts:
+                    if self.first_chunks and _is_first(chunk):
                         framed.append(Cell(k, row, "focus", to=("is-first",)))
                 row += 1
             if block.is_cut:
@@ -65,33 +83,30 @@ class DrawnLayout:
             if block.then:
                 cells.append(words(0, row, f"⋮ {block.then}", "label"))
                 row += THEN_ROWS
-        chunks = [c for block in self.blocks for line in block.lines for c in line.chunks]
-        shown = {c.state for c in chunks} | {"gap" for c in chunks if c.data_bytes < CHUNK_BYTES}
-        about = f"shared memory, {self.name}: 16-byte chunks in lines of 128 bytes"
-        legend = [entry for state, entry in LEGEND.items() if state in shown]
-        if is_narrow:
-            cells = [replace(c, text=_first_of_spans(c.text)) for c in cells]
-        grid = Grid((*cells, *framed), NARROW_UNIT if is_narrow else UNIT)
-        return lay_out(about, [grid], self.name, (), notes, legend, is_narrow=is_narrow)
+        return (*cells, *framed)
 
+    @lazy
     def first_chunks(self) -> tuple[Chunk, ...]:
-        """Return the first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
-        chunks = (c for block in self.blocks for line in block.lines for c in line.chunks)
-        firsts = [c for c in chunks if 0 <= c.row < ROWS_READ and c.number == 0]
-        return tuple(firsts) if len(firsts) == ROWS_READ else ()
+        """The first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
+        firsts = tuple(filter(_is_first, self.chunks))
+        return firsts if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
         """Return the number of `first_chunks` in each group of 4 banks, by its first byte."""
-        return Counter(chunk.address % LINE_BYTES for chunk in self.first_chunks())
+        return Counter([chunk.address % LINE_BYTES for chunk in self.first_chunks])
 
 
-def _first_of_spans(text: str) -> str:
-    r"""Return a text with only the first number of each span, for a narrow chunk.
+def _is_first(chunk: Chunk) -> bool:
+    return 0 <= chunk.row < ROWS_READ and chunk.number == 0
 
-    >>> _first_of_spans("r0\nc16..23")
+
+def _with_first_of_spans(cell: Cell) -> Cell:
+    r"""Return a cell for a narrow chunk, with only the first number of each span in its text.
+
+    >>> _with_first_of_spans(Cell(0, 0, text="r0\nc16..23")).text
     'r0\nc16'
     """
-    return "\n".join(line.partition("..")[0] for line in text.split("\n"))
+    return replace(cell, text=re.sub(r"\.\..*", "", cell.text)) if ".." in cell.text else cell
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, require
 from tma_dlpack.draw.grid import (
+    LETTER_WIDTH,
     NARROW,
     Cell,
     Grid,
@@ -223,7 +224,7 @@ def _shortened(label: str, room: float) -> str:
     """Return a label cut to fit, or "" if fewer than `LEAST_LETTERS` would remain."""
     if text_width(label) <= room:
         return label
-    letters = int(room / text_width("0")) - 1
+    letters = int(room / LETTER_WIDTH) - 1
     return f"{label[:letters]}…" if letters >= LEAST_LETTERS else ""
 
 
@@ -401,7 +402,7 @@ class WaitChain(Figure):
         wrong = {link.what for link in self.links if link.fault}
         about = {link.who: link for link in self.links}
         box = min(width, max(text_width(name) for name in self.names) + 16)
-        most = int((width - 24) / text_width("0"))
+        most = int((width - 24) / LETTER_WIDTH)
         cells, height = [], LANE + 24
         tops = {name: n * height for n, name in enumerate(self.names)}
         for name, top in tops.items():

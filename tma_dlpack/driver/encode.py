@@ -23,15 +23,15 @@ from tma_dlpack.tables.arguments import FUNCTIONS, EncodeArguments, MapKind
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import c_name
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import (
     BIT_85_MENDED_IN,
     BIT_85_SMALL_BYTES,
     HOW_TO_FIND,
     MAP_BYTES,
     STICKY,
+    Target,
 )
-from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
 
 #: C type -> (ctypes class, `struct` format letter, low, high). A value fits if low <= value < high.
 _C_TYPES: dict[str, tuple[Any, str, int, int]] = {

@@ -35,9 +35,8 @@ from tma_dlpack.make.descriptors import (
 from tma_dlpack.tables.arguments import ENUMS, OPTION_NAMES, MapKind
 from tma_dlpack.tables.enums import TensorMapDataType, TensorMapIm2ColWideMode
 from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tables.limits import MAX_RANK
 from tma_dlpack.tables.meanings import parse
-from tma_dlpack.tables.targets import TARGETS
+from tma_dlpack.tables.targets import MAX_RANK, TARGETS
 from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # size of the first box

@@ -22,7 +22,7 @@ import numpy as np
 
 from tma_dlpack.checks.struct import RULE_SETS
 from tma_dlpack.dlpack import as_tensor_view
-from tma_dlpack.draw.barrier_figure import barrier
+from tma_dlpack.draw import barrier
 from tma_dlpack.draw.boxes import tensor
 from tma_dlpack.draw.figure import CSS, Figure, fragment, panel_row, script_source, style_sheet
 from tma_dlpack.draw.grid import STYLES
@@ -134,12 +134,18 @@ def model_source() -> str:
 
 @cache
 def _barriers() -> str:
-    """Return the section about waiting for a copy, with the figures of `draw.barrier`."""
-    parts: list[Figure | str] = [f"<h2>{WAITING}</h2><p>{html.escape(ABOUT_WAITING)}</p>"]
-    parts.append(barrier())
+    """Return the section about waiting for a copy, with the figures of the course.
+
+    Return "" without the folder `tma_dlpack/course`, which has these figures.
+    """
+    try:
+        tile, ring, cluster = barrier(), barrier(stages=4), barrier(blocks=2)
+    except ModuleNotFoundError:
+        return ""
+    parts: list[Figure | str] = [f"<h2>{WAITING}</h2><p>{html.escape(ABOUT_WAITING)}</p>", tile]
     for title, figure in (
-        ("A ring of four stages, as in a GEMM", barrier(stages=4)),
-        ("Multicast: two blocks of a cluster", barrier(blocks=2)),
+        ("A ring of four stages, as in a GEMM", ring),
+        ("Multicast: two blocks of a cluster", cluster),
     ):
         parts += [f"<details><summary>{title}</summary>", figure, "</details>"]
     return f'<section class="tmax-waiting" aria-label="{WAITING}">{fragment(parts)}</section>'

@@ -1,5 +1,5 @@
-// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py is the
-// Python version.
+// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
+// checks/report.py are the Python versions.
 //
 // A way is a candidate fix (see candidates.js). An answer is a way that removes a fault: {way, start: the request
 // before, request: the request after, left: its faults, isEnough: no new rule is broken, isAlone: no other fix is

@@ -14,7 +14,7 @@ from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.dtypes import DataTypeRow
 from tma_dlpack.tables.enums import TensorMapIm2ColWideMode, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.limits import MIN_RANK_INTERLEAVED, PACKED_GROUP
+from tma_dlpack.tables.targets import MIN_RANK_INTERLEAVED, PACKED_GROUP
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

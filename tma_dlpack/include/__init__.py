@@ -1,12 +1,13 @@
-"""The headers for authors of C++ extensions, and `get_include`.
+"""Headers for authors of C++ extensions, and `get_include`, which returns their folder.
 
-tma_dlpack.h is for extensions: it turns torch tensors into maps, and has device code for copies. It
-includes tma_dlpack_mma.h (the tensor core) and, in a checked build, tma_dlpack_check.h.
+tma_dlpack.h is for extensions. It converts a map that was made in Python to a CUtensorMap, and has
+device code for copies. It includes tma_dlpack_mma.h (for the tensor core) and, in a checked build,
+tma_dlpack_check.h.
 
-tma_dlpack_make.h checks and encodes maps in plain C; the C extension uses it too.
-tma_dlpack_make.hpp does the same in C++. Their tables, tma_dlpack_tables.h and
-tma_dlpack_options.hpp, are generated. tma_dlpack_driver.h calls libcuda. This package imports no
-other module but `public`.
+tma_dlpack_make.h checks and encodes maps in C, also for this package's C extension.
+tma_dlpack_make.hpp is the C++ interface of tma_dlpack_make.h. tma_dlpack_driver.h calls libcuda.
+tma_dlpack_tables.h and tma_dlpack_options.hpp are generated. This Python package imports only the
+module `public` of tma_dlpack.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tma_dlpack.public import opaque
 def get_include() -> str:
     """Return the folder of ``tma_dlpack.h``, for a compiler's ``-I``.
 
-    The header makes a ``CUtensorMap`` from a torch tensor, or from the values that Python passes
-    (`TensorMap.ptr`, `TensorMap.as_torch()`). It also has device code that loads and stores tiles.
-    The header needs C++17, but not libcuda at link time.
+    The header makes a ``CUtensorMap`` from `TensorMap.ptr` or `TensorMap.as_torch()`, which Python
+    code passes to the extension. It also has device code that loads and stores tiles. The header
+    needs C++17, but not libcuda at link time.
 
     Returns
     -------

@@ -1,23 +1,26 @@
-// tma_dlpack.h: tensor maps made in Python, in C++ and in CUDA kernels. Header-only, C++17.
+// tma_dlpack.h: tensor maps that were made in Python, for C++ and CUDA kernels. Header-only, C++17.
 //
 // Host:   CUtensorMap map = tma_dlpack::tensor_map(t);      t: TensorMap.as_torch() as at::Tensor
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
-// Device: load, store and reduce, for this block or every block of a cluster, with their mbarriers and
-//         fences, one PTX instruction each; changes to a map; the index of a swizzled element; matrix
-//         descriptors for wgmma and tcgen05. hopper_gemm.cu, grouped_gemm.cu and blackwell_gemm.cu in the
-//         repository's notebooks/ use these verbs.
+// Device: functions of about one PTX instruction each, which are called verbs. Verbs load, store
+//         and reduce tiles, for this block or for every block of a cluster, use mbarriers and
+//         fences, and change maps. Other functions return the index of a swizzled element, or
+//         matrix descriptors for wgmma and tcgen05. hopper_gemm.cu, grouped_gemm.cu and
+//         blackwell_gemm.cu in the repository's notebooks/ use these functions.
 //
-// With #define TMA_DLPACK_CHECK 1 before the #include, every verb checks its arguments. A mistake prints a
-// line with the file and line of the call, and ends the kernel; without the check the kernel would hang or
-// end without a message (tma_dlpack_check.h). Without the #define every instruction is the same.
+// With #define TMA_DLPACK_CHECK 1 before the #include, every verb checks its arguments. A verb that
+// finds a mistake prints the file and line of the call, and ends the kernel. Without the check, the
+// kernel would hang or end without a message. The checks are in tma_dlpack_check.h. Without the
+// #define, no instruction is added.
 //
-// The header calls no function of libcuda, so -lcuda is not needed. It works under nvcc, NVRTC and, without
-// the device part, a host compiler. Coordinates are innermost first, as in PTX (tma_dlpack's Python is
-// row-major).
+// The header calls no function of libcuda, so -lcuda is not needed. nvcc and NVRTC compile the
+// header. A host compiler compiles it without the device part. Coordinates are innermost first, as
+// in PTX, but tma_dlpack's Python functions are row-major.
 //
-// Under each verb there are two lines: PTX | who calls the verb | targets (sm_90 stands for sm_90 and later) |
-// first release | cost in SASS; then an example. The reference page is generated from these lines.
+// The comment of each verb ends with two lines. The first line is: PTX | who calls the verb |
+// targets (sm_90 stands for sm_90 and later) | first release | cost in SASS. The second line is an
+// example. The reference page is generated from these comments.
 
 #ifndef TMA_DLPACK_H
 #define TMA_DLPACK_H
@@ -38,7 +41,7 @@
 #error "tma_dlpack.h needs C++17: compile with -std=c++17 or later"
 #endif
 
-// clang before 20 copies __grid_constant__ maps to local memory, and TMA cannot read local memory (error 700).
+// clang before 20 copies __grid_constant__ maps to local memory, which TMA cannot read (error 700).
 #if defined(__clang__) && defined(__CUDA__) && !defined(__CUDACC_RTC__)
 #if !__has_attribute(grid_constant)
 #error "tma_dlpack.h needs nvcc, NVRTC or clang 20: this clang ignores __grid_constant__"
@@ -49,7 +52,7 @@
 #error "tma_dlpack.h needs compute capability 9.0: compile with -gencode=arch=compute_90a,code=sm_90a"
 #endif
 
-#ifndef __CUDACC_RTC__  // NVRTC compiles the device part alone, and finds no headers
+#ifndef __CUDACC_RTC__  // NVRTC compiles only the device part, and finds no headers
 
 #include <cuda.h>  // CUtensorMap
 
@@ -72,8 +75,8 @@ struct __half;
 struct __nv_bfloat16;
 #endif
 
-// Every symbol has the minor release in its name, so that a program may link objects that were compiled with
-// different releases of this header.
+// Every symbol has the minor release in its name, so a program may link objects that were compiled
+// with different releases of this header.
 namespace tma_dlpack
 {
 inline namespace v0_4
@@ -102,10 +105,11 @@ struct map_error : std::invalid_argument
 
 // Copy the map at TensorMap.ptr.
 //
-// Throws map_error unless the pointer can be TensorMap.ptr: not null, 128 bytes, aligned to 128, not all
-// zero. In Python, ptr and as_torch() raise an error for a map that no kernel may use (a map of a host tensor,
-// an unpickled map). The caller must ensure what this function cannot check: the bytes are a map for this GPU,
-// and the tensor stays alive until the kernel has ended.
+// Throws map_error if the pointer cannot be TensorMap.ptr, which is not null, is aligned to 128
+// bytes, and points to 128 bytes that are not all zero. In Python, ptr and as_torch() raise an
+// error for a map that no kernel may use (a map of a host tensor, an unpickled map). The caller
+// must ensure two conditions that this function cannot check: the bytes are a map for this GPU, and
+// the tensor stays alive until the kernel has ended.
 //   no instruction | host | host | 0.2 | a copy of 128 bytes
 //   e.g. CUtensorMap map = tensor_map(tensor_map_ptr);
 inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_bytes)
@@ -127,16 +131,17 @@ inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_
   return map;
 }
 
-// The same for TensorMap.ptr as an integer.
+// Copy the map at TensorMap.ptr, which is passed as an integer.
 inline CUtensorMap tensor_map(std::uintptr_t address)
 {
   return tensor_map(reinterpret_cast<const void*>(address));
 }
 
-// Copy the map in TensorMap.as_torch(): an at::Tensor, or any tensor with these methods.
+// Copy the map in TensorMap.as_torch(), which is an at::Tensor or another type with the same
+// methods.
 //
-// Throws map_error unless the tensor is a contiguous CPU tensor of 128 one-byte elements, or if its bytes
-// cannot be TensorMap.ptr (see above).
+// Throws map_error if the tensor is not a contiguous CPU tensor of 128 one-byte elements, or if its
+// address cannot be TensorMap.ptr (see above).
 template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr())>
 CUtensorMap tensor_map(const Tensor& tensor)
 {
@@ -162,15 +167,16 @@ CUtensorMap tensor_map(const Tensor& tensor)
 #define TMA_DLPACK_EITHER
 #endif
 
-// Marks a function that this target lacks. A call does not compile, and the error has the reason.
+// Marks a function that this target lacks. A call does not compile, and the error message has
+// REASON.
 #define TMA_DLPACK_LACKS(REASON) [[deprecated(REASON)]] TMA_DLPACK_EITHER
 #define TMA_DLPACK_NEEDS_WGMMA                                                                    \
   "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and "                 \
   "tcgen05_mn_major_descriptor() are for tcgen05.mma"
 
-#ifndef TMA_DLPACK_SWIZZLE  // tma_dlpack_make.hpp has it too: each of the two can be used alone
+#ifndef TMA_DLPACK_SWIZZLE  // also in tma_dlpack_make.hpp; each header can be used alone
 #define TMA_DLPACK_SWIZZLE
-// Names and values of Python's TmaSwizzle; the atoms of 32 and 64 bytes are for sm_100 and later.
+// The names and values of Python's TmaSwizzle. The atoms of 32 and 64 bytes need sm_100 or later.
 enum class Swizzle : int
 {
   none = 0,
@@ -183,8 +189,8 @@ enum class Swizzle : int
 };
 #endif
 
-// Bytes of one row of a swizzled tile. Without a swizzle the result is 16, because the tensor core then reads
-// columns of 16 bytes.
+// Return the bytes of one row of a swizzled tile, which is called a span. Without a swizzle, the
+// result is 16, because the tensor core then reads columns of 16 bytes.
 //   no instruction | anyone | host and device | 0.2 | compile time
 //   e.g. span_bytes(Swizzle::bytes64) == 64
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
@@ -192,9 +198,9 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
   return 16u << (swizzle < Swizzle::bytes128 ? static_cast<unsigned>(swizzle) : 3);
 }
 
-// Return the swizzled position of the byte that has this position without a swizzle. Positions count from an
-// address that is a multiple of 8 spans, such as 0: pass the shared address, or an offset into a tile that is
-// aligned to 1024 bytes.
+// Return the position, in a swizzled tile, of the byte that is at position `byte` without a
+// swizzle. A position is the number of bytes from an address that is a multiple of 8 spans. So pass
+// the shared-memory address of the byte, or its offset in a tile that is aligned to 1024 bytes.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled<Swizzle::bytes128>(row * 128 + byte)]
 template <Swizzle swizzle>
@@ -207,7 +213,8 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
   return byte ^ (byte >> 7 & (span_bytes(swizzle) / atom - 1)) * atom ^ flipped;
 }
 
-// Index of an element of a tile that is aligned to 1024 bytes and whose rows are one span long.
+// Return the index of an element in a swizzled tile. The tile must be aligned to 1024 bytes, and
+// its rows must be one span long.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled_index<float, Swizzle::bytes128>(row, column)]
 template <class Element, Swizzle swizzle>
@@ -222,7 +229,8 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned colum
 namespace detail
 {
 
-// Leading and stride byte offset of a descriptor; wgmma and tcgen05 have them in the same bits.
+// Return the bits of a descriptor that have the leading and the stride byte offset. wgmma and
+// tcgen05 use the same bits.
 template <unsigned leading_byte_offset, unsigned stride_byte_offset>
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
 {
@@ -234,7 +242,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
          static_cast<unsigned long long>(stride_byte_offset >> 4) << 32;
 }
 
-// Return the offsets of a tile with `rows` rows, laid out as [columns of one span][rows][span].
+// Return the offsets of a tile with `rows` rows and the layout of k_major_descriptor().
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_offsets()
 {
@@ -255,8 +263,10 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
                               (swizzle > Swizzle::bytes128 ? 4 : 8) * span_bytes(swizzle)>();
 }
 
-// The number of a swizzle: 0, 3, 2, 1 in bits 62..63 for wgmma. For tcgen05 it is 0, 6, 4, 2 in bits 61..63,
-// which are the same bits, and 1 for the atom of 32 bytes; TCGEN05 below has its 0b001 in bits 46..48.
+// Return the bits for a swizzle. For wgmma, the swizzles none, bytes32, bytes64 and bytes128 are 0,
+// 3, 2 and 1 in bits 62..63. For tcgen05, they are 0, 6, 4 and 2 in bits 61..63, which is the same
+// value, and bytes128_atom_32B is 1. Every descriptor for tcgen05 also has 0b001 in bits 46..48,
+// which is TCGEN05 below.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -271,8 +281,9 @@ constexpr unsigned long long TCGEN05 = 1ull << 46;
 
 }  // namespace detail
 
-// The 64-bit matrix descriptor of a tile for wgmma, without the tile's address (PTX ISA, "Matrix Descriptor
-// Format"). The base offset is 0 even if the tile is aligned to only 128 bytes (measured).
+// Return the 64-bit matrix descriptor of a tile for wgmma, without the tile's address (PTX ISA,
+// "Matrix Descriptor Format"). The base offset is 0, which is right even if the tile is aligned to
+// only 128 bytes (measured).
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. matrix_descriptor<16, 1024, Swizzle::bytes128>()
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
@@ -283,8 +294,10 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
          detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of a K-major tile with `rows` rows, laid out as [columns of one span][rows][span].
-// Neighbouring boxes of (rows, one span) have this layout, and so does the single box of split_inner.
+// Return the matrix_descriptor() of a K-major tile with `rows` rows. The tile is divided into
+// columns that are one span wide. The columns follow each other in memory, and each column has its
+// rows one after the other. Neighbouring boxes of (rows, one span) have this layout, and so does
+// the single box of split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -293,8 +306,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 
-// matrix_descriptor() of an MN-major tile of 16-bit elements. Its rows are K; the layout is [columns of one
-// span][rows][span], too.
+// Return the matrix_descriptor() of an MN-major tile of 16-bit elements, with one row for each
+// element of K. The tile has the layout of k_major_descriptor().
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -312,8 +325,9 @@ template <unsigned, Swizzle>
 TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_descriptor() = delete;
 #endif
 
-// The 64-bit descriptor of a K-major tile for tcgen05.mma, without the tile's address. The tile has the layout
-// of k_major_descriptor() and is aligned to 8 spans. Documented, not run.
+// Return the 64-bit descriptor of a K-major tile for tcgen05.mma, without the tile's address. The
+// tile must have the layout of k_major_descriptor(), and be aligned to 8 spans. The descriptor
+// follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -322,9 +336,10 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>() | detail::TCGEN05;
 }
 
-// The 64-bit descriptor of an MN-major tile for tcgen05.mma. The tile has the layout of mn_major_descriptor()
-// and is aligned to 8 spans. Elements of 32 bits need bytes128_atom_32B, other elements a swizzle without
-// "atom". Documented, not run.
+// Return the 64-bit descriptor of an MN-major tile for tcgen05.mma, without the tile's address. The
+// tile must have the layout of mn_major_descriptor(), and be aligned to 8 spans. Elements of 32
+// bits need bytes128_atom_32B. Other elements need a swizzle without "atom" in its name. The
+// descriptor follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -335,8 +350,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_mn_major_descriptor()
   return detail::mn_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle, true>() | detail::TCGEN05;
 }
 
-// The type of the elements that the tensor core multiplies; sums are float. fp16 is __half. tf32 is float,
-// and the tensor core ignores its lower 13 bits.
+// The type of the elements that the tensor core multiplies. The sums are float. fp16 stands for
+// __half. tf32 stands for float, and the tensor core ignores the lower 13 bits of each element.
 enum class MmaType
 {
   bf16,
@@ -346,7 +361,8 @@ enum class MmaType
   e5m2
 };
 
-// Which dimension of a tile is contiguous in shared memory: K, or M (of A) or N (of B).
+// The dimension of a tile that is contiguous in shared memory: K, or MN, which is M for A and N for
+// B.
 enum class Major
 {
   K,
@@ -370,8 +386,10 @@ TMA_DLPACK_EITHER constexpr void require_pair()
 
 }  // namespace detail
 
-// The 32-bit instruction descriptor of tcgen05.mma: types, shape, majors, and float sums. m is the number of
-// rows of A, of both blocks together if cta_group is 2. Documented, not run.
+// Return the 32-bit instruction descriptor of tcgen05.mma, which has the types, the shape, the
+// majors, and float as the type of the sums. m is the number of rows of A. If cta_group is 2, m is
+// the sum of the rows in both blocks. The descriptor follows NVIDIA's documentation, and was not
+// tested on a GPU.
 //   tcgen05, "Instruction descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>()
 template <MmaType a_type, unsigned m, unsigned n, MmaType b_type = a_type, Major a_major = Major::K,
@@ -382,14 +400,16 @@ TMA_DLPACK_EITHER constexpr unsigned tcgen05_instruction_descriptor()
   static_assert(m == 64 || m == 128 || m == 256, "tcgen05.mma takes 64, 128 or 256 rows of A");
   static_assert(n % (m == 64 ? 8 : 16) == 0 && 8 <= n && n <= 256,
                 "tcgen05.mma takes multiples of 16 rows of B, up to 256; of 8, if A has 64");
-  // F16 0, BF16 1, TF32 2; of kind::f8f6f4: E4M3 0, E5M2 1
+  // The numbers of the types in the order of MmaType. F16 is 0, BF16 is 1, and TF32 is 2. In
+  // kind::f8f6f4, E4M3 is 0 and E5M2 is 1.
   constexpr unsigned numbers[] = {1, 0, 2, 0, 1};
   return 1u << 4 | numbers[static_cast<int>(a_type)] << 7 | numbers[static_cast<int>(b_type)] << 10 |
          static_cast<unsigned>(a_major) << 15 | static_cast<unsigned>(b_major) << 16 | n / 8 << 17 |
          m / 16 << 24;
 }
 
-// Bytes from the start of a K-major tile to a K step of wgmma or tcgen05; a step is 32 bytes of every row.
+// Return the bytes from the start of a K-major tile to a K step of wgmma or tcgen05. A K step is 32
+// bytes of every row.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + k_step_bytes<128, Swizzle::bytes128>(step)
 template <unsigned rows, Swizzle swizzle>
@@ -399,8 +419,8 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// Bytes from the start of an MN-major tile to a K step: a step is 16 rows of 16-bit elements, 32 rows of 8-bit
-// elements, 8 rows of 32-bit elements.
+// Return the bytes from the start of an MN-major tile to a K step. A K step is 16 rows of 16-bit
+// elements, 32 rows of 8-bit elements, or 8 rows of 32-bit elements.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
@@ -409,8 +429,8 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
   return k_step * (32 / element_bytes) * span_bytes(swizzle);
 }
 
-// The descriptor of a tile at an address in shared memory: `descriptor` is a result of the functions above.
-// For the next K step, add k_step_bytes() to the address.
+// Return a descriptor with the tile's address in shared memory. `descriptor` is the result of a
+// function above. For a later K step, add k_step_bytes() to the address.
 //   no instruction | anyone | host and device | 0.2 | 2 integer operations
 //   e.g. descriptor_at(shared_address(tile), descriptor)
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
@@ -423,30 +443,30 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 
 #ifdef __CUDACC__
 
-// The compiler's release, which decides what its ptxas knows: 1208 is 12.8.
+// The release of the compiler and of its ptxas, such as 1208 for CUDA 12.8.
 #if defined(__CUDACC_VER_MAJOR__)
 #define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
-#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // "C", a text among the operands of asm
-#else  // clang, with the ptxas of the toolkit whose cuda.h this is
+#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // "C" operands of asm, which are texts
+#else  // clang uses the ptxas of the toolkit that has this cuda.h
 #define TMA_DLPACK_CUDA (CUDA_VERSION / 1000 * 100 + CUDA_VERSION % 1000 / 10)
 #define TMA_DLPACK_HAS_OPERAND_C 0
 #endif
 
-// Features of the targets. The compiler's pass for the host sees every verb.
+// Features of the targets. In the compiler's pass for the host, every verb is defined.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
   defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
-#define TMA_DLPACK_HAS_SUFFIX 1  // a or f, as in sm_90a
+#define TMA_DLPACK_HAS_SUFFIX 1  // the suffix a or f, as in sm_90a
 #else
 #define TMA_DLPACK_HAS_SUFFIX 0
 #endif
 #if !defined(__CUDA_ARCH__) ||                                                                       \
   (TMA_DLPACK_HAS_SUFFIX && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200)
-#define TMA_DLPACK_HAS_PAIRS 1  // sm_100a, 100f, 103a, 107a, 110a: where two blocks share a tensor core
+#define TMA_DLPACK_HAS_PAIRS 1  // sm_100a, 100f, 103a, 107a, 110a: pairs of blocks share an mma
 #else
 #define TMA_DLPACK_HAS_PAIRS 0
 #endif
-// A verb that this target lacks.
+// Declares a verb that this target lacks.
 #define TMA_DLPACK_LACKS_VERB(VERB, REASON) \
   template <class... Given>                 \
   [[deprecated(REASON)]] __device__ void VERB(Given...) = delete;
@@ -464,7 +484,8 @@ struct Barrier
   unsigned long long state;
 };
 
-// Offsets of a filter tap, W first. They have types, so that an offset is not taken for a coordinate.
+// Offsets of a filter tap, W first. They have types of their own, so that an offset cannot be
+// passed as a coordinate.
 struct OffsetsW
 {
   unsigned short w;
@@ -486,8 +507,8 @@ struct HaloW
   unsigned short halo, w;
 };
 
-// A coordinate is an integer of at most 32 bits. A floating-point number or an integer of 64 bits does not
-// compile; cast it if its value fits.
+// A coordinate is an integer of at most 32 bits. A floating-point number or an integer of 64 bits
+// does not compile. Cast such a number if its value fits.
 template <class T>
 inline constexpr bool is_coordinate = __is_enum(T) && sizeof(T) <= 4;
 template <> inline constexpr bool is_coordinate<signed char> = true;
@@ -513,9 +534,10 @@ struct Coordinate
   }
 };
 
-// A map whose rank the compiler knows: `const __grid_constant__ tma_dlpack::RankedMap<2> x`. A call with another
-// number of coordinates does not compile; for a Map, a checked build reports such a call at run time. A
-// RankedMap is made from a Map and converts to it.
+// A map whose rank the compiler knows, such as `const __grid_constant__ tma_dlpack::RankedMap<2>
+// x`. A call with a wrong number of coordinates does not compile. With a Map, such a call compiles,
+// and only a checked build reports it, at run time. A RankedMap is made from a Map, and converts to
+// a Map.
 template <unsigned rank_>
 struct RankedMap : Map
 {
@@ -526,8 +548,8 @@ struct RankedMap : Map
   __host__ __device__ RankedMap(const Map& map) : Map(map) {}
 };
 
-// The blocks of a cluster that a multicast writes to: bit i is the block of rank i. An integer converts to a
-// BlockMask. The literal 0 does not compile, because it selects no block.
+// The blocks of a cluster to which a multicast writes. Bit i stands for the block of rank i. An
+// integer converts to a BlockMask. The literal 0 does not compile, because it selects no block.
 struct BlockMask
 {
   unsigned short bits;
@@ -540,12 +562,13 @@ struct BlockMask
   }
 };
 
-// Overload resolution prefers the conversion of the literal 0 to a null pointer over that to a BlockMask.
+// The literal 0 converts to a null pointer and to a BlockMask. Overload resolution prefers the null
+// pointer, so each verb with a BlockMask has a deleted overload with a Nowhere*.
 struct Nowhere;
 #define TMA_DLPACK_NOWHERE \
   [[deprecated("the block mask 0 names no block: set bit i for the block of rank i")]] __device__ inline
 
-// The operation by which a reduction combines the tile with the values in global memory.
+// The operation with which a reduction combines a tile with the values in global memory.
 enum class Reduction
 {
   add,
@@ -558,13 +581,14 @@ enum class Reduction
   bit_xor
 };
 
-// The treatment of one copy's bytes in the L2 cache; from evict_first(), evict_last(), evict_normal().
+// The priority of a copy's bytes in the L2 cache. evict_first(), evict_last() and evict_normal()
+// return a policy.
 struct CachePolicy
 {
   unsigned long long bits;
 };
 
-// The 32-bit shared-memory address of a pointer, as PTX instructions take it.
+// Return the 32-bit shared-memory address of a pointer, for PTX instructions.
 //   cvta.to.shared | anyone | sm_90 | 0.2 | 0 to 2 integer operations
 //   e.g. shared_address(tile)
 __device__ inline unsigned shared_address(const void* smem)
@@ -572,8 +596,9 @@ __device__ inline unsigned shared_address(const void* smem)
   return static_cast<unsigned>(__cvta_generic_to_shared(smem));
 }
 
-// With TMA_DLPACK_CHECK, the verbs from here up to those for registers are in the namespace `unchecked`;
-// tma_dlpack_check.h defines verbs of the same names that check their arguments and call these verbs.
+// With TMA_DLPACK_CHECK, the verbs from here to the end of the chapter "a ring of stages" are in
+// the namespace `unchecked`. tma_dlpack_check.h then defines verbs of the same names, which check
+// their arguments and call the unchecked verbs.
 #if TMA_DLPACK_CHECK
 namespace unchecked
 {
@@ -581,8 +606,9 @@ namespace unchecked
 
 // ---- mbarriers and fences ----
 
-// Make a barrier whose phase ends after `arrivals` arrivals. One thread calls it; then call __syncthreads(),
-// or cluster_sync() if other blocks of the cluster use the barrier.
+// Initialise a barrier. Each phase of the barrier ends after `arrivals` arrivals. One thread calls
+// init(). Then all threads call __syncthreads(), or cluster_sync() if other blocks of the cluster
+// use the barrier.
 //   mbarrier.init, fence.mbarrier_init | one thread | sm_90 | 0.2 | SYNCS.EXCH
 //   e.g. init(&full); __syncthreads();
 __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
@@ -592,7 +618,8 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrive, and expect `tx_bytes` bytes in this phase: TensorMap.tx_bytes for each load. One thread calls it.
+// Arrive at the barrier, and add `tx_bytes` to the bytes that the barrier expects in this phase.
+// Pass the sum of TensorMap.tx_bytes over the loads. One thread calls this verb.
 //   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
@@ -603,7 +630,8 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// Expect `tx_bytes` bytes without an arrival, so that the phase also waits for an arrive().
+// Add `tx_bytes` to the bytes that the barrier expects in this phase, without an arrival. So the
+// phase also needs an arrive().
 //   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
@@ -614,15 +642,15 @@ __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// The name of arrive_expect_tx() before 0.4.
+// The name of arrive_expect_tx() in releases before 0.4.
 [[deprecated("call arrive_expect_tx(); PTX's expect_tx, which does not arrive, is expect_tx_only()")]]
 __device__ inline void expect_tx(Barrier* barrier, unsigned tx_bytes)
 {
   arrive_expect_tx(barrier, tx_bytes);
 }
 
-// Arrive: the earlier accesses of this thread happen before the phase ends. With a count, this call is that
-// number of the arrivals that init() counts.
+// Arrive at the barrier. The earlier accesses of this thread happen before the phase ends. With a
+// `count`, the call counts as `count` arrivals.
 //   mbarrier.arrive | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive(&empty);
 __device__ inline void arrive(Barrier* barrier)
@@ -636,8 +664,9 @@ __device__ inline void arrive(Barrier* barrier, unsigned count)
                : "memory");
 }
 
-// Arrive at the same barrier of another block of the cluster, or of this block; `block_rank` is its rank. A
-// thread that waits with wait_cluster() then sees the writes of this thread.
+// Arrive at the barrier with the same shared-memory offset in the block of rank `block_rank`. The
+// block may be any block of the cluster, including this block. A thread that waits with
+// wait_cluster() then sees the writes of this thread.
 //   mapa, mbarrier.arrive.release.cluster | each thread that init() counts | sm_90 | 0.2 | MEMBAR.GPU, SYNCS.ARRIVE
 //   e.g. arrive_remote(&ready, 0);
 __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
@@ -650,9 +679,10 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
                : "memory");
 }
 
-// arrive_remote() for a tile that wgmma or a store has read, so that the tile may be loaded again. It makes no
-// writes visible, so it needs no fence: hopper_gemm.cu is 1.4 times as fast without the fence (H200). CUDA
-// 12.8 or later (PTX 8.6).
+// Arrive as arrive_remote() does, but do not make writes of this thread visible. Use this verb
+// after wgmma or a store has read a tile, so that the tile may be loaded again. The verb has no
+// fence, which makes hopper_gemm.cu 1.4 times as fast (H200). It needs CUDA 12.8 or later (PTX
+// 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 #if TMA_DLPACK_CUDA >= 1207
@@ -669,8 +699,8 @@ __device__ inline void arrive_remote_relaxed(Barrier* barrier, unsigned block_ra
 TMA_DLPACK_LACKS_VERB(arrive_remote_relaxed, TMA_DLPACK_NEEDS_NVCC_OR_NVRTC("12.8", "arrive_remote()"))
 #endif
 
-// Return whether the phase of this parity is complete; the call may wait for a while. Parities alternate: 0,
-// 1, 0, ...
+// Return whether the phase of this parity is complete. The call may wait for a short time before it
+// returns. The parities of successive phases are 0, 1, 0, ...
 //   mbarrier.try_wait.parity | any thread | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT
 //   e.g. if (try_wait(&full, state.phase())) ...
 __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
@@ -685,7 +715,7 @@ __device__ inline bool try_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
-// Return whether the phase of this parity is complete, without a wait.
+// Return whether the phase of this parity is complete. The call does not wait.
 //   mbarrier.test_wait.parity | any thread | sm_90 | 0.4 | SYNCS.PHASECHK
 //   e.g. if (test_wait(&full, 0)) ...
 __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
@@ -700,17 +730,17 @@ __device__ inline bool test_wait(Barrier* barrier, unsigned parity)
   return complete != 0;
 }
 
-// Wait until the phase of this parity is complete. Every thread that reads the tile calls it.
-//   mbarrier.try_wait.parity, a loop | every thread that reads the tile | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT a turn
+// Wait until the phase of this parity is complete. Every thread that reads the tile calls wait().
+//   mbarrier.try_wait.parity, a loop | every thread that reads the tile | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT per iteration
 //   e.g. wait(&full, state.phase());
 __device__ inline void wait(Barrier* barrier, unsigned parity)
 {
   while (!try_wait(barrier, parity)) {}
 }
 
-// Wait for the phase of this parity for at most this time; return whether the phase is complete. So a kernel
-// with a wrong copy ends instead of hanging.
-//   mbarrier.try_wait.parity, %globaltimer | any thread | sm_90 | 0.2 | a turn and 1 to 2 us of the timer
+// Wait at most `nanoseconds` for the phase of this parity to be complete. Return whether the phase
+// is complete. With this verb, a kernel with a wrong copy can end instead of hanging.
+//   mbarrier.try_wait.parity, %globaltimer | any thread | sm_90 | 0.2 | an iteration and 1 to 2 us of the timer
 //   e.g. if (!wait_at_most(&full, 0, 1000000)) ...
 __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned long long nanoseconds)
 {
@@ -724,11 +754,13 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
   return false;
 }
 
-// wait() for one case: threads of another block wrote memory with ordinary stores and then called
-// arrive_remote(), and this thread reads this memory with ordinary loads. Use wait() for tiles that a load
-// brought, even if another block issued the load, and for stages that another block frees. Each turn of
-// wait_cluster() costs a CCTL.IVALL, which empties the L1 cache.
-//   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL a turn
+// Wait until the phase of this parity is complete, and make the ordinary stores of other blocks of
+// the cluster visible to this thread. Use this verb only if threads of another block wrote memory
+// with ordinary stores and then called arrive_remote(), and this thread reads this memory with
+// ordinary loads. For a tile that a load wrote, use wait(), even if another block issued the load.
+// For a stage that another block released, use wait() too. Each iteration of wait_cluster() costs a
+// CCTL.IVALL, which empties the L1 cache.
+//   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL per iteration
 //   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
 {
@@ -742,7 +774,7 @@ __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
                  : "memory");
 }
 
-// Fetch a map ahead of its first use.
+// Fetch a map before its first use.
 //   prefetch.tensormap | one thread | sm_90 | 0.4 | UTMACCTL.PF
 //   e.g. prefetch_map(map);
 __device__ inline void prefetch_map(const Map& map)
@@ -750,17 +782,18 @@ __device__ inline void prefetch_map(const Map& map)
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The name of prefetch_map() before 0.4.
+// The name of prefetch_map() in releases before 0.4.
 [[deprecated("call prefetch_map(); prefetch_tile() is for a tile")]]
 __device__ inline void prefetch(const Map& map)
 {
   prefetch_map(map);
 }
 
-// Call this before a copy with a map in global memory that a kernel or the host has changed in place. The
-// thread that issues the copy calls it, after it knows of the change, once for each map (the fence covers 128
-// bytes, not an array). Without the fence the copy may use an older map. A __grid_constant__ parameter needs
-// no fence.
+// Make a change of a map in global memory visible to the copies of this thread. Call this verb
+// before a copy if a kernel or the host has changed the map in place. The thread that issues the
+// copy calls it, after a barrier or a flag showed that the change is complete. A call covers one
+// map (128 bytes), not an array of maps. Without the fence, the copy may use an older map. A
+// __grid_constant__ parameter needs no fence.
 //   fence.proxy.tensormap::generic.acquire.sys | the thread that issues the copy | sm_90 | 0.2 | UTMACCTL.IV
 //   e.g. fence_acquire(maps + i); load(tile, maps[i], &full, 0, 0);
 __device__ inline void fence_acquire(const Map* map)
@@ -768,8 +801,8 @@ __device__ inline void fence_acquire(const Map* map)
   asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
 }
 
-// Order ordinary writes to shared memory before a TMA store or a wgmma that reads this memory. Every thread
-// that wrote calls it; then call __syncthreads().
+// Order ordinary writes to shared memory before a TMA store or a wgmma that reads this memory.
+// Every thread that wrote calls fence_async(), and then __syncthreads().
 //   fence.proxy.async.shared::cta | every thread that wrote | sm_90 | 0.2 | MEMBAR.ALL.CTA, FENCE.VIEW.ASYNC
 //   e.g. fence_async(); __syncthreads();
 __device__ inline void fence_async()
@@ -777,19 +810,21 @@ __device__ inline void fence_async()
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Order ordinary stores to global memory before a TMA copy or load_bulk() that reads this memory. Each thread
-// that wrote calls it before it signals other threads; or the thread that issues the copy calls it after it
-// has acquired the stores by a flag or a barrier. Stores of an earlier kernel need no fence.
-//   fence.proxy.async.global | every thread that wrote, or the one that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
+// Order ordinary stores to global memory before a TMA copy or load_bulk() that reads this memory.
+// One way is that each thread that wrote calls the fence before it signals other threads. The other
+// way is that the thread that issues the copy calls the fence, after it has acquired the stores by
+// a flag or a barrier. Stores of an earlier kernel need no fence.
+//   fence.proxy.async.global | every thread that wrote, or the thread that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
 //   e.g. x[0] = 1; fence_async_global(); __syncthreads();
 __device__ inline void fence_async_global()
 {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-// Return true in one thread of a warp, in the same thread each time: `if (threadIdx.x < 32 && elect_one()) ...`.
-// Every thread of a converged warp calls it. The compiler then knows that one thread issues a copy; for
-// `threadIdx.x == 0` it generates a loop around the instruction.
+// Return true in exactly one thread of a warp, which is the same thread in each call. Every thread
+// of a converged warp calls it, as in `if (threadIdx.x < 32 && elect_one()) ...`. The compiler then
+// knows that only one thread issues the copy. For `threadIdx.x == 0`, the compiler generates a loop
+// around the copy.
 //   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
 //   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()
@@ -804,9 +839,10 @@ __device__ inline bool elect_one()
   return elected != 0;
 }
 
-// Let the next kernel of the stream start, if it was launched with programmatic stream serialization. That
-// kernel may start when each block of this kernel has ended, or one thread of it has called this function. It
-// sees the writes of this kernel only after its wait_dependencies().
+// Allow the next kernel of the stream to start, if it was launched with programmatic stream
+// serialization. The next kernel may start when each block of this kernel has ended or has called
+// this verb in at least one thread. The next kernel sees the writes of this kernel only after it
+// has called wait_dependencies().
 //   griddepcontrol.launch_dependents | any thread | sm_90 | 0.4 | PREEXIT
 //   e.g. launch_dependents();
 __device__ inline void launch_dependents()
@@ -814,9 +850,10 @@ __device__ inline void launch_dependents()
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Wait until the earlier kernels are complete and their writes can be read. Every thread that reads these
-// writes calls it before its first load; it may prepare maps and barriers earlier. Without programmatic stream
-// serialization there is no wait.
+// Wait until the earlier kernels are complete and their writes can be read. Every thread that reads
+// these writes calls wait_dependencies() before its first load. Before this call, the thread may
+// already prepare maps and barriers. Without programmatic stream serialization, the call does not
+// wait.
 //   griddepcontrol.wait | every thread that reads | sm_90 | 0.4 | ACQBULK
 //   e.g. wait_dependencies();
 __device__ inline void wait_dependencies()
@@ -824,7 +861,8 @@ __device__ inline void wait_dependencies()
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Wait for the other threads of barrier 1 to 15 (__syncthreads uses 0). `threads` is a multiple of 32.
+// Wait at a barrier of the block until `threads` threads have arrived. `barrier_id` is 1 to 15,
+// because __syncthreads() uses barrier 0. `threads` is a multiple of 32.
 //   bar.sync | the threads of the barrier | sm_90 | 0.2 | BAR.SYNC
 //   e.g. sync_threads(1 + warpgroup, 128);
 __device__ inline void sync_threads(unsigned barrier_id, unsigned threads)
@@ -834,7 +872,7 @@ __device__ inline void sync_threads(unsigned barrier_id, unsigned threads)
 
 // ---- clusters ----
 
-// Rank of this block in its cluster.
+// Return the rank of this block in its cluster.
 //   %cluster_ctarank | any thread | sm_90 | 0.2 | S2R
 //   e.g. cluster_rank() == 0
 __device__ inline unsigned cluster_rank()
@@ -844,7 +882,8 @@ __device__ inline unsigned cluster_rank()
   return rank;
 }
 
-// Arrive at the barrier of the cluster. Every thread of every block calls it, and cluster_wait() later.
+// Arrive at the barrier of the cluster. Every thread of every block of the cluster calls
+// cluster_arrive(), and later cluster_wait().
 //   barrier.cluster.arrive.release | every thread of the cluster | sm_90 | 0.2 | MEMBAR.GPU, UCGABAR_ARV
 //   e.g. cluster_arrive(); ... cluster_wait();
 __device__ inline void cluster_arrive()
@@ -852,8 +891,8 @@ __device__ inline void cluster_arrive()
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 
-// cluster_arrive() that does not make the writes of this thread visible. This is enough after init(), which
-// makes the barriers visible by itself.
+// Arrive as cluster_arrive() does, but do not make the writes of this thread visible. This is
+// enough after init(), which itself makes the barriers visible.
 //   barrier.cluster.arrive.relaxed | every thread of the cluster | sm_90 | 0.4 | UCGABAR_ARV
 //   e.g. init(&full); cluster_arrive_relaxed(); ... cluster_wait();
 __device__ inline void cluster_arrive_relaxed()
@@ -869,8 +908,8 @@ __device__ inline void cluster_wait()
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// cluster_arrive() and cluster_wait(). Call it after init(), and before a block exits while other blocks may
-// still write to its shared memory.
+// Call cluster_arrive(), then cluster_wait(). Use this verb after init(). Use it also before a
+// block exits, if other blocks may still write to the shared memory of this block.
 //   barrier.cluster.arrive, .wait | every thread of the cluster | sm_90 | 0.2 | both
 //   e.g. init(&full); cluster_sync();
 __device__ inline void cluster_sync()
@@ -889,17 +928,20 @@ __device__ inline void cluster_sync()
     return policy;                                                                                 \
   }
 
-// Evict the bytes of the copy before other bytes. Use it for a tensor that is read or written once.
+// Return the policy that evicts the bytes of a copy before other bytes. Use this policy for a
+// tensor that is read or written only once.
 //   createpolicy.fractional.L2::evict_first | any thread | sm_90 | 0.2 | a constant
 //   e.g. store(map, tile, evict_first(), column, row);
 TMA_DLPACK_POLICY(evict_first)
 
-// Evict the bytes of the copy after other bytes. Use it for a tensor that other blocks read again.
+// Return the policy that evicts the bytes of a copy after other bytes. Use this policy for a tensor
+// that other blocks read again.
 //   createpolicy.fractional.L2::evict_last | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_last(), column, row);
 TMA_DLPACK_POLICY(evict_last)
 
-// Evict the bytes of the copy with normal priority, as for a copy without a policy.
+// Return the policy that evicts the bytes of a copy with normal priority, which is also the
+// priority of a copy without a policy.
 //   createpolicy.fractional.L2::evict_normal | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_normal(), column, row);
 TMA_DLPACK_POLICY(evict_normal)
@@ -947,7 +989,7 @@ template <> inline constexpr bool is_policy<CachePolicy> = true;
 template <class... Given>
 inline constexpr unsigned rank_given = (0 + ... + is_coordinate<Given>);
 template <class M>
-inline constexpr unsigned rank_of = 0;  // not known
+inline constexpr unsigned rank_of = 0;  // the rank is not known
 template <unsigned rank>
 inline constexpr unsigned rank_of<RankedMap<rank>> = rank;
 
@@ -968,17 +1010,17 @@ __device__ inline void require_rows()
 enum class Mode
 {
   tile,
-  im2col,       // the walk goes along W, H and D
-  im2col_w,     // along W alone
-  im2col_w128,  // the same, 128 pixels
+  im2col,       // pixels follow each other along W, H and D
+  im2col_w,     // pixels follow each other only along W
+  im2col_w128,  // as im2col_w, with 128 pixels
   store_im2col,
-  from  // a tile, at an address instead of the map's
+  from  // a tile of a tensor at another address than the map's
 };
 
 enum class To
 {
   block,
-  blocks,  // of a mask
+  blocks,  // the blocks of a mask
   pair,    // cta_group::2
   pairs
 };
@@ -1013,15 +1055,15 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
 #define TMA_DLPACK_COORDS_4 "{%3, %4, %5, %6}"
 #define TMA_DLPACK_COORDS_5 "{%3, %4, %5, %6, %7}"
 
-// Every asm statement gets all operands; the PTX text uses those that its instruction has.
+// Every asm statement gets all operands, and its PTX text uses the operands of the instruction.
 #define TMA_DLPACK_COPY(PTX)                                                                     \
   asm volatile(PTX ::"r"(all.smem), "l"(all.map), "r"(all.barrier), "r"(all.c[0]), "r"(all.c[1]), \
                "r"(all.c[2]), "r"(all.c[3]), "r"(all.c[4]), "h"(all.offset[0]),                  \
                "h"(all.offset[1]), "h"(all.offset[2]), "h"(all.block_mask), "l"(all.policy)      \
                : "memory")
 
-// The state space of a load to this block's shared memory. With ::cluster, ptxas generates a function call on
-// sm_120 and sm_121; ::cta needs PTX ISA 8.6 (CUDA 12.7).
+// The state space of a load to this block's shared memory. With ::cluster, ptxas generates a
+// function call on sm_120 and sm_121. But ::cta needs PTX ISA 8.6 (CUDA 12.7).
 #if TMA_DLPACK_CUDA >= 1207
 #define TMA_DLPACK_THIS_BLOCK "shared::cta"
 #else
@@ -1033,7 +1075,7 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
                   ".mbarrier::complete_tx::bytes" SUFFIX " [%0], [%1, " TMA_DLPACK_COORDS_##RANK \
                   "], [%2]" OFFSETS TAIL ";")
 
-// With a policy or without.
+// A load with a policy for L2, or without a policy.
 #define TMA_DLPACK_LOADS(RANK, SPACE, MODE, SUFFIX, OFFSETS, TAIL)                               \
   {                                                                                              \
     if constexpr (hint)                                                                          \
@@ -1101,7 +1143,7 @@ __device__ inline void prefetch(const M& map, Given... given)
   TMA_DLPACK_PREFETCH(5)
 }
 
-// The global address takes the operand of the policy, %12.
+// The global address is in operand %12, in place of the policy.
 #define TMA_DLPACK_FROM(RANK)                                                                    \
   TMA_DLPACK_IF(from, RANK)                                                                      \
   {                                                                                              \
@@ -1187,11 +1229,12 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 
 // ---- loads ----
 
-// Load the tile at these coordinates into shared memory, aligned to TensorMap.smem_alignment. One thread calls
-// it after its arrive_expect_tx(). A policy for L2 may precede the coordinates, as in every copy. The innermost
-// coordinate times the element's size must be a multiple of 16 bytes, or the kernel ends with error 715, an
-// illegal instruction; for example, a halo that begins at x0 - 1 does not fit. The units of a map with an
-// interleave layout or a packed type always fit.
+// Load the tile at these coordinates into shared memory. The address `smem` must be aligned to
+// TensorMap.smem_alignment. One thread calls load() after its arrive_expect_tx(). As in every copy,
+// a policy for L2 may be passed before the coordinates. The innermost coordinate times the size of
+// an element must be a multiple of 16 bytes. Otherwise, the kernel ends with error 715 (illegal
+// instruction). For example, a halo cannot begin at x0 - 1. With an interleave layout or a packed
+// type, every coordinate meets this condition.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1200,9 +1243,10 @@ __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords..
   detail::load<detail::Mode::tile, detail::To::block>(smem, map, shared_address(barrier), 0, coords...);
 }
 
-// Load one tile into every block of the cluster whose bit in block_mask is set. Tile and barrier have the same
-// shared-memory offset in every block, and each block's barrier counts the bytes of its tile. The innermost
-// coordinate is at a multiple of 16 bytes of its row, as for load().
+// Load one tile into every block of the cluster whose bit in block_mask is set. The tile has the
+// same shared-memory offset in every block, and so has the barrier. Each block's barrier counts the
+// bytes of the tile in this block. The innermost coordinate must be at a multiple of 16 bytes of
+// its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.MULTICAST
 //   e.g. load_multicast(tile, map, &full, 0b11, column, row);
 template <class M, class... Coords>
@@ -1216,8 +1260,9 @@ __device__ inline void load_multicast(void* smem, const M& map, Barrier* barrier
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// Load the tile at these coordinates into L2, so that a later load() is faster. The prefetch has no completion
-// to wait for. The innermost coordinate is at a multiple of 16 bytes of its row, as for load().
+// Load the tile at these coordinates into L2, so that a later load() is faster. A thread cannot
+// wait for a prefetch. The innermost coordinate must be at a multiple of 16 bytes of its row, as
+// for load().
 //   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
 //   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
@@ -1226,9 +1271,9 @@ __device__ inline void prefetch_tile(const M& map, Coords... coords)
   detail::prefetch<detail::Mode::tile>(map, coords...);
 }
 
-// Load by an im2col map: coordinates (channel, w, [h, [d,]] image), then OffsetsW, OffsetsWH or
-// OffsetsWHD of the filter tap. The channel is at a multiple of 16 bytes of its pixel, as the innermost
-// coordinate of load() is.
+// Load pixels with an im2col map. Pass the coordinates (channel, w, [h, [d,]] image), and then the
+// OffsetsW, OffsetsWH or OffsetsWHD of the filter tap. The channel must be at a multiple of 16
+// bytes of its pixel, like the innermost coordinate of load().
 //   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
 //   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
 template <class M, class... Coords>
@@ -1238,8 +1283,8 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
                                                         coords...);
 }
 
-// load_im2col() into every block of the cluster whose bit in block_mask is set. The channel is at a
-// multiple of 16 bytes.
+// Load as load_im2col() does, but into every block of the cluster whose bit in block_mask is set.
+// The channel must be at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M, class... Coords>
@@ -1253,9 +1298,9 @@ __device__ inline void load_im2col_multicast(void* smem, const M& map, Barrier* 
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_im2col_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// Declare that this kernel reads the tile by offsets from the tile's start, as swizzled_index() returns them. A
-// checked build then requires that the tile begins at the start of the swizzle's pattern. Other builds ignore
-// the call.
+// Declare that this kernel reads the tile at offsets from the tile's start, such as the results of
+// swizzled_index(). A checked build then requires that the tile begins at an address where the
+// swizzle pattern begins. Other builds ignore the call.
 //   no instruction | one thread | sm_90 | 0.3 | nothing
 //   e.g. indexed_from_start(tile, map);
 __device__ inline void indexed_from_start(const void*, const Map&) {}
@@ -1264,8 +1309,8 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 
-// Load four rows with a 2D map whose box is one row. The column is at a multiple of 16 bytes of its row, as the
-// innermost coordinate of load().
+// Load four rows with a 2D map whose box is one row. The column must be at a multiple of 16 bytes
+// of its row, like the innermost coordinate of load().
 //   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
 //   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
 template <class M>
@@ -1281,8 +1326,8 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
                : "memory");
 }
 
-// Load with an im2col-wide map of mode w: as load_im2col(), but the pixels follow each other along W alone. The
-// channel is at a multiple of 16 bytes.
+// Load pixels with an im2col-wide map of mode w. Unlike the pixels of load_im2col(), these pixels
+// follow each other only along W. The channel must be at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
 //   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1302,7 +1347,7 @@ TMA_DLPACK_LACKS_VERB(load_im2col_w, TMA_DLPACK_NEEDS_SM100)
 namespace detail
 {
 
-// The barrier at this place in the pair's block of even rank.
+// Return the address of the barrier with the same offset in the block of even rank of this pair.
 __device__ inline unsigned pair_barrier(const Barrier* barrier)
 {
   unsigned there;
@@ -1314,8 +1359,8 @@ __device__ inline unsigned pair_barrier(const Barrier* barrier)
 
 }  // namespace detail
 
-// load_gather4() into every block of the cluster whose bit in block_mask is set. The column is at a
-// multiple of 16 bytes of its row.
+// Load as load_gather4() does, but into every block of the cluster whose bit in block_mask is set.
+// The column must be at a multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 ... .multicast::cluster | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.GATHER4.MULTICAST
 //   e.g. load_gather4_multicast(rows, map, &full, 0b11, column, r0, r1, r2, r3);
 template <class M>
@@ -1336,7 +1381,8 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
 template <class M, class... Rows>
 TMA_DLPACK_NOWHERE void load_gather4_multicast(void*, const M&, Barrier*, Nowhere*, Coordinate, Rows...) = delete;
 
-// load_im2col_w() by a map of mode w128. The channel is at a multiple of 16 bytes.
+// Load as load_im2col_w() does, but with a map of mode w128. The channel must be at a multiple of
+// 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
 //   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1346,9 +1392,9 @@ __device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barri
                                                              coords...);
 }
 
-// Load a tile for a pair of blocks that share one tcgen05.mma. The tile goes to this block's shared memory; the
-// barrier of the pair's block of even rank counts the bytes. The innermost coordinate is at a multiple of 16
-// bytes of its row, as for load().
+// Load a tile for a pair of blocks that share one tcgen05.mma. The tile is written to this block's
+// shared memory. The barrier in the pair's block of even rank counts the bytes. The innermost
+// coordinate must be at a multiple of 16 bytes of its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
 //   e.g. load_cta_group2(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1358,9 +1404,9 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
                                                      coords...);
 }
 
-// load_cta_group2() into every block of the cluster whose bit in block_mask is set. In each pair the barrier of
-// the block of even rank counts the bytes of both blocks. The innermost coordinate is at a multiple of 16 bytes
-// of its row.
+// Load as load_cta_group2() does, but into every block of the cluster whose bit in block_mask is
+// set. In each pair, the barrier in the block of even rank counts the bytes of both blocks. The
+// innermost coordinate must be at a multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>
@@ -1374,8 +1420,8 @@ __device__ inline void load_multicast_cta_group2(void* smem, const M& map, Barri
 template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast_cta_group2(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
-// Store four rows with a 2D map whose box is one row. One thread calls it, then store_commit(). The column is at
-// a multiple of 16 bytes of its row.
+// Store four rows with a 2D map whose box is one row. One thread calls store_scatter4(), then
+// store_commit(). The column must be at a multiple of 16 bytes of its row.
 //   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
 //   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
 template <class M>
@@ -1402,8 +1448,9 @@ TMA_DLPACK_LACKS_VERB(store_scatter4, TMA_DLPACK_NEEDS_PAIRS)
 #if !defined(__CUDA_ARCH__) || (__CUDA_ARCH__ == 1070 && TMA_DLPACK_HAS_SUFFIX &&                    \
                                 TMA_DLPACK_CUDA >= 1304)
 
-// Load a tile as if the map's tensor began at `global_address`, so that one map serves many tensors of the same
-// shape. The innermost coordinate is at a multiple of 16 bytes of its row. Rubin, with CUDA 13.4 or later.
+// Load a tile as if the map's tensor began at `global_address`, so that one map serves many tensors
+// of the same shape. The innermost coordinate must be at a multiple of 16 bytes of its row. This
+// verb needs a Rubin GPU, and CUDA 13.4 or later.
 //   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
 //   e.g. load_from(tile, map, weights[expert], &full, column, row);
 template <class M, class... Coords>
@@ -1419,8 +1466,9 @@ TMA_DLPACK_LACKS_VERB(load_from, TMA_DLPACK_NEEDS_SM107)
 
 // ---- stores and reductions ----
 
-// Store the tile in shared memory to these coordinates, which must not be negative. One thread calls it, then
-// store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as for load().
+// Store the tile in shared memory to these coordinates, which must not be negative. One thread
+// calls store(), then store_commit(). The innermost coordinate must be at a multiple of 16 bytes of
+// its row, as for load().
 //   cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMASTG
 //   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), store_commit();
 template <class M, class... Coords>
@@ -1429,8 +1477,8 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
   detail::store<detail::Mode::tile>(map, smem, coords...);
 }
 
-// Store with an im2col map whose corners stay inside the tensor: coordinates (channel, w, [h, [d,]] image).
-// The channel is at a multiple of 16 bytes.
+// Store pixels with an im2col map whose corners are inside the tensor. Pass the coordinates
+// (channel, w, [h, [d,]] image). The channel must be at a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
@@ -1439,9 +1487,11 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
   detail::store<detail::Mode::store_im2col>(map, smem, coords...);
 }
 
-// Combine the tile with the values in global memory: reduce<Reduction::add>(map, smem, c0, c1). One thread calls
-// it, then store_commit(). The innermost coordinate is at a multiple of 16 bytes of its row, as for load(). The
-// PTX ISA lists the types of each operation, cp.reduce.async.bulk.tensor.
+// Combine the tile in shared memory with the values in global memory. For example,
+// reduce<Reduction::add>(map, smem, c0, c1) adds the tile to these values. One thread calls
+// reduce(), then store_commit(). The innermost coordinate must be at a multiple of 16 bytes of its
+// row, as for load(). The PTX ISA lists the types for each operation under
+// cp.reduce.async.bulk.tensor.
 //   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
 //   e.g. reduce<Reduction::add>(map, tile, column, row);
 template <Reduction op, class M, class... Coords>
@@ -1450,7 +1500,8 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
   detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
-// reduce() with an im2col map whose corners stay inside the tensor. The channel is at a multiple of 16 bytes.
+// Combine pixels as reduce() does, but with an im2col map whose corners are inside the tensor. The
+// channel must be at a multiple of 16 bytes.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
@@ -1461,8 +1512,8 @@ __device__ inline void reduce_im2col(const M& map, const void* smem, Coords... c
 
 // ---- bytes in a row, without a map ----
 
-// Load bytes from global to shared memory; both addresses and the number of bytes are multiples of 16. The
-// barrier counts the bytes. One thread calls it after its arrive_expect_tx().
+// Load bytes from global to shared memory. Both addresses and the number of bytes must be multiples
+// of 16. The barrier counts the bytes. One thread calls load_bulk() after its arrive_expect_tx().
 //   cp.async.bulk.shared::cta.global | one thread | sm_90 | 0.4 | UBLKCP
 //   e.g. arrive_expect_tx(&full, bytes); load_bulk(smem, x, bytes, &full);
 __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier)
@@ -1473,7 +1524,7 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
                : "memory");
 }
 
-// The same, with a policy for L2.
+// load_bulk() with a policy for L2.
 __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes, Barrier* barrier,
                                  CachePolicy policy)
 {
@@ -1484,8 +1535,9 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
                : "memory");
 }
 
-// load_bulk() into every block of the cluster whose bit in block_mask is set. Destination and barrier have the
-// same shared-memory offset in every block, and each block's barrier counts its bytes.
+// Load as load_bulk() does, but into every block of the cluster whose bit in block_mask is set. The
+// destination has the same shared-memory offset in every block, and so has the barrier. Each
+// block's barrier counts the bytes that are written to this block.
 //   cp.async.bulk.shared::cluster.global ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.4 | UBLKCP.MULTICAST
 //   e.g. load_bulk_multicast(smem, x, bytes, &full, 0b11);
 __device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
@@ -1498,7 +1550,7 @@ __device__ inline void load_bulk_multicast(void* smem, const void* global, unsig
                : "memory");
 }
 
-// The same, with a policy for L2.
+// load_bulk_multicast() with a policy for L2.
 __device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
                                            Barrier* barrier, BlockMask block_mask, CachePolicy policy)
 {
@@ -1513,8 +1565,9 @@ template <class... Policy>
 TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, const void*, unsigned, Barrier*, Nowhere*,
                                             Policy...) = delete;
 
-// Store bytes from shared to global memory; both addresses and the number of bytes are multiples of 16. One
-// thread calls it, then store_commit(). Call fence_async() after the writes to shared memory, as for store().
+// Store bytes from shared to global memory. Both addresses and the number of bytes must be
+// multiples of 16. One thread calls store_bulk(), then store_commit(). Call fence_async() after the
+// writes to shared memory, as for store().
 //   cp.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKCP
 //   e.g. store_bulk(out, smem, bytes); store_commit();
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes)
@@ -1525,7 +1578,7 @@ __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes
                : "memory");
 }
 
-// The same, with a policy for L2.
+// store_bulk() with a policy for L2.
 __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes, CachePolicy policy)
 {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
@@ -1577,7 +1630,7 @@ template <> inline constexpr Number number_of<double> = Number::f64;
                    : "memory");                                                                    \
   }
 
-// Source: PTX ISA, cp.reduce.async.bulk. add of s64 is add of u64: the same bits.
+// Source: PTX ISA, cp.reduce.async.bulk. PTX has no add of s64, but add of u64 gives the same bits.
 template <Reduction op, Number number, bool hint>
 __device__ inline void reduce_bulk(unsigned long long global, unsigned smem, unsigned bytes,
                                    CachePolicy policy)
@@ -1627,9 +1680,10 @@ __device__ inline void reduce_bulk(unsigned long long global, unsigned smem, uns
 
 }  // namespace detail
 
-// Combine elements in shared memory with elements in global memory. Both addresses and the number of bytes are
-// multiples of 16; the global pointer has the type of the elements. One thread calls it, then store_commit().
-// Call fence_async() after the writes to shared memory, as for store_bulk().
+// Combine elements in shared memory with elements in global memory. Both addresses and the number
+// of bytes must be multiples of 16. The type of the global pointer is the type of the elements. One
+// thread calls reduce_bulk(), then store_commit(). Call fence_async() after the writes to shared
+// memory, as for store_bulk().
 //   cp.reduce.async.bulk.global.shared::cta | one thread | sm_90 | 0.4 | UBLKRED
 //   e.g. reduce_bulk<Reduction::add>(x, smem, bytes); store_commit();
 template <Reduction op, class Element>
@@ -1639,7 +1693,7 @@ __device__ inline void reduce_bulk(Element* global, const void* smem, unsigned b
                                                              shared_address(smem), bytes, {});
 }
 
-// The same, with a policy for L2.
+// reduce_bulk() with a policy for L2.
 template <Reduction op, class Element>
 __device__ inline void reduce_bulk(Element* global, const void* smem, unsigned bytes, CachePolicy policy)
 {
@@ -1659,8 +1713,8 @@ __device__ inline void store_commit()
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Wait until at most `pending` groups of this thread have not read their shared memory. The shared memory of the
-// other groups may then be written again.
+// Wait until at most the last `pending` groups of this thread still read shared memory. The shared
+// memory of the earlier groups may then be written again.
 //   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.4 | DEPBAR
 //   e.g. store_wait_read<1>();
 template <int pending = 0>
@@ -1670,8 +1724,8 @@ __device__ inline void store_wait_read()
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Wait until at most `pending` groups of this thread are not complete. The other groups have written global
-// memory.
+// Wait until at most the last `pending` groups of this thread are not complete. The earlier groups
+// have then written global memory.
 //   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.4 | DEPBAR, CCTL.IVALL
 //   e.g. store_wait();
 template <int pending = 0>
@@ -1681,7 +1735,7 @@ __device__ inline void store_wait()
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
 }
 
-// The names of store_commit(), store_wait_read() and store_wait() before 0.4.
+// The names of store_commit(), store_wait_read() and store_wait() in releases before 0.4.
 [[deprecated("call store_commit(); wgmma_commit() is for wgmma")]] __device__ inline void commit()
 {
   store_commit();
@@ -1705,12 +1759,14 @@ template <int pending = 0>
 //   publish(global, &shared);                             // this warp
 //   if (threadIdx.x == 0) fence_acquire(global), load(tile, *global, ...);
 //
-// While another block may still copy by the map at that place, publish to another place.
+// If another block may still copy with the map at this place in global memory, publish the new map
+// to another place.
 
 // Copy a changed map from shared memory to its place in global memory. A thread that then calls
-// fence_acquire(global) sees the new map. A whole converged warp calls it: the warp of the thread that changed the
-// map and issued the stores with the old map. publish() first waits until these stores have read the old map and
-// their tiles. A call by a part of a warp is undefined and reports no error.
+// fence_acquire(global) sees the new map. All threads of a converged warp call publish(). A thread
+// of this warp must have changed the map, and must have issued the stores with the old map, because
+// publish() first waits until these stores have read the old map and their tiles. If only a part of
+// the warp calls publish(), the behavior is undefined, and no error is reported.
 //   tensormap.cp_fenceproxy | a converged warp | sm_90 | 0.3 | a loop of LDS, ATOMG
 //   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
@@ -1724,8 +1780,9 @@ __device__ inline void publish(Map* global, const Map* shared)
                : "memory");
 }
 
-// Call this after a change of a map in place in global memory. The thread that changed the map calls it before it
-// signals other threads. Without it their fence_acquire() may find the old map.
+// Make a change of a map in global memory visible to the fence_acquire() of other threads. The
+// thread that changed the map in place calls fence_release() before it signals the other threads.
+// Without fence_release(), their fence_acquire() may find the old map.
 //   fence.proxy.tensormap::generic.release.gpu | the thread that changed the map | sm_90 | 0.3 | MEMBAR.GPU
 //   e.g. *map = changed; fence_release();
 __device__ inline void fence_release()
@@ -1733,10 +1790,10 @@ __device__ inline void fence_release()
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
-// Change one field of a tiled map in shared or global memory. One thread calls these verbs, then publish() or
-// fence_release(); until then a copy may find the old map or a part of the change. The verbs have the fields of
-// PTX's tensormap.replace. Dimension 0 is the innermost, and values are not checked. For targets with the
-// suffix a or f.
+// Each of these verbs changes one field of a tiled map in shared or global memory. One thread calls
+// the verbs, and then publish() or fence_release(). Before this call, a copy may find the old map,
+// or only a part of the changes. The fields are the fields of PTX's tensormap.replace. Dimension 0
+// is the innermost. Values are not checked. The verbs need a target with the suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX
 #define TMA_DLPACK_REPLACES
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
@@ -1766,7 +1823,7 @@ __device__ inline void fence_release()
     TMA_DLPACK_REPLACE(#FIELD, "b32", "%1", "n"(static_cast<unsigned>(value)));                     \
   })
 
-// Replace the address, a multiple of 16.
+// Replace the address of the tensor. It must be a multiple of 16 bytes.
 //   tensormap.replace.tile.global_address | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_address(&map, x);
 TMA_DLPACK_REPLACES __device__ inline void replace_global_address(Map* map, const void* address)
@@ -1774,7 +1831,7 @@ TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("global_address", "b64", "%1", "l"(__cvta_generic_to_global(address)));
 })
 
-// Replace the number of dimensions, 1 to 5.
+// Replace the rank, which is the number of dimensions (1 to 5).
 //   tensormap.replace.tile.rank | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_rank(&map, 3);
 TMA_DLPACK_REPLACES __device__ inline void replace_rank(Map* map, unsigned rank)
@@ -1782,46 +1839,49 @@ TMA_DLPACK_HAS_REPLACE({
   TMA_DLPACK_REPLACE("rank", "b32", "%1", "r"(rank - 1));
 })
 
-// Replace an extent, in elements: replace_global_dim<1>(map, rows).
+// Replace an extent of the tensor, in elements. For example, replace_global_dim<1>(map, rows)
+// replaces the extent of dimension 1.
 //   tensormap.replace.tile.global_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_dim<1>(&map, rows);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_dim, 5, unsigned, "b32", "r")
 
-// Replace a stride in bytes, a multiple of 16. replace_global_stride<0>(map, bytes) is for dimension 1, because
-// dimension 0 has no stride.
+// Replace a stride, in bytes. It must be a multiple of 16. replace_global_stride<0>(map, bytes)
+// replaces the stride of dimension 1, because dimension 0 has no stride.
 //   tensormap.replace.tile.global_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_stride<0>(&map, row_bytes);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_stride, 4, unsigned long long, "b64", "l")
 
-// Replace an extent of the box, 1 to 256: replace_box_dim<1>(map, rows). The number of bytes of a load changes,
-// too.
+// Replace an extent of the box (1 to 256). For example, replace_box_dim<1>(map, rows) replaces the
+// extent along dimension 1. This also changes the number of bytes of a load.
 //   tensormap.replace.tile.box_dim | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_box_dim<1>(&map, 64);
 TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
 
-// Replace an element stride, 1 to 8: replace_element_stride<1>(map, 2).
+// Replace an element stride (1 to 8). For example, replace_element_stride<1>(map, 2) replaces the
+// element stride of dimension 1.
 //   tensormap.replace.tile.element_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_element_stride<1>(&map, 2);
 TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
 
-// Replace the element type: replace_elemtype<10>(map). The numbers are PTX's (bf16 is 10), not those of
-// CUtensorMapDataType. Do not change a map of tf32 (11, 12) to another type: the instruction does not clear the
-// bit of tf32, and a copy ends the kernel.
+// Replace the element type, as in replace_elemtype<10>(map). The numbers are PTX's (bf16 is 10),
+// and differ from CUtensorMapDataType. Do not change a map of tf32 (11, 12) to another type. The
+// instruction does not clear the tf32 bit of the map, so a copy with this map ends the kernel with
+// an error.
 //   tensormap.replace.tile.elemtype | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_elemtype<10>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
 
-// Replace the swizzle: replace_swizzle_mode<Swizzle::bytes128>(map).
+// Replace the swizzle, as in replace_swizzle_mode<Swizzle::bytes128>(map).
 //   tensormap.replace.tile.swizzle_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_swizzle_mode<Swizzle::bytes128>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
 
-// Replace the interleave layout: 0 none, 1 bytes16, 2 bytes32.
+// Replace the interleave layout. 0 is none, 1 is bytes16, and 2 is bytes32.
 //   tensormap.replace.tile.interleave_layout | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_interleave_layout<0>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
 
-// Replace the fill of elements that are out of bounds: 0 for zeros, 1 for NaN.
+// Replace the fill value of elements that are out of bounds. 0 is zeros, and 1 is NaN.
 //   tensormap.replace.tile.fill_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_fill_mode<1>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
@@ -1834,9 +1894,10 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 
 // ---- a ring of stages ----
 
-// The next stage of a ring, and the parity to wait for. A reader of the stages waits at the full barriers. The
-// producer() waits at the empty barriers, and in its first round every stage is empty. The kernel has the
-// barriers in shared memory, two for each stage.
+// The current stage of a ring, and the parity to wait for. A thread that reads the stages waits at
+// the full barriers. A thread that fills the stages starts with producer(), and waits at the empty
+// barriers. In the first round, these waits end at once, because every stage is empty. The kernel
+// declares the barriers in shared memory, two for each stage.
 //   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
 //   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
 template <unsigned stages>
@@ -1851,7 +1912,8 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // Go to the next stage. With an argument, go `steps` stages on, because other threads take the stages between.
+  // Go to the next stage. With an argument, go `steps` stages ahead, if other threads use the
+  // stages in between.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;
@@ -1882,8 +1944,9 @@ inline namespace v0_4
 
 // ---- registers ----
 
-// Decrease the number of registers of each thread. A warpgroup that only copies gives registers, and a warpgroup
-// that multiplies takes them. The kernel needs __launch_bounds__(threads, 1).
+// Decrease the number of registers of each thread to `registers`. A warpgroup that only copies
+// calls this verb, so that a warpgroup that multiplies can get the released registers with
+// take_registers(). The kernel needs __launch_bounds__(threads, 1).
 //   setmaxnreg.dec | all 128 threads of a warpgroup | suffix a or f | 0.2 | USETMAXREG
 //   e.g. give_registers<40>();
 #if TMA_DLPACK_HAS_SUFFIX
@@ -1895,7 +1958,8 @@ __device__ inline void give_registers()
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-// Increase the number of registers of each thread, by registers that other warpgroups gave.
+// Increase the number of registers of each thread to `registers`. The additional registers must
+// have been released by give_registers() in other warpgroups.
 //   setmaxnreg.inc | all 128 threads of a warpgroup | suffix a or f | 0.4 | USETMAXREG
 //   e.g. take_registers<232>();
 template <unsigned registers>

@@ -1,12 +1,13 @@
-// tma_dlpack_check.h: tma_dlpack.h's verbs with their checks. tma_dlpack.h includes it where
-// TMA_DLPACK_CHECK is 1. It needs about 1 KiB of static shared memory and takes time; see the README.
+// tma_dlpack_check.h: the verbs of tma_dlpack.h with checks. tma_dlpack.h includes this header if
+// TMA_DLPACK_CHECK is 1. The checks need about 1 KiB of static shared memory, and they take time
+// (see the README).
 //
-// Each verb checks its arguments and the earlier calls on its barrier, and then calls the unchecked verb. A
-// mistake prints one line and ends the kernel:
+// Each verb checks its arguments and the earlier calls on its barrier, and then calls the unchecked
+// verb. If a verb finds a mistake, it prints one line and ends the kernel:
 //
 //   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
 //
-// `tma-dlpack explain` says more about such a line. Only barriers made by init() are known.
+// `tma-dlpack explain` explains such a line. Only barriers that init() initialised are checked.
 
 #ifndef TMA_DLPACK_CHECK_H
 #define TMA_DLPACK_CHECK_H
@@ -15,18 +16,19 @@
 #include <cstdio>  // printf
 #endif
 
-// The time that wait() waits before it reports what is missing.
+// The time in seconds after which wait() reports the missing arrivals and bytes.
 #ifndef TMA_DLPACK_CHECK_SECONDS
 #define TMA_DLPACK_CHECK_SECONDS 2.0
 #endif
 
-// The number of barriers of a block that are counted; later barriers are not checked.
+// The number of barriers that a block can count. Further barriers are not checked.
 #ifndef TMA_DLPACK_CHECK_BARRIERS
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
 
-// The source location of a verb's call. The default argument of a parameter has the compiler's file and line of
-// the call. NVRTC before 12.9 has no such built-ins; then the report has "file ?".
+// The source location of a verb's call. In the default argument of a parameter, these built-ins
+// return the file and the line of the call. NVRTC before 12.9 lacks the built-ins, so the report
+// has "file ?".
 #if defined(__CUDACC_RTC__) && TMA_DLPACK_CUDA < 1209
 #define TMA_DLPACK_FILE "file ?"
 #define TMA_DLPACK_LINE 0
@@ -45,11 +47,12 @@ namespace detail
 
 using Word = unsigned long long;
 
-// One copy of each check: inlined everywhere, a kernel takes a minute to compile.
+// Checks are not inlined, because a kernel with inlined checks takes a minute to compile.
 #define TMA_DLPACK_CALLED __device__ __noinline__ inline
 
-// The memory that a generic address points to: is_local(), is_shared(), ... (NVRTC miscompiles __isLocal() and the like
-// for pointers to maps.)
+// Functions is_local(), is_shared(), ..., which return whether a generic address points to this
+// memory. __isLocal() and similar functions are not used, because NVRTC miscompiles them for
+// pointers to maps.
 #define TMA_DLPACK_IS(NAME, SPACE)                                                                  \
   __device__ inline bool is_##NAME(const void* address)                                             \
   {                                                                                                 \
@@ -60,7 +63,8 @@ using Word = unsigned long long;
     return is != 0;                                                                                 \
   }
 
-// The offset of an address in the block's own shared memory; in a cluster the address also has the block's rank.
+// Return the offset of an address in its block's shared memory. In a cluster, the upper bits of the
+// address are the block's rank.
 __device__ inline unsigned smem_offset(const void* place) { return shared_address(place) & 0xFFFFFF; }
 
 TMA_DLPACK_IS(local, "local")
@@ -95,8 +99,8 @@ using MapAt = At<const Map>;
 using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
-// The same for a global address of any type. The compiler must not know the state space of the address, because
-// it drops the code after an address that is not global.
+// A global address of any type, and the file and line of the call. The compiler must not know the
+// state space of the address, because it drops the code after an address that is not global.
 struct BulkAt
 {
   const void* it;
@@ -110,7 +114,8 @@ struct BulkAt
   }
 };
 
-// The same for a number: an address in tensor memory, a matrix descriptor, a number of bytes.
+// A number and the file and line of the call. The number is an address in tensor memory, a matrix
+// descriptor, or a number of bytes.
 template <class Number>
 struct ValueAt
 {
@@ -130,14 +135,16 @@ using WordAt = At<unsigned>;
 
 static __device__ unsigned failures = 0;
 
-// One thread of the grid prints; the other threads wait for its trap.
+// Return only in the first thread of the grid that finds a mistake. This thread then prints and
+// traps. Other threads that find a mistake wait until the trap.
 __device__ inline void wait_unless_first()
 {
   if (atomicAdd(&failures, 1u) != 0)
     for (;;) __nanosleep(1000000);
 }
 
-// AT is the argument that has file and line. FOUND and LIMIT are formats of printf; their numbers follow.
+// AT is the argument that has the file and the line. FOUND and LIMIT are formats of printf, and
+// their values are the last arguments.
 #define TMA_DLPACK_REQUIRE(HOLDS, AT, VERB, FOUND, LIMIT, ...)                                      \
   do                                                                                                \
     if (!(HOLDS))                                                                                   \
@@ -152,27 +159,27 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// The positions of the fields in the 128 bytes, in bits, as in the package's table FIELDS. For dimension i,
-// add i times the step.
+// The positions of the fields in the 128 bytes, as numbers of bits. They are from the package's
+// table FIELDS. For dimension i, add i times the step.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
 
-// A hexadecimal digit for each element type, PTX's number 0 last. The packed types of sm_100 and later
-// have 0: their boxes are not counted.
+// The bytes of each element type, as hexadecimal digits. The last digit is for PTX's type 0. The
+// packed types of sm_100 and later have the digit 0, so the bytes of their boxes are not counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
-// The fields of a map that can make a copy go wrong, decoded from the map's bytes.
+// The fields of a map that the checks need, decoded from the map's bytes.
 struct Decoded
 {
   const unsigned* words;
   bool is_parameter, im2col;
   unsigned rank, type, element_bytes, interleave, swizzle;
 
-  // Read the word at this moment, because a map in memory can change. A parameter cannot change, and
-  // parameters have no volatile loads.
+  // Read word `i` with a volatile load, because a map in memory can change. A parameter cannot
+  // change, and there are no volatile loads of parameters.
   __device__ Word word(unsigned i) const
   {
     return is_parameter ? words[i] : *const_cast<const volatile unsigned*>(words + i);
@@ -195,12 +202,12 @@ struct Decoded
     swizzle = field(SWIZZLE, 2);
   }
 
-  __device__ unsigned dim(unsigned i) const  // minus 1
+  __device__ unsigned dim(unsigned i) const  // the extent minus 1
   {
     return field(GLOBAL_DIM + i * GLOBAL_DIM_STEP, 32);
   }
 
-  __device__ unsigned points(unsigned i) const  // of the box along dimension i
+  __device__ unsigned points(unsigned i) const  // number of elements of the box along dimension i
   {
     const unsigned stride = field(ELEMENT_STRIDE + i * ELEMENT_STRIDE_STEP, 3) + 1;
     const unsigned box = field(BOX_DIM + i * BOX_DIM_STEP, 8) + 1;
@@ -209,7 +216,8 @@ struct Decoded
 
   __device__ unsigned unit() const { return interleave == 0 ? element_bytes : 8 << interleave; }
 
-  // Elements, or units, of a row of the tile, and rows.
+  // Return the number of elements in a row of the tile. With an interleave layout, return the
+  // number of units.
   __device__ unsigned row_points() const
   {
     if (im2col) return interleave == 0 ? field(CHANNELS, 8) + 1 : 1;
@@ -225,7 +233,7 @@ struct Decoded
     return rows;
   }
 
-  // Bytes that a barrier counts, and those from the first to the last in shared memory; 0: not known.
+  // Return the bytes that a barrier counts for a tile, or 0 if they are not known.
   __device__ unsigned tx_bytes() const { return unit() * row_points() * rows(); }
 
   __device__ unsigned smem_bytes() const
@@ -236,7 +244,7 @@ struct Decoded
     return (row * rows() + span - 1) / span * span;
   }
 
-  // Return an im2col map's corner along spatial dimension i.
+  // Return the entry of an im2col map's corner for spatial dimension i.
   __device__ int corner(unsigned bit, unsigned i) const
   {
     const unsigned width = rank == 3 ? 16 : rank == 4 ? 8 : 5;
@@ -244,7 +252,7 @@ struct Decoded
   }
 };
 
-// The arguments after a verb's map: a policy, coordinates, offsets.
+// The arguments after a verb's map and barrier: a policy, coordinates, offsets.
 using unchecked::detail::Copy;
 
 template <class... Given>
@@ -257,7 +265,8 @@ __device__ inline Copy start(Given... given)
 
 // ---- facts about this block ----
 
-// The first KiB of shared memory is the system's (CUDA Programming Guide; seen at 0x400 on sm_90).
+// The system reserves the first KiB of shared memory (CUDA Programming Guide). On sm_90, the memory
+// of a kernel was measured to begin at 0x400.
 constexpr unsigned RESERVED_SMEM_BYTES = 1024;
 
 __device__ inline unsigned smem_end()
@@ -274,7 +283,8 @@ __device__ inline unsigned cluster_blocks()
   return blocks;
 }
 
-// A number of the cluster of this launch. Counts that an earlier block left in shared memory have another number.
+// Return a number for the cluster and the launch. Counts that an earlier block left in shared
+// memory have another number.
 __device__ inline Word cluster_number()
 {
   Word grid;
@@ -291,23 +301,24 @@ __device__ inline Word cluster_number()
 
 // ---- earlier calls on each barrier ----
 
-// The hardware does not show its counts, so the verbs count by themselves. Index 0 is for even phases, index 1
-// for odd phases. The counts are sums over all phases, and they wrap.
+// The counts of a barrier. The verbs count, because the hardware's counts cannot be read. In
+// arrays, index 0 is for even phases, and index 1 is for odd phases. The counts are sums over all
+// phases, and they wrap.
 struct Counts
 {
-  Word key;            // the cluster's number, and the barrier's address
-  unsigned arrivals;   // that end a phase
-  unsigned arrived;    // in all
-  unsigned expected[2], issued[2];    // bytes
-  unsigned settled[2];                // bytes of the phases that some thread has waited for
-  unsigned waited;                    // a phase, and the first thread that has waited for it, plus 1
-  unsigned unknown;                   // 1 if bytes may have arrived whose phase this block cannot know
+  Word key;            // the cluster's number, and the barrier's offset
+  unsigned arrivals;   // number of arrivals in a phase
+  unsigned arrived;    // number of arrivals so far
+  unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
+  unsigned settled[2];                // bytes of the phases for which a thread has waited
+  unsigned waited;                    // a phase, and the first thread that waited for it, plus 1
+  unsigned unknown;                   // 1 if bytes of an unknown phase may have arrived
 };
 
 struct Table
 {
   Counts counts[TMA_DLPACK_CHECK_BARRIERS];
-  Word full;  // the cluster's number, where a barrier had no place
+  Word full;  // the cluster's number, if the table had no place for a barrier
 };
 
 __device__ inline Table& table()
@@ -327,7 +338,8 @@ __device__ inline T now(const T& word)
   return *const_cast<const volatile T*>(&word);
 }
 
-// The counts of a barrier; null if the barrier was never initialised, or if the table of barriers was full.
+// Return the counts of a barrier, or null if the barrier was never initialised or the table of
+// barriers was full.
 TMA_DLPACK_CALLED Counts* find(unsigned barrier)
 {
   const Word key = key_of(barrier);
@@ -355,7 +367,7 @@ TMA_DLPACK_CALLED void start_counting(unsigned barrier, unsigned arrivals)
     *counts = Counts{key, arrivals, 0, {0, 0}, {0, 0}, {0, 0}, 0, 0};
 }
 
-// The parity of the barrier's current phase.
+// Return the parity of the barrier's current phase.
 __device__ inline unsigned parity_of(Barrier* barrier)
 {
   unsigned parity;
@@ -368,8 +380,9 @@ __device__ inline unsigned parity_of(Barrier* barrier)
   return parity;
 }
 
-// The number of the barrier's current phase. An arrival is counted before it happens, so all arrivals of phase p
-// may be counted before phase p has ended; the parity of the hardware's state decides.
+// Return the number of the barrier's current phase. An arrival is counted before it happens, so all
+// arrivals of a phase may be counted although the phase has not ended. In this case, the parity of
+// the hardware's barrier differs from the parity of the counted phase.
 __device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
 {
   unsigned parity, arrived;
@@ -382,7 +395,7 @@ __device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
   return phase % 2 == parity || phase == 0 ? phase : phase - 1;
 }
 
-// The same offset in another block of the cluster.
+// Return a pointer to the same offset in another block of the cluster.
 template <class T>
 __device__ inline T* in_block(T* here, unsigned block)
 {
@@ -391,7 +404,7 @@ __device__ inline T* in_block(T* here, unsigned block)
   return reinterpret_cast<T*>(there);
 }
 
-// Another block's counts of the barrier at the same address as this block's.
+// Return the counts of another block for the barrier at this offset, or null.
 TMA_DLPACK_CALLED Counts* find_in_block(unsigned barrier, unsigned block)
 {
   const Word key = key_of(barrier);
@@ -453,7 +466,7 @@ __device__ inline void check_innermost(MapAt at, const char* verb, const Decoded
                      c * static_cast<long long>(bytes), 16 / (bytes == 0 ? 16 : bytes));
 }
 
-// Check a map, and the coordinates where a tile begins in the tensor.
+// Check a map, and the coordinates at which a tile begins.
 TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, bool im2col, const int* c)
 {
   check_place(at, verb);
@@ -475,7 +488,7 @@ TMA_DLPACK_CALLED void check_tile(MapAt at, const char* verb, unsigned rank, boo
   check_innermost(at, verb, map, c[0]);
 }
 
-// Check the place of a tile of `bytes` bytes in shared memory.
+// Check the address of a tile in shared memory. The tile has `bytes` bytes.
 TMA_DLPACK_CALLED void check_smem(MapAt at, const char* verb, const void* smem, unsigned bytes)
 {
   TMA_DLPACK_REQUIRE(is_shared(smem), at, verb, "the tile at %p is not in this block's shared memory",
@@ -500,7 +513,7 @@ TMA_DLPACK_CALLED void check_places(MapAt at, const char* verb, const void* smem
   check_smem(at, verb, smem, 0);
 }
 
-// Check a map, its tile in shared memory, and the coordinates where the tile begins in the tensor. Returns the
+// Check a map, its tile in shared memory, and the coordinates at which the tile begins. Returns the
 // number of bytes that a barrier counts for the tile.
 template <bool is_store>
 TMA_DLPACK_CALLED unsigned check_copy(MapAt at, const char* verb, const void* smem, unsigned rank,
@@ -532,7 +545,7 @@ template <Reduction op>
 TMA_DLPACK_CALLED void check_reduction(MapAt at, const char* verb)
 {
   const unsigned type = Decoded(at.it).type;
-  // Bit n: PTX's type n has the operation (measured on sm_90).
+  // Bit n is set if the operation exists for PTX's type n (measured on sm_90).
   constexpr bool is_add = op == Reduction::add, is_order = op == Reduction::min || op == Reduction::max;
   constexpr bool is_count = op == Reduction::inc || op == Reduction::dec;
   constexpr unsigned types = is_add ? 0x7DC : is_order ? 0x47C : is_count ? 0x4 : 0x1C;
@@ -562,7 +575,8 @@ TMA_DLPACK_CALLED void check_mask(BarrierAt at, const char* verb, unsigned mask)
                      "the cluster has %u blocks, and a bit for each", mask, cluster_blocks());
 }
 
-// count_load() for every block of the mask. It assumes that their barriers are in the same phase as this block's.
+// Count the bytes of a load for every block of the mask. This function assumes that the barriers of
+// these blocks are in the same phase as the barrier of this block.
 TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask block_mask,
                                        unsigned bytes)
 {
@@ -631,7 +645,8 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Before a wait: report a wait for the previous phase, which has ended, while the barrier expects new bytes.
+// Check a wait before it begins. A wait for the previous phase, which has ended, is a mistake if
+// the barrier already expects bytes in the current phase.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -639,7 +654,7 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   if (counts == nullptr) return nullptr;
   const unsigned phase = phase_of(*counts, at.it);
   const bool is_armed = now(counts->expected[phase % 2]) != now(counts->settled[phase % 2]);
-  const unsigned before = phase << 11 | this_thread();  // of the phase before, counted from 1
+  const unsigned before = phase << 11 | this_thread();  // the previous phase, counted from 1
   TMA_DLPACK_REQUIRE(phase % 2 == parity || !is_armed ||
                        (phase != 0 && now(counts->waited) != before),
                      at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
@@ -648,12 +663,12 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   return counts;
 }
 
-// After a wait: check that the barrier expected all bytes that were loaded.
+// Check, after a wait, that the barrier expected all bytes that were loaded.
 TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb, unsigned parity)
 {
   if (counts == nullptr || now(counts->unknown)) return;
   const unsigned issued = now(counts->issued[parity]), expected = now(counts->expected[parity]);
-  const unsigned settled = atomicAdd(&counts->settled[parity], 0u);  // other threads write it too
+  const unsigned settled = atomicAdd(&counts->settled[parity], 0u);  // other threads also write it
   TMA_DLPACK_REQUIRE(static_cast<int>(issued - expected) <= 0, at, verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
@@ -710,7 +725,8 @@ TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 {
   check_place(at, "indexed_from_start");
   const Decoded map(at.it);
-  // atoms, of sm_100 and later: 0 of 16 bytes, 1 and 2 of 32, 3 of 64
+  // The atomicity of sm_100 and later is 0 for atoms of 16 bytes, 1 and 2 for atoms of 32 bytes,
+  // and 3 for atoms of 64 bytes.
   const unsigned atoms = (map.field(SWIZZLE_ATOMICITY, 2) + 1) / 2;
   const unsigned repeat = map.swizzle == 0 ? 16 : 128u << map.swizzle >> atoms;
   TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
@@ -732,7 +748,8 @@ TMA_DLPACK_CALLED void check_changed(ChangedMapAt at, const char* verb)
                      "tensormap.replace changes tiled maps", map);
 }
 
-// Bit 46 is set in descriptors of tcgen05, and clear in those of wgmma.
+// Check a matrix descriptor. Bit 46 is set in descriptors for tcgen05, and is not set in
+// descriptors for wgmma.
 TMA_DLPACK_CALLED void check_descriptor(DescriptorAt at, const char* verb, bool is_tcgen05)
 {
   TMA_DLPACK_REQUIRE((at.it >> 46 & 1) == is_tcgen05, at, verb,
@@ -745,7 +762,8 @@ TMA_DLPACK_CALLED void check_descriptor(DescriptorAt at, const char* verb, bool 
                      "the block's shared memory ends at 0x%x", first, smem_end());
 }
 
-// A warp can access 32 lanes of tensor memory; its number within the warpgroup selects them.
+// Check the lane of an address in tensor memory. A warp can access only 32 lanes. The index of the
+// warp in its warpgroup selects these lanes.
 TMA_DLPACK_CALLED void check_lanes(NumberAt at, const char* verb)
 {
   const unsigned warp = (this_thread() - 1) / 32, first = warp % 4 * 32;
@@ -963,7 +981,7 @@ __device__ inline void prefetch_tile(detail::MapAt map, Given... given)
   unchecked::prefetch_tile(*map.it, given...);
 }
 
-// One row and its column, four times.
+// Check one row and its column. The bytes of four such rows are counted.
 template <class... Rows>
 __device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier,
                                     Coordinate column, Rows... rows)
@@ -997,9 +1015,9 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
   unchecked::store_scatter4(*map.it, smem, column.value, rows...);
 }
 
-// A map of mode w traverses the pixels differently and adds a halo. So these verbs check the place, the rank
-// and the barrier, but do not count the bytes. The bytes of a pair are not counted either, because they
-// arrive at another block's barrier.
+// These verbs check the address of the tile, the rank and the barrier, but do not count the bytes.
+// Loads with a map of mode w or w128 have another order of pixels and an additional halo. The bytes
+// of a pair of blocks arrive at the barrier of another block.
 #define TMA_DLPACK_CHECKED_PLACES(VERB)                                                              \
   template <class... Given>                                                                          \
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
@@ -1063,7 +1081,8 @@ template <class... Policy>
 TMA_DLPACK_NOWHERE void load_bulk_multicast(void*, detail::BulkAt, unsigned, detail::BarrierAt, Nowhere*,
                                             Policy...) = delete;
 
-// The type of `global` is deduced, so `global` cannot carry the caller's line. The number of bytes carries it.
+// The type of `global` is deduced, so `global` cannot also have the file and line of the call.
+// `bytes` has the file and line instead.
 template <Reduction op, class Element, class... Policy>
 __device__ inline void reduce_bulk(Element* global, const void* smem, detail::NumberAt bytes,
                                    Policy... policy)
@@ -1082,7 +1101,8 @@ __device__ inline void store_bulk(detail::BulkAt global, const void* smem, unsig
 }
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// The accumulators have a type of their own: with an array of n / 2, nvcc would take this line for the place.
+// The type of `d` is a template parameter. If the type were an array of n / 2 floats, nvcc would
+// report this line as the line of the call.
 template <unsigned n, auto... types, class Accumulators>
 __device__ __forceinline__ void wgmma(Accumulators& d, detail::DescriptorAt a, detail::DescriptorAt b,
                                       int accumulate)
@@ -1178,7 +1198,8 @@ using unchecked::tcgen05_mma;
 using unchecked::tcgen05_store;
 #endif
 
-// A state that remembers whether the kernel has read its stage or phase since the last advance().
+// A PipelineState that records whether the kernel has read its stage or phase since the last
+// advance().
 template <unsigned stages>
 class PipelineState
 {
@@ -1233,7 +1254,8 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE is the template parameter, the field's dimension or value; ARGUMENT passes it on.
+// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT
+// passes it on.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

@@ -1,9 +1,10 @@
-/* tma_dlpack_driver.h: calls of the driver's encoders, which are loaded at run time. C11, also C++17.
+/* tma_dlpack_driver.h: calls of the driver's encoders, which are loaded at run time. C11 and C++17.
  *
- * The first call loads libcuda, so a program does not link against it. After a call the caller's context is
- * current again. The state belongs to a translation unit, and callers must serialise calls (Python's GIL does).
+ * The first call loads libcuda, so a program need not link against libcuda. After each call, the
+ * caller's context is current again. Each translation unit has its own state. Callers must
+ * serialise calls, as Python's GIL does.
  *
- * Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
+ * Source: cuda.h of CUDA 13.0, and the documents of the CUDA driver API.
  */
 
 #ifndef TMA_DLPACK_DRIVER_H
@@ -20,7 +21,8 @@ TMA_DLPACK_BEGIN
 
 enum { TMA_DLPACK_MAX_GPUS = 64 };
 
-/* The result if there is no usable driver: libcuda is missing or too old, or this is a forked child. */
+/* The result if there is no usable driver, because libcuda is missing or too old, or because this
+ * process is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
 enum { TMA_DLPACK_POINTER_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
@@ -29,9 +31,9 @@ enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there 
 
 /* The facts about a GPU that tensor maps need. */
 typedef struct {
-  int known; /* 0: not asked yet */
+  int known; /* 0 if the other fields are not filled yet */
   TmaDlpackTarget target;
-  void *primary; /* primary context, NULL before its first use; it is retained until the process ends */
+  void *primary; /* primary context, retained until the process ends; NULL before its first use */
 } TmaDlpackGpu;
 
 typedef int (*TmaDlpackEncodeTiled)(void *, int, uint32_t, void *, const uint64_t *, const uint64_t *,
@@ -46,8 +48,8 @@ typedef int (*TmaDlpackEncodeWide)(void *, int, uint32_t, void *, const uint64_t
 typedef struct {
   int state; /* 0: not loaded yet; 1: usable; -1: not usable */
   int gpu_count;
-  int version; /* of cuDriverGetVersion */
-  int missed_context; /* whether a query has ever failed because the thread had no context */
+  int version; /* the result of cuDriverGetVersion */
+  int missed_context; /* 1 if a query has ever failed because the thread had no context */
   int (*init)(unsigned);
   int (*driver_get_version)(int *);
   int (*device_get_count)(int *);
@@ -77,10 +79,11 @@ static inline void tma_dlpack_driver_forked(void) {
 #ifdef _WIN32
 static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
   (void)driver;
-  return 0; /* only libcuda.so.1 is looked for */
+  return 0; /* only libcuda.so.1 is supported, which Windows does not have */
 }
 #else
-/* Copy a function's address: ISO C has no cast from an object pointer to a function pointer. */
+/* Find a function and copy its address to `function`. Returns whether the function exists. The
+ * address is copied because ISO C has no cast from an object pointer to a function pointer. */
 static inline int tma_dlpack_driver_find(void *library, const char *name, void *function) {
   void *address = dlsym(library, name);
   memcpy(function, &address, sizeof address);
@@ -109,7 +112,8 @@ static inline int tma_dlpack_driver_load(TmaDlpackDriver *driver) {
 }
 #endif
 
-/* Return the driver, or NULL if there is no driver with a GPU. Only the first call loads it. */
+/* Return the driver, or NULL if there is no driver with a GPU. Only the first call loads the
+ * driver. */
 static inline TmaDlpackDriver *tma_dlpack_driver(void) {
   TmaDlpackDriver *driver = tma_dlpack_driver_state();
   if (driver->state == 0) driver->state = tma_dlpack_driver_load(driver) ? 1 : -1;
@@ -134,9 +138,10 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
   return gpu->known ? gpu : NULL;
 }
 
-/* The ordinal of the current context's GPU; -1 without a context.
- * Each query costs a tenth of a call, and one to two microseconds without a context. So the function assumes
- * a context until a query fails; from then on it first checks whether the thread has a context. */
+/* Return the ordinal of the current context's GPU, or -1 if there is no context. The query for the
+ * GPU takes a tenth of the time of an encode. Without a context, the query takes one to two
+ * microseconds. So the function assumes that there is a context until a query fails. After a
+ * failure, it first checks whether the thread has a context. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
@@ -147,8 +152,9 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   return -1;
 }
 
-/* The ordinal of the GPU whose memory a tensor is in; -1 for memory that is not on a GPU. Producers export
- * managed memory as memory of GPU 0, but the driver knows which GPU's context allocated it. */
+/* Return the ordinal of the GPU whose memory has a tensor, or -1 for memory that is not on a GPU.
+ * Producers export managed memory as memory of GPU 0. So for managed memory, the result is from the
+ * driver, which returns the GPU whose context allocated the memory. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();
@@ -193,9 +199,10 @@ static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const Tm
                                     oob_fill);
 }
 
-/* Clear bit 85, the allocation class LARGE, as libcu++ does. Drivers before 13.2 set this bit for small
- * allocations, too, on compute capability 10.0 and later. libcu++ clears it in tiled maps; in maps of rank 1 only
- * below 128 KiB. Source: release notes of driver 595.71.05. */
+/* Clear bit 85 of a map, the allocation class LARGE, as libcu++ does. On compute capability 10.0
+ * and later, drivers before 13.2 also set this bit for small allocations. libcu++ clears the bit in
+ * tiled maps. If the rank is 1, libcu++ clears the bit only if the tensor has less than 128 KiB.
+ * Source: release notes of driver 595.71.05. */
 static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpackGpu *gpu,
                                    const TmaDlpackDescribed *a, unsigned char *map) {
   if (gpu->target.major < 10 || driver->version >= TMA_DLPACK_BIT_85_MENDED_IN ||
@@ -205,8 +212,8 @@ static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpac
   map[85 / 8] &= (unsigned char)~(1u << 85 % 8);
 }
 
-/* Let the driver encode accepted arguments for a GPU; the GPU's context need not be current. `map` must be
- * aligned to 128 bytes. Returns the CUresult, 0 for success. */
+/* Encode accepted arguments for a GPU with the driver. The GPU's context need not be current. `map`
+ * must be aligned to 128 bytes. Returns the CUresult, which is 0 for success. */
 static inline int tma_dlpack_driver_encode(const TmaDlpackDescribed *a, int ordinal,
                                            unsigned char *map) {
   TmaDlpackGpu *gpu = tma_dlpack_gpu(ordinal);

@@ -1,18 +1,18 @@
-/* tma_dlpack_make.h: functions that turn a DLPack tensor into the 128 bytes of a tensor map. C11, also C++17.
+/* tma_dlpack_make.h: functions that make the 128 bytes of a map from a DLPack tensor. C11, C++17.
  *
- *   describe   a tensor and options, row-major  ->  TmaDlpackDescribed: the driver's arguments, innermost
- *              first, and everything else that the rules read
- *   judge      TmaDlpackDescribed  ->  mask of the rules that do not hold (generated: tma_dlpack_tables.h)
- *   extend     add the dimensions of split_inner and ragged, after all rules hold
- *   encode     the driver's arguments  ->  128 bytes, by the measured layout of sm_90
+ *   describe   tensor and options, row-major -> TmaDlpackDescribed, which has the driver's
+ *              arguments, innermost first, and everything else that the rules read
+ *   judge      TmaDlpackDescribed -> mask of the broken rules (generated, in tma_dlpack_tables.h)
+ *   extend     adds the dimensions of split_inner and ragged, after no rule is broken
+ *   encode     the driver's arguments -> 128 bytes, in the measured layout of sm_90
  *
  * The header uses no Python, no allocation and no libcuda. tma_dlpack_driver.h calls the driver, and
- * tma_dlpack_make.hpp is the C++ interface of both. tma_dlpack's Python extension compiles this file, too.
- * The texts of refusals are in Python: `tma-dlpack explain`.
+ * tma_dlpack_make.hpp is the C++ interface of both headers. tma_dlpack's Python extension also
+ * compiles this file. The texts of refusals are in Python, and `tma-dlpack explain` prints them.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
- * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] stands for an NVIDIA H200,
- * driver 580.159.04 (CUDA 13.0), 2026-11-20.
+ * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] means on an NVIDIA
+ * H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
  */
 
 #ifndef TMA_DLPACK_MAKE_H
@@ -63,7 +63,8 @@ typedef struct {
   uint16_t lanes;
 } TmaDlpackDataType;
 
-/* DLTensor: strides in elements; NULL for row-major, as producers before DLPack 1.2 may send. */
+/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer is
+ * of a DLPack before 1.2. */
 typedef struct {
   void *data;
   TmaDlpackDevice device;
@@ -73,14 +74,14 @@ typedef struct {
   uint64_t byte_offset;
 } TmaDlpackTensor;
 
-/* DLManagedTensor, of a capsule named "dltensor". */
+/* DLManagedTensor, to which a capsule named "dltensor" points. */
 typedef struct TmaDlpackManaged {
   TmaDlpackTensor tensor;
   void *manager_ctx;
   void (*deleter)(struct TmaDlpackManaged *);
 } TmaDlpackManaged;
 
-/* DLManagedTensorVersioned, of a capsule named "dltensor_versioned". */
+/* DLManagedTensorVersioned, to which a capsule named "dltensor_versioned" points. */
 typedef struct TmaDlpackManagedVersioned {
   uint32_t major, minor;
   void *manager_ctx;
@@ -89,7 +90,7 @@ typedef struct TmaDlpackManagedVersioned {
   TmaDlpackTensor tensor;
 } TmaDlpackManagedVersioned;
 
-#ifndef __wasm32__ /* WebAssembly has no DLPack producers: native/page.c passes flat arrays */
+#ifndef __wasm32__ /* WebAssembly has no DLPack producers, so native/page.c passes flat arrays */
 TMA_DLPACK_STATIC_ASSERT(sizeof(void *) == 8, "DLPack's offsets below are those of 64-bit machines");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, device) == 8, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackTensor, ndim) == 16, "dlpack.h 1.3");
@@ -103,7 +104,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, deleter) == 16, "dl
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, flags) == 24, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, tensor) == 32, "dlpack.h 1.3");
 #endif
-#ifdef DLPACK_MAJOR_VERSION /* the real dlpack.h was included before: a DLTensor may be cast to ours */
+#ifdef DLPACK_MAJOR_VERSION /* dlpack.h was included before, so a DLTensor may be cast to ours */
 TMA_DLPACK_STATIC_ASSERT(sizeof(DLTensor) == sizeof(TmaDlpackTensor), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, shape) == offsetof(TmaDlpackTensor, shape), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTensor, byte_offset),
@@ -118,7 +119,8 @@ typedef struct {
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackTarget;
 
-/* The set of rules for a kind of map. The driver's rules for im2col maps are measured on sm_90 only. */
+/* Return the set of rules for a kind of map. The driver's rules for im2col maps were measured only
+ * on sm_90, so for other targets the documented rules are used. */
 static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpackTarget *target) {
   if (kind == TMA_DLPACK_TILED)
     return driver_rules ? TMA_DLPACK_RULES_DRIVER : TMA_DLPACK_RULES_LIBCUDACXX;
@@ -129,7 +131,8 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Larger numbers are cut to this number. It is beyond every limit, and the sum of two does not overflow. */
+/* Numbers with a larger absolute value are cut to this number. It is beyond every limit, and the
+ * sum of two such numbers does not overflow. */
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
@@ -137,7 +140,7 @@ static inline int64_t tma_dlpack_cut(int64_t n) {
   return n > TMA_DLPACK_HUGE ? TMA_DLPACK_HUGE : n < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : n;
 }
 
-/* A product, cut at TMA_DLPACK_HUGE. */
+/* Return a product, cut to TMA_DLPACK_HUGE. */
 static inline int64_t tma_dlpack_product(int64_t a, int64_t b) {
   if (TMA_DLPACK_LIKELY(((a | b) >> 29) == 0)) return a * b;
   if (a < 0) return a < -TMA_DLPACK_HUGE ? -TMA_DLPACK_HUGE : -tma_dlpack_product(-a, b);
@@ -156,13 +159,13 @@ static inline int64_t tma_dlpack_gcd(int64_t a, int64_t b) {
 
 /* ---- describe: a tensor's layout ----------------------------------------------------------------- */
 
-/* Extents and strides (elements), row-major. */
+/* Extents and strides in elements, row-major. */
 typedef struct {
   int rank;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
 } TmaDlpackLayout;
 
-/* The strides of a row-major tensor, in elements; an extent below 1 counts as 1. */
+/* Set the strides of a row-major tensor, in elements. An extent below 1 counts as 1. */
 static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
   int64_t stride = 1;
   for (int i = layout->rank - 1; i >= 0; --i) {
@@ -171,8 +174,10 @@ static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
   }
 }
 
-/* Replace the stride of each extent of 1, which no access uses. The new stride is the one of a row-major tensor,
- * rounded up to `align_bytes`, or 0 if this is 2^40 bytes or more (`canonical_strides` of dlpack/layout.py). */
+/* Replace the stride of each dimension of extent 1, because no access uses this stride. The new
+ * stride is the stride of a row-major tensor, rounded up to a multiple of `align_bytes`. If the
+ * rounded stride is 2^40 bytes or more, the new stride is 0. The Python function is
+ * `canonical_strides` in dlpack/layout.py. */
 static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
                                         int64_t align_bytes) {
   int64_t unit = 8 * align_bytes / tma_dlpack_gcd(8 * align_bytes, element_bits), span = 1;
@@ -202,7 +207,7 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
-  int64_t all = 0; /* bitwise or of all numbers: if it is in 0..HUGE, every number is */
+  int64_t all = 0; /* bitwise or of all numbers; if it is in 0..HUGE, every number is too */
   if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
       (tensor->ndim > 0 && tensor->shape == NULL))
     return "the tensor has more than five dimensions";
@@ -225,8 +230,10 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* The layout of a tensor with more dimensions than a map may have, if the option `shape` describes it again: one
- * dimension. The tensor must be row-major without gaps, unless the option `strides` is given. */
+/* Describe a tensor by one dimension. This is for a tensor with more dimensions than a map may
+ * have, if the option `shape` gives it another shape. The tensor must be row-major without gaps,
+ * unless the call has the option `strides`. Returns NULL, or the reason why the layout cannot be
+ * used. */
 static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
                                                  const TmaDlpackOptions *options,
                                                  TmaDlpackLayout *layout) {
@@ -248,8 +255,9 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the same memory by another `shape` and `strides`. Omitted strides are the tensor's strides or
- * row-major strides; if both are possible, they must be equal. */
+/* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, the
+ * strides are the tensor's strides or the strides of a row-major tensor. If both are possible, they
+ * must be equal. Returns NULL, or the reason why the options cannot be used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -283,8 +291,9 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* The data type of a tensor's map: the tensor's type, or `asked_type` if its elements have the same size; else
- * -1. Elements of 8 bits, and types of 4 bits, may hold the packed types. */
+/* Return the data type of a tensor's map, or -1 if maps have no such type. It is the tensor's own
+ * type, or `asked_type` if the elements have the same size. Integers of 8 bits may also contain a
+ * packed type, and elements of 4 bits may contain a packed type of 4 bits. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -296,7 +305,8 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
   return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Reverse entries to innermost first; entries up to `needed` that are missing are 0. */
+/* Reverse row-major entries, so that the innermost entry is first. Missing entries up to `needed`
+ * are set to 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int needed, int room,
                                       int64_t *reversed) {
   int i = 0;
@@ -304,7 +314,8 @@ static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int n
   for (; i < needed; ++i) reversed[i] = 0;
 }
 
-/* Fill the fields of a tiled map: bits of the box, and of the box divided by the element strides. */
+/* Fill the fields of a tiled map: the bits of the box, and the bits of the box divided by the
+ * element strides. */
 static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
   int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
@@ -339,8 +350,9 @@ static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
       tma_dlpack_product(tma_dlpack_product(c->channels, c->pixels), c->element_bits);
 }
 
-/* Fill the fields that follow from the driver's arguments. Before the call `c` has `kind`, `rank`, `data_type`,
- * the enums, `global_dim`, `row_bits`, `stride_bits`, boxes, steps, corners and counts. */
+/* Fill the fields of `c` that follow from the driver's arguments. Before the call, `kind`, `rank`,
+ * `data_type`, the enums, `global_dim`, `row_bits`, `stride_bits`, the boxes, element strides,
+ * corners and counts must be filled. */
 static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const TmaDlpackTarget *target) {
   static const int span_bytes[] = {0, 32, 64, 128, 128, 128, 128};
   const TmaDlpackTypeRow *row = tma_dlpack_type_row(c->data_type < 0 ? 0 : (int)c->data_type);
@@ -379,8 +391,8 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
 
 static inline int tma_dlpack_is_member(int value, int count) { return value >= 0 && value < count; }
 
-/* Describe a call. Returns NULL, or a reason why the struct cannot describe it; the call is then refused, or
- * Python decides. This function checks no rules. */
+/* Describe a call. Returns NULL, or the reason why the struct cannot describe the call. The caller
+ * then refuses the call, or calls the Python function. This function checks no rules. */
 static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                                               const TmaDlpackOptions *o,
                                               const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
@@ -399,7 +411,8 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                              : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw; /* compilers take NULL for the unlikely pointer */
+  /* LIKELY is needed, because compilers assume that a pointer is not NULL. */
+  if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
                          o->offset * bits % 8 != 0))
@@ -425,7 +438,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* of rank 0; entries past the rank are not written */
+  c->global_dim[0] = 0; /* for rank 0; other entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
@@ -483,9 +496,9 @@ static inline void tma_dlpack_add_dimension(TmaDlpackDescribed *c, int64_t exten
   c->element_strides[d] = 1;
 }
 
-/* Turn an accepted call into the driver's arguments. An ignored element stride becomes 1. split_inner turns
- * (.., M, K) into (K / span, .., M, span). ragged adds two dimensions whose strides have the sum of 2^34
- * elements; see make/recipes.py for the reason. */
+/* Convert an accepted call to the driver's arguments. An ignored element stride becomes 1.
+ * split_inner changes the shape from (.., M, K) to (K / span, .., M, span). ragged adds two
+ * dimensions, and the sum of their strides is 2^34 elements (make/recipes.py has the reason). */
 static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
   if (c->ignores_inner_step) c->element_strides[0] = 1;
   if (c->is_split) {
@@ -494,7 +507,8 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
     c->global_dim[0] = c->box_dim[0] = span;
   }
   if (c->is_ragged) {
-    int64_t wrapping_bits = c->element_bits < 8 ? 8 : c->element_bits; /* times 2^64, of packed types too */
+    /* Addresses wrap at 2^64 bytes, so packed types count as types of 8 bits. */
+    int64_t wrapping_bits = c->element_bits < 8 ? 8 : c->element_bits;
     int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * wrapping_bits;
     c->global_dim[c->ragged_dim] = TMA_DLPACK_RAGGED_EXTENT;
     tma_dlpack_add_dimension(c, TMA_DLPACK_RAGGED_EXTRA_EXTENT, stride, 1);
@@ -504,7 +518,7 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value, shifted to its field in a 32-bit word; only the address is wider than a word. */
+/* A value that is shifted to its field in a 32-bit word. Only the address is wider than a word. */
 #define TMA_DLPACK_FIELD(name, i, value) \
   tma_dlpack_bits(TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name, value)
 
@@ -512,12 +526,14 @@ static inline uint32_t tma_dlpack_bits(int bit, int width, int64_t value) {
   return ((uint32_t)value & (~UINT32_C(0) >> (32 - width))) << bit % 32;
 }
 
-/* Write the word that begins at `bit`. A map is little-endian, and so is every host of a GPU. */
+/* Write the word that begins at `bit`. No byte is swapped, because a map and every host of a GPU
+ * are little-endian. */
 static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t word) {
   memcpy(map + bit / 8, &word, sizeof word);
 }
 
-/* Write the strides in units of 16 bytes, and the extents. The bits above 32 of all strides share a word. */
+/* Write the strides, in units of 16 bytes, and the extents. The upper bits of all strides, from bit
+ * 32 on, share a word. */
 static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
   for (int d = 0; d < c->rank - 1; ++d) {
@@ -530,7 +546,8 @@ static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDesc
     tma_dlpack_put_word(map, TMA_DLPACK_BIT_GLOBAL_DIM + 32 * d, (uint32_t)(c->global_dim[d] - 1));
 }
 
-/* Write the element strides and the box; the box's innermost extent is in the word of the element strides. */
+/* Write the element strides and the box. The innermost extent of the box is in the same word as the
+ * element strides. */
 static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   uint32_t first = TMA_DLPACK_FIELD(BOX_DIM, 0, (is_tiled ? c->box_dim[0] : c->channels) - 1), rest = 0;
@@ -549,14 +566,15 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescri
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
-/* Zero the 128 bytes by halves, because the compiler turns each half into four instructions. */
+/* Set the 128 bytes to zero, half by half, because the compiler then generates four instructions
+ * for each half. */
 static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2);
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
 }
 
-/* Write the 128 bytes of accepted arguments, as the driver makes them on compute capability 9.0
- * [measured; not published by NVIDIA]. */
+/* Write the 128 bytes for accepted arguments, which are the driver's bytes on compute capability
+ * 9.0 [measured; not published by NVIDIA]. */
 static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
   tma_dlpack_clear(map);
@@ -589,7 +607,7 @@ static inline int64_t tma_dlpack_get_signed(const unsigned char *map, int bit, i
   return (value ^ sign) - sign;
 }
 
-/* Entry `i` of a field. */
+/* Read entry `i` of a field. */
 #define TMA_DLPACK_GET(name, i) \
   tma_dlpack_get(map, TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name)
 
@@ -604,8 +622,9 @@ static inline void tma_dlpack_get_corners(const unsigned char *map, TmaDlpackDes
   }
 }
 
-/* The inverse of tma_dlpack_encode, of a map of `kind`: the bytes do not tell im2col from im2col-wide. Fills the
- * driver's arguments except the address and `mode`, and `element_bits`. */
+/* Decode a map of `kind`, as the inverse of tma_dlpack_encode. The caller passes `kind`, because
+ * the bytes do not show whether a map is im2col or im2col-wide. The function fills `element_bits`
+ * and the driver's arguments, except the address and `mode`. */
 static inline void tma_dlpack_decode(const unsigned char *map, int kind, TmaDlpackDescribed *c) {
   memset(c, 0, sizeof *c);
   c->kind = kind;

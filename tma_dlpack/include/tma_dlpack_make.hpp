@@ -1,16 +1,18 @@
-// tma_dlpack_make.hpp: functions that make a CUtensorMap of a tensor, as tma_dlpack's Python does. Header-only,
-// C++17.
+// tma_dlpack_make.hpp: functions that make a CUtensorMap of a tensor, as the Python functions of
+// tma_dlpack do. Header-only, C++17.
 //
 //   CUtensorMap a = tma_dlpack::make_tma_descriptor(x, {64, 64}, tma_dlpack::Swizzle::bytes128);
 //   CUtensorMap b = tma_dlpack::make_im2col_descriptor(x, {-1, -1}, {-1, -1}, 64, 128, swizzle);
 //
-// x: an at::Tensor, torch::stable::Tensor, DLTensor, tvm::ffi::TensorView or Tensor, nanobind::ndarray (none
-// of their headers is included here) or a TmaDlpackTensor, in the memory of a GPU with TMA or in managed
-// memory. Everything is row-major. The driver encodes the map; a program does not link against libcuda.
+// x is an at::Tensor, a torch::stable::Tensor, a DLTensor, a tvm::ffi::TensorView or Tensor, a
+// nanobind::ndarray, or a TmaDlpackTensor. The headers of these types are not included here. The
+// tensor is in the memory of a GPU with TMA, or in managed memory. All lists are row-major. The
+// driver encodes the map, but a program need not link against libcuda.
 //
-// A refused call throws tma_dlpack::refused. Its message is one line that has all arguments with the names of
-// the driver's function, the other options and the broken rules; try_make_... returns this line. `python -m
-// tma_dlpack explain` reads the line and prints how to correct the call.
+// A refused call throws tma_dlpack::refused. The exception's message is one line, which has all
+// arguments with the driver's names, the other options, and the broken rules. try_make_... returns
+// this line instead. `python -m tma_dlpack explain` reads the line, and prints how to correct the
+// call.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
@@ -52,7 +54,7 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 };
 #endif
 
-// A map, or the line with the reasons why the call was refused.
+// A map, or the line of text with the reasons why the call was refused.
 struct TriedMap
 {
   MadeMap map;
@@ -84,7 +86,7 @@ inline std::string hex(std::uint64_t value)
   return text;
 }
 
-// Row-major numbers as text, innermost first.
+// Return row-major numbers as text, innermost first.
 inline std::string turned(const std::int64_t* values, int count)
 {
   std::int64_t reversed[TMA_DLPACK_MAX_RANK] = {};
@@ -92,13 +94,13 @@ inline std::string turned(const std::int64_t* values, int count)
   return braced(reversed, count);
 }
 
-// All arguments of the driver's function, in its order. A list with a wrong number of entries has the entries
-// that the caller passed.
+// Return all arguments of the driver's function as text, in the function's order. If a list has a
+// wrong number of entries, the text has the entries that the caller passed.
 inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& o)
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // with what split_inner and ragged added
+  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // after split_inner and ragged
   const int spatial = static_cast<int>(c.spatial);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
@@ -125,7 +127,8 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
          ", oobFill=" + std::to_string(c.oob_fill) + ")";
 }
 
-// The facts about a tensor that are not among the driver's arguments: DLPack's dtype, device, shape, strides.
+// Return the facts about a tensor that are not arguments of the driver, as text: DLPack's dtype,
+// device, shape and strides.
 inline std::string as_tensor(const TmaDlpackTensor& t)
 {
   std::string text = "tensor: dtype={" + std::to_string(t.dtype.code) + ", " +
@@ -146,15 +149,15 @@ inline std::string broken_rules(std::uint64_t failed)
   return text;
 }
 
-// The options of a call. Member `beside` is the text of options that are not among the driver's arguments;
-// `not_allowable` has the ids of `allow` that cannot be allowed.
+// The options of a call. `beside` is the text of the options that are not arguments of the driver.
+// `not_allowable` has the ids in `allow` that are not ids of allowable rules.
 struct Asked
 {
   TmaDlpackOptions options;
   std::string beside, not_allowable;
 };
 
-// The line of a refusal. `c` is NULL if the call cannot be described.
+// Return the line of a refusal. `c` is NULL if the call cannot be described.
 inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c, const Asked& asked,
                            const std::string& why)
 {
@@ -222,7 +225,7 @@ inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const
   return static_cast<int>(values.size());
 }
 
-// The bit of a rule if it may be allowed, else 0.
+// Return the bit of a rule if the rule may be allowed, else 0.
 inline std::uint64_t allowed(const std::string& id)
 {
   for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
@@ -254,7 +257,7 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
     if (allowed(id) == 0) append(asked.not_allowable, id);
   }
   if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
-  // Each option that is read by its form alone: its value, and its text if it is not the default.
+  // For each rare option, store the value, and append the text if the value is not the default.
   const MakeOptions usual;
 #define TMA_DLPACK_FLAG(name)                                                                      \
   options.name = more.name;                                                                        \
@@ -279,9 +282,10 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
   return asked;
 }
 
-// c10::ScalarType by its number. The numbers never change, because torch writes them to files
-// (torch/headeronly/core/ScalarType.h). Integers below a byte and quantized types have no row, because no
-// tensor map has them. Each element of Float4_e2m1fn_x2 holds two values, so DLPack has two lanes for it.
+// Return the dtype of a c10::ScalarType, which is passed as a number. The numbers never change,
+// because torch writes them to files (torch/headeronly/core/ScalarType.h). Integers below a byte
+// and quantized types have no case, because no tensor map has such elements. Each element of
+// Float4_e2m1fn_x2 holds two values, so DLPack has two lanes for it.
 inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 {
   switch (scalar_type)
@@ -318,7 +322,7 @@ inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 
 // ---- any tensor as a TmaDlpackTensor -----------------------------------------------------------------
 
-// A view of a tensor; it is valid as long as the tensor lives.
+// A view of a tensor, which is valid as long as the tensor lives.
 struct TensorView
 {
   TmaDlpackTensor tensor;
@@ -348,9 +352,9 @@ TensorView viewed(const void* data, Device device, std::int64_t ndim, Type dtype
            byte_offset}};
 }
 
-// A type of tensor is recognised by its members, so that its header need not be included.
+// A type of tensor is recognised by its members, so the header of the type need not be included.
 template <class Tensor, class = void>
-inline constexpr bool is_dltensor = false;  // dlpack.h's, and what derives from it
+inline constexpr bool is_dltensor = false;  // DLTensor of dlpack.h, and derived types
 template <class Tensor>
 inline constexpr bool
   is_dltensor<Tensor, std::void_t<decltype(std::declval<const Tensor&>().dtype.lanes),
@@ -368,7 +372,7 @@ inline constexpr bool is_torch<Tensor, std::void_t<decltype(std::declval<const T
   true;
 
 template <class Tensor, class = void>
-inline constexpr bool has_lazy_bits = false;  // torch::stable::Tensor has none: the dispatcher resolves them
+inline constexpr bool has_lazy_bits = false;  // torch::stable::Tensor lacks them
 template <class Tensor>
 inline constexpr bool has_lazy_bits<Tensor, std::void_t<decltype(std::declval<const Tensor&>().is_neg()),
                                                         decltype(std::declval<const Tensor&>().is_conj())>> =
@@ -411,8 +415,8 @@ inline constexpr bool is_none = false;
 
 }  // namespace detail
 
-// Return the view of a tensor of any of these types. torch's lazily negated and conjugated tensors are refused,
-// because their memory has other values.
+// Return the view of a tensor of any of these types. torch's lazily negated and conjugated tensors
+// are refused, because the values in their memory are not negated or conjugated.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {
@@ -425,7 +429,7 @@ TensorView view_of(const Tensor& tensor)
     return detail::viewed(tensor.data_ptr(), tensor.device(), tensor.ndim(), tensor.dtype(),
                           detail::extents(tensor.shape().data()), detail::extents(tensor.strides().data()),
                           tensor.byte_offset());
-  else if constexpr (detail::is_nanobind<Tensor>)  // data() has the offset in it
+  else if constexpr (detail::is_nanobind<Tensor>)  // data() includes the offset
     return detail::viewed(tensor.data(), TmaDlpackDevice{tensor.device_type(), tensor.device_id()},
                           static_cast<std::int64_t>(tensor.ndim()), tensor.dtype(),
                           detail::extents(tensor.shape_ptr()), detail::extents(tensor.stride_ptr()), 0);
@@ -458,7 +462,7 @@ inline Asked im2col(const std::vector<std::int64_t>& lower_corner,
   return asked;
 }
 
-// Return the result of `make`, or the exception's line if an argument cannot be read.
+// Return the result of `make`, or the line of the exception if `make` throws.
 template <class Make>
 TriedMap tried(Make make)
 {
@@ -476,7 +480,8 @@ TriedMap tried(Make make)
 
 // ---- the verbs -----------------------------------------------------------------------------------------
 
-// Make the tiled map of a tensor. box_sizes are row-major like the shape, in elements, 1..256 each.
+// Make the tiled map of a tensor. box_sizes are row-major like the shape, in elements, and each is
+// 1 to 256.
 template <class Tensor>
 MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                             Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
@@ -484,7 +489,8 @@ MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t
   return detail::make(view_of(tensor).tensor, detail::tiled(box_sizes, swizzle, more));
 }
 
-// The same without an exception for a refused call: returns a map, or the line with the reasons.
+// make_tma_descriptor() without an exception for a refused call. Returns a map, or the line with
+// the reasons.
 template <class Tensor>
 TriedMap try_make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                                  Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})
@@ -504,7 +510,8 @@ MadeMap make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int6
                                                              pixels_per_column, swizzle, more));
 }
 
-// The same without an exception for a refused call.
+// make_im2col_descriptor() without an exception for a refused call. Returns a map, or the line with
+// the reasons.
 template <class Tensor>
 TriedMap try_make_im2col_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& lower_corner,
                                     const std::vector<std::int64_t>& upper_corner,

@@ -1,12 +1,13 @@
-// tma_dlpack_mma.h: the tensor core, for the tiles that tma_dlpack.h loads: wgmma on sm_90a, tcgen05 on sm_100a
-// and its family. tma_dlpack.h includes this header; do not include it alone.
+// tma_dlpack_mma.h: verbs for the tensor core, which multiply the tiles that tma_dlpack.h loads.
+// These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
+// this header. Do not include this header alone.
 //
-// The two lines under each verb have the form of tma_dlpack.h. wgmma(), tcgen05_mma() and the verbs with a
-// cta_group build their instruction with "C" operands of asm. nvcc and NVRTC of CUDA 12.6 and later have these
-// operands; clang lacks them.
+// The two lines under each verb have the form that tma_dlpack.h describes. wgmma(), tcgen05_mma()
+// and the verbs with a cta_group build their instruction with "C" operands of asm. nvcc and NVRTC
+// of CUDA 12.6 and later have these operands, and clang lacks them.
 //
-// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th Generation Family
-// Instructions". tcgen05 is documented and compiled, not run.
+// Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th
+// Generation Family Instructions". The verbs of tcgen05 were compiled, but not run on a GPU.
 
 #ifndef TMA_DLPACK_MMA_H
 #define TMA_DLPACK_MMA_H
@@ -25,7 +26,8 @@ namespace unchecked
 {
 #endif
 
-// Lists of N registers: LIST_N is their text in an instruction, EACH_N(F) applies F to each number.
+// Lists of N registers. LIST_N is the text of the list in an instruction, and EACH_N(F) applies F
+// to each register number.
 #define TMA_DLPACK_LIST_1 "%0"
 #define TMA_DLPACK_LIST_2 "%0, %1"
 #define TMA_DLPACK_LIST_4 "%0, %1, %2, %3"
@@ -99,8 +101,9 @@ namespace unchecked
 
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Call this before the first wgmma, and before a wgmma whose registers the threads have written since the last
-// wgmma. All 128 threads of the warpgroup call it, and the three verbs below.
+// Make the registers of accumulators and of A ready for wgmma(). Call this verb before the first
+// wgmma(), and before each wgmma() whose registers the threads have written since the last wgmma().
+// All 128 threads of the warpgroup call the verbs of this chapter.
 //   wgmma.fence | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.ARRIVE
 //   e.g. wgmma_fence();
 __device__ inline void wgmma_fence()
@@ -108,7 +111,7 @@ __device__ inline void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Put all wgmmas since the last commit into a group.
+// Put all wgmma() calls since the last commit into a group.
 //   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
 //   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
@@ -116,8 +119,8 @@ __device__ inline void wgmma_commit()
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Wait until at most `pending` groups are not complete. The accumulators of the other groups may then be read,
-// and their tiles may be written again.
+// Wait until at most the last `pending` groups are not complete. The accumulators of the earlier
+// groups may then be read, and their tiles may be written again.
 //   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
 //   e.g. wgmma_wait<1>();
 template <int pending = 0>
@@ -132,7 +135,7 @@ __device__ inline void wgmma_wait()
 namespace detail
 {
 
-// The words of the instruction for the types of A and B.
+// The part of the instruction's name for the types of A and B.
 template <MmaType a, MmaType b>
 struct WgmmaTypes;
 
@@ -152,8 +155,9 @@ TMA_DLPACK_TYPES(e5m2, e4m3, "k32.f32.e5m2.e4m3")
 TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
-// The words of the instruction for the majors. Only 16-bit operands in shared memory have a word; all other
-// operands are K-major. a_in_smem_is_mn is -1 for A in registers.
+// The operands of the instruction for the majors. Only matrices of 16-bit elements in shared memory
+// have such an operand, because all other matrices are K-major. a_in_smem_is_mn is -1 for A in
+// registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors
 {
@@ -256,9 +260,10 @@ __device__ inline void require_operands()
 
 }  // namespace detail
 
-// d = A x B^T, or d += A x B^T if accumulate is not 0, for 64 rows of A, n rows of B and 32 bytes of K (16
-// elements of bf16). A and B are matrix descriptors, or A is in registers. d has 64 x n floats, n / 2 in each
-// thread. Call wgmma_commit() afterwards, and wgmma_wait() before you use d. CUDA 12.6 or later.
+// Compute d = A x B^T, or d += A x B^T if accumulate is not 0. A has 64 rows, B has n rows, and K
+// is 32 bytes (16 elements of bf16). A and B are matrix descriptors, or A is in registers. d has 64
+// x n floats, n / 2 in each thread. Call wgmma_commit() afterwards, and wgmma_wait() before you use
+// d. This verb needs CUDA 12.6 or later.
 //   wgmma.mma_async.sync.aligned.m64n{8..256} | all 128 threads of a warpgroup | sm_90a | 0.4 | HGMMA
 //   e.g. wgmma<64>(sums, descriptor, descriptor, 0); wgmma_commit(); wgmma_wait(); x[0] = sums[0];
 template <unsigned n, MmaType a_type = MmaType::bf16, MmaType b_type = a_type, Major a_major = Major::K,
@@ -273,7 +278,8 @@ __device__ __forceinline__ void wgmma(float (&d)[n / 2], unsigned long long a, u
     detail::WgmmaMajors<is_16_bits, a_major == Major::MN, b_major == Major::MN>>(d, a, b, accumulate);
 }
 
-// The same with A in registers: four registers of 32 bits in each thread, in the order of PTX's wgmma fragment.
+// wgmma() with A in registers. Each thread passes four registers of 32 bits, in the order of PTX's
+// wgmma fragment.
 template <unsigned n, MmaType a_type = MmaType::bf16, MmaType b_type = a_type, Major b_major = Major::K>
 __device__ __forceinline__ void wgmma(float (&d)[n / 2], const unsigned (&a)[4], unsigned long long b,
                                       int accumulate)
@@ -302,9 +308,10 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) void wgmma(D&&, A&&, Given...) = delete
 
 // ---- the tensor core of sm_100a: tcgen05 ----
 //
-// Documented and compiled, not run. An address in tensor memory has 32 bits: the lane in the upper half, the
-// column in the lower half. cta_group is 2 if a pair of blocks multiplies together; all verbs of a kernel must
-// have the same cta_group.
+// These verbs follow NVIDIA's documentation. They were compiled, but not run on a GPU. An address
+// in tensor memory has 32 bits, with the lane in the upper 16 bits and the column in the lower 16
+// bits. cta_group is 2 if a pair of blocks multiplies together. All verbs of a kernel must have the
+// same cta_group.
 
 #if TMA_DLPACK_HAS_PAIRS && TMA_DLPACK_HAS_OPERAND_C
 
@@ -341,9 +348,10 @@ struct MmaKind<MmaType::tf32>
 
 }  // namespace detail
 
-// Allocate 32, 64, 128, 256 or 512 columns of tensor memory, and write the address of the first column to shared
-// memory. The other threads read this address after tcgen05_fence_before(), __syncthreads() and
-// tcgen05_fence_after(). The call waits until this number is free. The warp that allocates must deallocate.
+// Allocate 32, 64, 128, 256 or 512 columns of tensor memory, and write the address of the first
+// column to shared memory. The other threads read this address after tcgen05_fence_before(),
+// __syncthreads() and tcgen05_fence_after(). The call waits until this number of columns is free.
+// The warp that allocates columns must also deallocate them.
 //   tcgen05.alloc | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_alloc(&allocated, 256);
 template <unsigned cta_group = 1>
@@ -355,8 +363,9 @@ __device__ inline void tcgen05_alloc(unsigned* smem, unsigned columns)
                : "memory");
 }
 
-// Deallocate columns before the kernel ends: pass the address that tcgen05_alloc() wrote, and the same number.
-//   tcgen05.dealloc | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
+// Deallocate columns before the kernel ends. Pass the address that tcgen05_alloc() wrote, and the
+// number of columns that was passed to tcgen05_alloc().
+//   tcgen05.dealloc | the converged warp that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UTCATOMSWS
 //   e.g. tcgen05_dealloc(allocated, 256);
 template <unsigned cta_group = 1>
 __device__ inline void tcgen05_dealloc(unsigned tmem, unsigned columns)
@@ -367,7 +376,7 @@ __device__ inline void tcgen05_dealloc(unsigned tmem, unsigned columns)
 }
 
 // Declare that this block will allocate no more columns, so that another block may allocate.
-//   tcgen05.relinquish_alloc_permit | a converged warp, that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UVIRTCOUNT
+//   tcgen05.relinquish_alloc_permit | the converged warp that allocated | sm_100a, 100f, 103a, 110a | 0.4 | UVIRTCOUNT
 //   e.g. tcgen05_relinquish();
 template <unsigned cta_group = 1>
 __device__ inline void tcgen05_relinquish()
@@ -377,9 +386,10 @@ __device__ inline void tcgen05_relinquish()
                : "memory");
 }
 
-// D = A x B^T in tensor memory, or D += A x B^T if accumulate is not 0, for 32 bytes of K. A and B are matrix
-// descriptors, or A is an address in tensor memory; `instruction` is a tcgen05_instruction_descriptor(). One
-// thread of the block, or of the pair's block of even rank, calls it, then tcgen05_commit().
+// Compute D = A x B^T in tensor memory, or D += A x B^T if accumulate is not 0. K is 32 bytes. A
+// and B are matrix descriptors, or A is an address in tensor memory. `instruction` is a
+// tcgen05_instruction_descriptor(). One thread of the block calls tcgen05_mma(), then
+// tcgen05_commit(). For a pair of blocks, this is a thread of the block of even rank.
 //   tcgen05.mma.cta_group::{1, 2}.kind::{f16, tf32, f8f6f4} | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTCHMMA
 //   e.g. tcgen05_mma(allocated, tcgen05_a, tcgen05_a, instruction, 0);
 template <MmaType a_type = MmaType::bf16, unsigned cta_group = 1>
@@ -393,7 +403,7 @@ __device__ inline void tcgen05_mma(unsigned tmem, unsigned long long a, unsigned
                : "memory");
 }
 
-// The same with A in tensor memory.
+// tcgen05_mma() with A in tensor memory.
 template <MmaType a_type = MmaType::bf16, unsigned cta_group = 1>
 __device__ inline void tcgen05_mma(unsigned tmem, unsigned a_tmem, unsigned long long b,
                                    unsigned instruction, int accumulate)
@@ -405,8 +415,9 @@ __device__ inline void tcgen05_mma(unsigned tmem, unsigned a_tmem, unsigned long
                : "memory");
 }
 
-// Arrive once at the barrier after all earlier tcgen05 instructions of this thread are complete. With a mask,
-// arrive at the barrier with this offset in each block of the cluster whose bit is set.
+// Arrive once at the barrier after all earlier tcgen05 instructions of this thread are complete.
+// With a block_mask, arrive at the barrier with the same offset in each block of the cluster whose
+// bit is set.
 //   tcgen05.commit ... .mbarrier::arrive::one | the thread that multiplied | sm_100a, 100f, 103a, 110a | 0.4 | UTCBAR
 //   e.g. tcgen05_commit(&full);
 template <unsigned cta_group = 1>
@@ -477,9 +488,9 @@ TMA_DLPACK_TCGEN05(128)
 
 }  // namespace detail
 
-// Load columns of 32 bits from this address on, as many as the array has elements. Thread i of warp w reads lane
-// 32 * (w % 4) + i, so the lane in the address is 32 * (w % 4). Call tcgen05_wait_load() before you use the
-// array.
+// Load columns of 32 bits, beginning at the address `tmem`. The number of columns is the number of
+// elements in the array. Thread i of warp w reads lane 32 * (w % 4) + i, so the lane in the address
+// must be 32 * (w % 4). Call tcgen05_wait_load() before you use the array.
 //   tcgen05.ld.32x32b.x{1..128} | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | LDTM
 //   e.g. tcgen05_load(columns, allocated); tcgen05_wait_load(); x[0] = columns[0];
 template <class Element, unsigned count>
@@ -489,7 +500,8 @@ __device__ __forceinline__ void tcgen05_load(Element (&values)[count], unsigned 
   detail::Tcgen05<count>::load(reinterpret_cast<unsigned(&)[count]>(values), tmem);
 }
 
-// Store columns from this address on, with the lanes of tcgen05_load(). Call tcgen05_wait_store() afterwards.
+// Store columns of 32 bits, beginning at the address `tmem`. Each thread writes the lane that it
+// reads in tcgen05_load(). Call tcgen05_wait_store() afterwards.
 //   tcgen05.st.32x32b.x{1..128} | a converged warp | sm_100a, 100f, 103a, 110a | 0.4 | STTM
 //   e.g. tcgen05_store(allocated, columns); tcgen05_wait_store();
 template <class Element, unsigned count>
@@ -515,8 +527,8 @@ __device__ inline void tcgen05_wait_store()
   asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 }
 
-// Call this before a __syncthreads() or an arrive(), if other threads then use the results of this thread's
-// tcgen05 instructions.
+// Order the earlier tcgen05 instructions of this thread before a __syncthreads() or an arrive().
+// Call this verb if other threads then use the results of these instructions.
 //   tcgen05.fence::before_thread_sync | the thread that goes before | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. tcgen05_fence_before(); __syncthreads();
 __device__ inline void tcgen05_fence_before()
@@ -524,8 +536,8 @@ __device__ inline void tcgen05_fence_before()
   asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
 }
 
-// Call this after a __syncthreads() or a wait(), before tcgen05 instructions that use the results of other
-// threads.
+// Order the later tcgen05 instructions of this thread after a __syncthreads() or a wait(). Call
+// this verb if these instructions use the results of other threads.
 //   tcgen05.fence::after_thread_sync | the thread that continues | sm_100a, 100f, 103a, 110a | 0.4 | nothing
 //   e.g. __syncthreads(); tcgen05_fence_after();
 __device__ inline void tcgen05_fence_after()

@@ -15,7 +15,7 @@ from tma_dlpack.public import Drawn, opaque, with_options_of
 from tma_dlpack.tables.coerce import reusable
 from tma_dlpack.tables.enums import Tensor
 from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError, Violation, argument_error
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.tables.targets import MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import aligned_bytes, for_torch
 

@@ -16,8 +16,7 @@ from tma_dlpack.public import untraced
 from tma_dlpack.tables import enums
 from tma_dlpack.tables.abi import ABI, ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import NO_SWIZZLE
-from tma_dlpack.tables.limits import DLPACK_VERSION
-from tma_dlpack.tables.targets import DEFAULT_TARGET, PRESETS
+from tma_dlpack.tables.targets import DEFAULT_TARGET, DLPACK_VERSION, PRESETS
 from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.tensor_map.storage import COMPILED
 
@@ -110,6 +109,7 @@ else:
     )
     _core.setup(*SETUP)
     TensorMap._accept_address = _core.accept_address
+    TensorMap._described = _core.described_map
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:

@@ -37,7 +37,7 @@ from tma_dlpack.tables.coerce import integer_of, integers_of, shown
 from tma_dlpack.tables.dtypes import overrides_of
 from tma_dlpack.tables.enums import Ints, Swizzle, Tensor, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
-from tma_dlpack.tables.limits import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
+from tma_dlpack.tables.targets import RAGGED_EXTENT, RAGGED_EXTRA_EXTENT
 from tma_dlpack.tensor_map.map import TensorMap
 
 

@@ -17,7 +17,7 @@ from tma_dlpack.suggestions.speeds import card_of
 from tma_dlpack.suggestions.tile_choices import BoxChoice, SuggestRequest, choices
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
-from tma_dlpack.tables.limits import INNER_BYTES
+from tma_dlpack.tables.targets import INNER_BYTES
 
 # Bytes that a warp loads with one instruction. A tile of fewer bytes loads faster with plain loads.
 FEW_BYTES = WARP * 16

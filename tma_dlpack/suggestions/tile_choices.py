@@ -28,8 +28,13 @@ from tma_dlpack.suggestions.speeds import Card, is_measured
 from tma_dlpack.tables.coerce import counted, integers_of, nearest_integers, shown, text_of
 from tma_dlpack.tables.enums import TmaL2FetchSize, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation, argument_error, bad_value
-from tma_dlpack.tables.limits import INNER_BYTES, MAX_BOX, SWIZZLE_SPAN_BYTES
-from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
+from tma_dlpack.tables.targets import (
+    DEFAULT_TARGET,
+    INNER_BYTES,
+    MAX_BOX,
+    SWIZZLE_SPAN_BYTES,
+    Target,
+)
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: A choice counts as fast if it has at least this share of the fastest choice's speed. The first

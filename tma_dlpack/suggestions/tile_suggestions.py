@@ -40,8 +40,7 @@ from tma_dlpack.tables.errors import (
     sealed,
     wrapped,
 )
-from tma_dlpack.tables.limits import INNER_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import INNER_BYTES, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
 # The innermost box size of some packed types must be a multiple of this number of values.

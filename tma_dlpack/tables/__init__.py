@@ -5,7 +5,7 @@ To add
 - a data type: add a member to `enums.TensorMapDataType` (two lines: the short name and the
   header's), a row to `dtypes.DATA_TYPES` at the same index (`ptx_elemtype` is the type's unique
   number in the encoded bits), and to `dtypes._EXPORTED` the DLPack types that use it by default;
-- a limit: add a named constant to `limits`, with its source;
+- a limit: add a named constant to `targets`, with its source;
 - a target: add a preset to `targets.TARGETS`;
 - a field of the 128 bytes: add a row to `bits.FIELDS` and a golden case with its provenance to
   tests/golden; unless the field is an argument of the same name, compute it in `bits._computed`;

@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from numbers import Rational
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from tma_dlpack.tables.dtypes import DATA_TYPES, DataTypeRow
 from tma_dlpack.tables.enums import (
+    DATA_TYPE_MEMBERS,
+    FILL_MEMBERS,
+    INTERLEAVE_MEMBERS,
+    L2_MEMBERS,
+    MODE_MEMBERS,
+    SWIZZLE_MEMBERS,
     TensorMapDataType,
     TensorMapIm2ColWideMode,
     TmaInterleaveLayout,
@@ -179,3 +185,28 @@ class EncodeArguments(NamedTuple):
             for box, stride in zip(self.box_dim, self.element_strides, strict=False):
                 elements *= box // stride
         return elements * self.type_row.element_bits // 8
+
+
+def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
+    """Return the driver's arguments from the numbers that C returns."""
+    (
+        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
+        lower, upper, channels, pixels, mode,
+    ) = numbers  # fmt: skip
+    return EncodeArguments(
+        KINDS[kind],
+        DATA_TYPE_MEMBERS[data_type],
+        dims,
+        strides,
+        steps,
+        box,
+        INTERLEAVE_MEMBERS[interleave],
+        SWIZZLE_MEMBERS[swizzle],
+        L2_MEMBERS[l2_promotion],
+        FILL_MEMBERS[oob_fill],
+        lower,
+        upper,
+        channels,
+        pixels,
+        MODE_MEMBERS[mode],
+    )

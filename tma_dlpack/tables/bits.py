@@ -31,8 +31,8 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import DATA_TYPES, PACKED_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
-from tma_dlpack.tables.limits import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
 from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import ADDRESS_END, MAP_BYTES, MAX_RANK, MIN_RANK_IM2COL
 
 STRIDE_UNIT_BYTES = 16
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tma_dlpack.tables.coerce import rows
 from tma_dlpack.tables.enums import DLDataTypeCode, TensorMapDataType
-from tma_dlpack.tables.limits import PADDED_INNER_VALUES
+from tma_dlpack.tables.targets import PADDED_INNER_VALUES
 
 
 class DLDataType(NamedTuple):

@@ -1,8 +1,8 @@
 """`Rule`: one precondition as a row, which holds data and calls none of its functions.
 
-The rows of a map are in `checks`, an operand's in `consumer.refusals`, a copy's in
-`copies.refusals`, a tensor's in `dlpack.refusals`, all others in `tables.refusals`. The room that
-has a row with functions calls these functions.
+The rows of a map are in `checks`, an operand's in `consumer.refusals`, a tensor's in
+`dlpack.layout`, all others in `tables.refusals`. The room that has a row with functions calls these
+functions.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tma_dlpack.public import opaque, untraced
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind, reverse
+from tma_dlpack.tables.arguments import EncodeArguments, MapKind, arguments_of, reverse
 from tma_dlpack.tables.enums import (
     TensorMapDataType,
     TensorMapIm2ColWideMode,
@@ -16,7 +16,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import DEFAULT_TARGET, Target
-from tma_dlpack.tensor_map.storage import MapStorage, arguments_of
+from tma_dlpack.tensor_map.storage import MapStorage
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request
@@ -64,13 +64,17 @@ class MapAttributes(MapStorage):
         self._keep(known)
         return known
 
-    def _accepted_request(self, given: object = None) -> Request:
+    def _accepted_request(self) -> Request:
         """Return the request that was accepted, at the map's address."""
+        from tma_dlpack.checks.request import with_facts_in_c
+
         view, request = self.description.view, self.description.request
         assert request is not None
         # The request keeps the layout, because the tensor may be freed.
         of_tensor = {"layout": request.layout, "rank": request.rank}
-        return request.with_fields(address=self._address, view=view, **of_tensor)
+        return with_facts_in_c(
+            request.with_fields(address=self._address, view=view, **of_tensor), self
+        )
 
     @property
     @untraced

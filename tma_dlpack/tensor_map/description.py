@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tma_dlpack.dlpack import TensorView
-from tma_dlpack.tables.arguments import EncodeArguments
+from tma_dlpack.tables.arguments import EncodeArguments, arguments_of
 from tma_dlpack.tables.dtypes import data_type_of, overrides_of
 from tma_dlpack.tables.errors import TmaPreconditionError, Violation
-from tma_dlpack.tables.limits import ADDRESS_END
 from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.storage import arguments_of
+from tma_dlpack.tables.targets import ADDRESS_END, Target
 
 if TYPE_CHECKING:
     from tma_dlpack.checks.request import Request

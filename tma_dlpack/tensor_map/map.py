@@ -16,8 +16,7 @@ from tma_dlpack.tables.errors import (
     TmaUnsupportedError,
     argument_error,
 )
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED_NAMES, Target
+from tma_dlpack.tables.targets import DERIVED_NAMES, MAP_BYTES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 from tma_dlpack.tensor_map.storage import for_torch, moved_bytes, no_bytes, not_launchable
 
@@ -235,6 +234,11 @@ class TensorMap(MapAttributes, Drawn):
 
     @staticmethod
     def _accept_address(tensor_map: TensorMap, tensor_or_int: object) -> TensorMap | None:
+        """Return None; `make.extension` replaces this function if the extension is built."""
+        return None
+
+    @staticmethod
+    def _described(tensor_map: TensorMap) -> Any:
         """Return None; `make.extension` replaces this function if the extension is built."""
         return None
 

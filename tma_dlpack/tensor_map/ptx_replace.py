@@ -17,16 +17,17 @@ from tma_dlpack.tables.coerce import integer_of, shown
 from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
 from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError, Violation
-from tma_dlpack.tables.limits import (
+from tma_dlpack.tables.meanings import AnyEnum, choices_of, parse
+from tma_dlpack.tables.refusals import REFUSALS
+from tma_dlpack.tables.targets import (
     ADDRESS_END,
+    DERIVED_NAMES,
     MAX_BOX,
     MAX_ELEM_STRIDE,
     MAX_RANK,
     STRIDE_BYTES_END,
+    Target,
 )
-from tma_dlpack.tables.meanings import AnyEnum, choices_of, parse
-from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import DERIVED_NAMES, Target
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 

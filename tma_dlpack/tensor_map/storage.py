@@ -11,49 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tma_dlpack.public import opaque
-from tma_dlpack.tables.arguments import KINDS, EncodeArguments
-from tma_dlpack.tables.enums import (
-    DATA_TYPE_MEMBERS,
-    FILL_MEMBERS,
-    INTERLEAVE_MEMBERS,
-    L2_MEMBERS,
-    MODE_MEMBERS,
-    SWIZZLE_MEMBERS,
-)
+from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.limits import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES
-from tma_dlpack.tables.targets import Target
+from tma_dlpack.tables.targets import ADDRESS_BYTES, ALIGNMENT_BYTES, MAP_BYTES, Target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import Self
 
     from tma_dlpack.dlpack import TensorView
-
-
-def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Return the driver's arguments from the numbers that C returns."""
-    (
-        kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
-        lower, upper, channels, pixels, mode,
-    ) = numbers  # fmt: skip
-    return EncodeArguments(
-        KINDS[kind],
-        DATA_TYPE_MEMBERS[data_type],
-        dims,
-        strides,
-        steps,
-        box,
-        INTERLEAVE_MEMBERS[interleave],
-        SWIZZLE_MEMBERS[swizzle],
-        L2_MEMBERS[l2_promotion],
-        FILL_MEMBERS[oob_fill],
-        lower,
-        upper,
-        channels,
-        pixels,
-        MODE_MEMBERS[mode],
-    )
 
 
 class PythonStorage:
@@ -181,7 +147,7 @@ if TYPE_CHECKING:
         Attributes
         ----------
         _call : tuple or None
-            Items of `dlpack.Layout` and of `checks.options.Options`; () for a `driver_encode_*`
+            Items of `dlpack.Layout` and of `checks.struct.Options`; () for a `driver_encode_*`
             call.
         _producer : type or None
             Type of the tensor whose layout the map has, if `with_address` replaced the tensor by a

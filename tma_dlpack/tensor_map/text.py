@@ -20,8 +20,7 @@ from tma_dlpack.tables.coerce import aligned, counted
 from tma_dlpack.tables.dtypes import data_type_of
 from tma_dlpack.tables.enums import DLDataTypeCode, c_name
 from tma_dlpack.tables.errors import COLUMNS, Advice, TmaUnsupportedError, wrapped
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import DERIVED
+from tma_dlpack.tables.targets import DERIVED, MAP_BYTES
 from tma_dlpack.tensor_map.attributes import MapAttributes
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
 
 
-BYTES_A_LINE = 32  # of a hex dump
 #: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
 ALL_ZERO = (
@@ -125,16 +123,6 @@ def map_line(tensor_map: MapAttributes) -> str:
             return f"{line}, ...>"
         line += part
     return f"{line}>"
-
-
-def hex_lines(data: bytes) -> Iterable[str]:
-    """Yield lines of 32 bytes in hex digits, each after the offset of its first byte.
-
-    >>> next(iter(hex_lines(bytes(range(33)))))
-    '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
-    """
-    for start in range(0, len(data), BYTES_A_LINE):
-        yield f"{start:3d}  {data[start : start + BYTES_A_LINE].hex(' ', 4)}"
 
 
 def _list(values: Iterable[int]) -> str:

@@ -1,16 +1,16 @@
-"""`explain`: read the output of a program whose encode or launch failed, and check it.
+"""`explain`: the cause of a failed encode or launch, from the text that the program printed.
 
-`lines` splits a text by process. `read` gathers lines ``name = value`` in blocks; it uses the
-tables of `words`, which also normalises numbers. `printed` turns a block into the driver's
-arguments, and `judge` checks these arguments against the rules. `sentences` recognises projects'
-own error messages, `results` recognises the driver's results, and `failures` recognises every other
-failure and ranks the causes.
+`lines` splits a text by process. `read` groups the lines ``name = value`` of one printout into a
+block, with the tables of `words`, which also normalises numbers. `printed` converts a block to the
+driver's arguments, and `judge` checks these arguments against the rules. `sentences` recognises the
+error messages of other projects. `failures` recognises the driver's results and all other failures,
+and ranks the causes of a failure.
 
 Text files next to the modules describe the printouts of other projects, one row per project. To add
-a format, add a row to FORMS in words.txt. The row has the words by which a block of the format is
-recognised, and the differences from the driver: order of arrays, units, arguments not printed.
-Add new spellings of arguments to STRONG or WEAK in the same file, and an example printout with the
-expected arguments to tests/debug/printed_forms.py.
+a format, add a row to FORMS in words.txt. The row has the words that identify a block of the
+format. It also has the format's differences from the driver: the order of arrays, the units, and
+the arguments that are not printed. Add new spellings of arguments to STRONG or WEAK in words.txt.
+Add an example printout with the expected arguments to tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -25,19 +25,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from tma_dlpack.checks.report import Report
-from tma_dlpack.debug import foreign, hexdump
-from tma_dlpack.debug.explain import failures, results, sentences
+from tma_dlpack.debug import foreign
+from tma_dlpack.debug.core import coerce, counted, errors, public, targets, tma
+from tma_dlpack.debug.explain import failures, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
-from tma_dlpack.public import opaque, public_in
-from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
 NOTHING_READ = (
@@ -46,16 +40,16 @@ NOTHING_READ = (
 )
 # Maximum number of notes of each kind.
 MOST_NOTES = 100
-# Characters. In a longer text, lines that cannot belong to an encode are skipped.
+# Characters of a text. In a longer text, lines that cannot belong to an encode are skipped.
 LONG = 1 << 18
 # Characters of a line. A longer line is read in pieces.
 LONGEST = 10_000
-# Characters of all lines that may belong to an encode. Of more, the middle is skipped.
+# Characters of all lines that may belong to an encode. If there are more, the middle is skipped.
 MOST_READ = 1 << 20
 
 
-@opaque
-def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explanation:
+@public.opaque
+def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Explanation:
     """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
@@ -63,31 +57,33 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     text : str or BaseException
         The printed arguments of an encode, a traceback or a whole log, pasted source of the call, a
         dump of a map's 128 bytes, or a failure after a launch ("misaligned address", 719, "my
-        kernel hangs"). Line prefixes and colours are ignored. A log may mix several processes if
-        each line names its process. Of an exception, the message is read.
+        kernel hangs"). Line prefixes and colours are ignored. A log may contain the lines of
+        several processes if each line names its process. If `text` is an exception, its message is
+        read.
     target : Target or str
         The GPU that the encode was for.
 
     Returns
     -------
     Explanation
-        `.reports`: one Report per encode found, with every violation and its fix. `.requests`: the
-        arguments as read (innermost first, strides in bytes, None for arguments not read).
-        `.notes`: remarks. If nothing can be read, there are no reports, and a note names what is
-        missing. `.symptoms`: the failures that the text shows, in the order of the text.
+        `.reports` has a Report for each encode in the text, with every violation and its fix.
+        `.requests` has the arguments of each encode (innermost first, strides in bytes, None for
+        arguments that were not read). `.notes` has remarks. If nothing can be read, there are no
+        reports, and a note says what is missing. `.symptoms` has the failures that the text shows,
+        in the order of the text.
 
     Raises
     ------
     TmaPreconditionError
-        If `text` is not a str, or `target` is not a target. No content of the text raises.
+        If `text` is not a str, or `target` is not a target. The content of a text never raises.
 
     Notes
     -----
-    Reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
+    `explain` reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
     ThunderKittens, FlashMLA, XLA and others, and ``name = value`` lines with the driver's names.
-    The results 700, 715, 719 and 999 come from an earlier kernel, and a note reports this. A number
-    that is masked, cut off, or mixed with another process's output is not read, and no rule is
-    checked on it.
+    The errors 700, 715, 719 and 999 come from an earlier kernel, and a note reports this. A number
+    that is masked, cut off, or mixed with another process's output is not read, so no rule is
+    checked with this number.
 
     Examples
     --------
@@ -100,22 +96,22 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     >>> [v.rule for v in found.reports[0].violations], found.requests[0].box_dim
     (['BOX_SWIZZLE_SPAN'], (128, 64))
     """
-    return _explained(text, Target.of(target))
+    return _explained(text, tma.Target.of(target))
 
 
 @foreign.refusing("FILE_LOG")
-def _explained(text: str | BaseException, known: Target) -> Explanation:
-    words = str(text) if issubclass(type(text), BaseException) else text_of(text)
+def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
+    words = str(text) if issubclass(type(text), BaseException) else coerce.text_of(text)
     if words is None:
-        raw = bytes_of(text)
+        raw = coerce.bytes_of(text)
         if raw is None:
-            found = f"text is {shown(text)}"
-            raise argument_error("text", found, "be a str", "pass what the program printed")
+            found = f"text is {coerce.shown(text)}"
+            raise errors.argument_error("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
-    # Error messages of projects ("Assertion ... failed") become encodes only if the text shows no
-    # arguments of an encode; otherwise, the messages become notes.
+    # An error message of another project ("Assertion ... failed") is reported as an encode only if
+    # the text shows no arguments of an encode. Otherwise, the message becomes a note.
     read = [*_printed(log, known), *_refused(log, known), *_dumped(log, known), *_checked(log)]
     read.sort(key=lambda encode: encode.line)
     failed = [*_worded(log, known)]
@@ -131,10 +127,10 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
     else:
         once = failures.distinct_lines(log.text)
         seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
-        about = [results.result_notes(once, reports), failures.notes_of(once, seen, maps)]
+        about = [failures.result_notes(once, reports), failures.notes_of(once, seen, maps)]
         notes += itertools.chain(*(about if reports else about[::-1]))
     if not reports:
-        notes += results.where_notes(log.text, log.is_mixed)
+        notes += failures.where_notes(log.text, log.is_mixed)
     if not (reports or seen or log.is_mixed):
         notes.append(NOTHING_READ)
     arguments = tuple(encode.arguments for encode in read)
@@ -148,7 +144,7 @@ class _Encode(NamedTuple):
 
     line: int
     arguments: PrintedArguments
-    report: Report
+    report: tma.Report
 
 
 class _Log(Lines):
@@ -165,14 +161,14 @@ class _Log(Lines):
         super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
     def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Return the lines that may belong to an encode; of too many, the first and last ones."""
+        """Return the lines that may belong to an encode; leave out the middle of too many lines."""
         lines: list[tuple[int, str]] = []
-        # Indices into `all_lines`: `taken` is one past the last line in `lines`, and `wanted` is
-        # one past the last line that is kept for the latest match (4 lines before it, 16 after).
+        # A match keeps 4 lines before it and 16 lines after it. `taken` and `wanted` are indices
+        # into `all_lines`: one past the last line in `lines`, and one past the last line to keep.
         taken = wanted = 0
         for at, (_, line) in enumerate(all_lines):
             low = line.lower()
-            if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
+            if low and (any(word in low for word in _MAY_BELONG) or foreign.is_dump_line(line)):
                 wanted = at + 17
                 lines += all_lines[max(at - 4, taken) : at]
             if at < wanted:
@@ -206,12 +202,13 @@ _MAY_BELONG: Final = re.split(
 )
 
 
-def _printed(log: _Log, target: Target) -> list[_Encode]:
+def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add notes about blocks that are not read."""
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    # `_refused` reads the lines of tma_dlpack_make.hpp, whose arguments have the same names.
+    # Remove the lines of tma_dlpack_make.hpp, which also have the driver's names. `_refused` reads
+    # these lines.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):
@@ -229,45 +226,47 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         log.is_mixed = True
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
-        log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
-    if whole:  # cut encodes become notes if there is a whole encode
+        log.notes.append(failures.mixed_note((first, last), log.text, "\n".join(around)))
+    if whole:  # if there is a complete encode, encodes that are cut off become notes
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
 
 
 def _cut_note(encode: _Encode) -> str:
-    """Return the arguments that a cut-off printout shows, and the rules that they break."""
-    shown = f"what the printout that is cut off shows: {encode.arguments}"
-    return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
+    """Return a note with the arguments of a cut-off printout and the rules that they break."""
+    part = f"what the printout that is cut off shows: {encode.arguments}"
+    return f"line {encode.line}: {part}; {_in_words(encode.report) or 'no rule is broken'}"
 
 
-def _in_words(report: Report) -> str:
+def _in_words(report: tma.Report) -> str:
     return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
-def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
-    """Return the maps whose 128 bytes are in the text; note why other bytes are not a map."""
-    for place, data in hexdump.find(log.text):
+def _dumped(log: _Log, target: tma.Target) -> Iterator[_Encode]:
+    """Yield the maps whose 128 bytes are in the text, and add notes about bytes that are no map."""
+    for place, data in foreign.find_dumps(log.text):
         line = log.numbered[place][0]
         if not any(data):
-            log.notes.append(f"line {line}: {MAP_BYTES} zero bytes: a map that was never encoded")
+            log.notes.append(
+                f"line {line}: {targets.MAP_BYTES} zero bytes: a map that was never encoded"
+            )
             continue
         try:
-            tensor_map = TensorMap.from_bytes(data, target)
-        except TmaError as error:
+            tensor_map = tma.TensorMap.from_bytes(data, target)
+        except tma.TmaError as error:
             why = " ".join(str(error).split())
             log.notes.append(f"line {line}: 128 bytes that are no map for {target}: {why}")
             continue
         printer = "a dump of the map's 128 bytes"
         arguments = of_map(tensor_map, printed_by=printer, lines=(line, line))
         report = check_printed(arguments, target)
-        # The second advice is about bits that the arguments do not show, such as BIT_85.
+        # `tensor_map.advice` is about bits that the arguments do not show, such as BIT_85.
         advice = report.advice + tensor_map.advice
-        yield _Encode(line, arguments, Report(report.violations, advice))
+        yield _Encode(line, arguments, tma.Report(report.violations, advice))
 
 
-def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
-    """Return the calls that the C++ header refused."""
+def _refused(log: _Log, target: tma.Target) -> Iterator[_Encode]:
+    """Yield the calls that the C++ header refused."""
     if sentences.BEGINS not in log.text:
         return
     for found in sentences.REFUSED_CALL.finditer(log.text):
@@ -279,19 +278,19 @@ def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     for place, violation in sentences.says_in(log.text):
         line = log.line_at(place)
         read = PrintedArguments(printed_by="tma_dlpack.h", lines=(line, line))
-        yield _Encode(line, read, Report((violation,)))
+        yield _Encode(line, read, tma.Report((violation,)))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
-    """Return the failed checks that a checked build of ``tma_dlpack.h`` printed."""
+    """Yield the failed checks that a checked build of ``tma_dlpack.h`` printed."""
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
-        yield _Encode(line, arguments, Report((violation,)))
+        yield _Encode(line, arguments, tma.Report((violation,)))
 
 
-def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
-    """Return the error messages of other projects that are in the text."""
+def _worded(log: _Log, target: tma.Target) -> Iterator[_Encode]:
+    """Yield the error messages of other projects that are in the text."""
     for sentence, found in sentences.sentences_in(log.text)[:MOST_NOTES]:
         line = log.line_at(found.start())
         yield _Encode(line, *sentences.report_of(sentence, found, line, target))
@@ -300,8 +299,8 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 # -- the result -----------------------------------------------------------------------------------
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     r"""The result of `explain`: the encodes in a text, and the rules that they break.
@@ -311,12 +310,12 @@ class Explanation:
     Attributes
     ----------
     reports : tuple of Report
-        One per encode found, in the order of the text.
+        One Report for each encode in the text, in the order of the text.
     requests : tuple of PrintedArguments
-        The driver's arguments of each encode as read; None for arguments that are not printed.
+        The driver's arguments of each encode, with None for arguments that are not printed.
     notes : tuple of str
-        Remarks that are not about one argument: the error of an earlier kernel, the causes of a
-        failed launch, text that is cut off or mixed, which formats can be read.
+        Remarks that are not about one argument, such as the error of an earlier kernel, the causes
+        of a failed launch, or text that is cut off or mixed.
     target : str
         The GPU that the encodes were checked for.
     symptoms : tuple of str
@@ -331,7 +330,7 @@ class Explanation:
     ((2002,), ['STRIDE_ALIGNED'])
     """
 
-    reports: tuple[Report, ...] = ()
+    reports: tuple[tma.Report, ...] = ()
     requests: tuple[PrintedArguments, ...] = ()
     notes: tuple[str, ...] = ()
     target: str = field(default="sm_90")
@@ -339,12 +338,12 @@ class Explanation:
 
     @property
     def ok(self) -> bool:
-        """Whether an encode was read and the arguments that it shows break no rule."""
+        """Whether at least one encode was read, and no printed argument breaks a rule."""
         return bool(self.reports) and not any(report.violations for report in self.reports)
 
-    def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
-        """Group encodes with equal arguments: (title, arguments, verdict) of each group."""
-        groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
+    def _groups(self) -> list[tuple[str, PrintedArguments, tma.Report]]:
+        """Return the title, the arguments and the report of each group of equal encodes."""
+        groups: dict[tuple[PrintedArguments, tma.Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
             groups.setdefault((request, report), []).append(n)
         return [(self._title(numbers), *encode) for encode, numbers in groups.items()]
@@ -373,33 +372,32 @@ class Explanation:
         return f"{read} {self.target}: {verdict}"
 
     def __repr__(self) -> str:
-        return summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
+        return coerce.summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
 
     def __str__(self) -> str:
-        lines = [wrapped(self._head())]
+        lines = [errors.wrapped(self._head())]
         for title, request, report in self._groups():
-            arguments = [wrapped(str(request), "  ")] if request.shown() else []
-            lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
+            arguments = [errors.wrapped(str(request), "  ")] if request.shown() else []
+            lines += ["", title, *arguments, errors.wrapped(_one_line(report, request), "  ")]
             lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
             lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        lines += [f"\n{wrapped(f'note: {note}')}" for note in self.notes]
-        return foreign.printable("\n".join(lines))
+        lines += [f"\n{errors.wrapped(f'note: {note}')}" for note in self.notes]
+        return coerce.printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         # imported when first needed
-        from tma_dlpack.draw.cards import bold, finding_html, plain
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
-        parts = [bold(self._head())]
+        parts = [cards.bold(self._head())]
         for title, request, report in self._groups():
-            parts.append(bold(title))
+            parts.append(cards.bold(title))
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
-            parts.append(plain(_one_line(report, request)))
+            parts.append(cards.plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
-            parts += [finding_html(found, with_argument=False) for found in findings]
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(foreign.printable, parts)])
+            parts += [cards.finding_html(found, with_argument=False) for found in findings]
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(coerce.printable, parts)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:
@@ -407,7 +405,7 @@ def _not_shown(requests: Iterable[PrintedArguments]) -> str:
     return f"nothing wrong in what is shown; not shown: {', '.join(missing)}" if missing else ""
 
 
-def _one_line(report: Report, request: PrintedArguments) -> str:
+def _one_line(report: tma.Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     return _not_shown([request]) or "all arguments are in order: the driver accepts them"

@@ -1,7 +1,7 @@
-"""Printed arguments and their check; rules that need an unknown argument are skipped.
+"""The printed arguments of an encode, and their check against the driver's rules.
 
-This module has no rules of its own: `read_driver_call` makes a request from the arguments, and
-`find_violations` checks the request.
+This module has no rules of its own: `check_driver_call` checks each driver call that is possible
+with the arguments. Rules that need an unknown argument are skipped.
 """
 
 from __future__ import annotations
@@ -15,25 +15,18 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
-from tma_dlpack.checks.call import read_driver_call
-from tma_dlpack.checks.report import Report, find_violations
-from tma_dlpack.checks.request import Request
-from tma_dlpack.debug.explain.words import ARRAYS, Entries
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
+from tma_dlpack.debug.core import (
+    CORNERS,
+    MapKind,
+    advice,
+    check_driver_call,
+    dtypes,
+    errors,
+    public,
+    targets,
+    tma,
 )
-from tma_dlpack.tables.errors import Violation, sealed
-from tma_dlpack.tables.limits import MAX_RANK
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.debug.explain.words import ARRAYS, Entries
 
 # -- the arguments of one encode -----------------------------------------------------------------
 
@@ -48,16 +41,16 @@ def arguments_of(kind: MapKind) -> tuple[str, ...]:
     return (*COMMON, *tile, *OPTIONS)
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class PrintedArguments:
     """The arguments of one encode, as read from a printout by `explain`.
 
     The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, even where the printout uses another order or unit. An argument or
-    an entry is None if it is not printed or cannot be read with certainty. A number that is not a
-    member of its enum stays an int.
+    for dimensions 1 to rank - 1, even if the printout uses another order or unit. An argument or a
+    list's entry is None if it is not printed or cannot be read with certainty. A number that is not
+    a member of its enum stays an int.
 
     Attributes
     ----------
@@ -74,24 +67,25 @@ interleave, swizzle, l2_promotion, oob_fill
     lines : (int, int)
         The printout's first and last line in the text, counted from 1.
     implied : mapping
-        Arguments that this project always passes and does not print (source: its code). They are
-        checked too.
+        Arguments that the project always passes and does not print, according to its source code.
+        These arguments are checked too.
     inferred : tuple of str
-        Arguments that are not printed and follow from others, such as the rank from the lists.
+        Arguments that are not printed but follow from other arguments, such as the rank, which
+        follows from the lengths of the lists.
     """
 
     kind: MapKind = "tiled"
-    data_type: TensorMapDataType | int | None = None
+    data_type: tma.TensorMapDataType | int | None = None
     rank: int | None = None
     global_address: int | None = None
     global_dim: Entries | None = None
     global_strides: Entries | None = None
     box_dim: Entries | None = None
     element_strides: Entries | None = None
-    interleave: TmaInterleaveLayout | int | None = None
-    swizzle: TmaSwizzle | int | None = None
-    l2_promotion: TmaL2FetchSize | int | None = None
-    oob_fill: TmaOobFill | int | None = None
+    interleave: tma.TmaInterleaveLayout | int | None = None
+    swizzle: tma.TmaSwizzle | int | None = None
+    l2_promotion: tma.TmaL2FetchSize | int | None = None
+    oob_fill: tma.TmaOobFill | int | None = None
     pixel_box_lower_corner: Entries | None = None
     pixel_box_upper_corner: Entries | None = None
     channels_per_pixel: int | None = None
@@ -123,7 +117,7 @@ interleave, swizzle, l2_promotion, oob_fill
         return f"{self.kind}: {words}"
 
 
-def of_map(tensor_map: TensorMap, **how: Any) -> PrintedArguments:
+def of_map(tensor_map: tma.TensorMap, **how: Any) -> PrintedArguments:
     """Return the arguments of a map."""
     shown = {name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)}
     return PrintedArguments(kind=tensor_map.kind, **shown, **how)
@@ -143,12 +137,12 @@ def _text(name: str, value: object) -> str:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def check_printed(read: PrintedArguments, target: Target) -> Report:
+def check_printed(read: PrintedArguments, target: tma.Target) -> tma.Report:
     """Check printed arguments against the driver's rules for a target.
 
-    Rules that need an argument or an entry that is not shown are skipped. If the type or the
-    interleave layout is not shown, each possible value is tried, and a violation counts if every
-    value has the same violation.
+    Rules that need an argument or an entry that is not printed are skipped. If the type or the
+    interleave layout is not printed, each possible value is tried. A violation is then reported
+    only if it occurs with every value.
     """
     return _check_printed(
         read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
@@ -156,70 +150,66 @@ def check_printed(read: PrintedArguments, target: Target) -> Report:
 
 
 @lru_cache(maxsize=4096)
-def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
-    """Check arguments, with a cache, because logs repeat them.
+def _check_printed(
+    read: PrintedArguments, how: tuple[object, ...], target: tma.Target
+) -> tma.Report:
+    """Check arguments, with a cache, because logs repeat the same arguments.
 
-    `how` has the fields that the comparison of `PrintedArguments` ignores and the verdict uses.
+    `how` adds fields to the cache's key: `PrintedArguments` ignores these fields when it compares
+    itself with another object, but the check depends on them.
     """
-    # The violations of each driver call that could have printed this.
-    could_be: list[dict[tuple[str, str, str], Violation]] = []
-    for request in _requests(read, target):
-        # An enum value without a member is a violation itself; rules that read it are skipped.
-        wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}
-        asked = request.with_fields(unreadable=(), unread=request.unread | wrong)
-        violations = request.unreadable + find_violations(asked)
-        # A layout that breaks a rule by itself cannot be the one that was not printed.
+    # The violations of each driver call that is possible with these arguments.
+    could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
+    unread = frozenset(read.missing()) - {"data_type", "interleave"}
+    for call in _calls(read):
+        request, violations = check_driver_call(read.kind, call, target, unread)
+        # If the layout is not printed, skip the layouts that break a rule by themselves.
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
     in_all = (v for key, v in first.items() if all(key in found for found in could_be))
-    # A rank that was inferred from the lists cannot be wrong by itself.
+    # A rank that was inferred from the lists was not passed, so it breaks no rule of its own.
     found = tuple(
         _explained(violation, read)
         for violation in in_all
         if not (violation.rule.startswith("RANK") and "rank" in read.inferred)
     )
     if read.missing() or found:
-        return Report(found, advise(request, ADDRESS_ADVICE) if read.global_address == 0 else ())
-    return Report((), advise(request))
+        return tma.Report(
+            found, advice.advise(request, advice.ADDRESS_ADVICE) if read.global_address == 0 else ()
+        )
+    return tma.Report((), advice.advise(request))
 
 
-def _same_as(violation: Violation) -> tuple[str, str, str]:
+def _same_as(violation: tma.Violation) -> tuple[str, str, str]:
     return violation.rule.removesuffix("_INTERLEAVED"), violation.argument, violation.found
 
 
-def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
-    """Return the driver calls that could have printed this, one per possible type and layout."""
+def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
+    """Yield the driver calls that are possible with these arguments, one per type and layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
-        types = [t for t in TensorMapDataType if bits in (None, DATA_TYPES[t].element_bits)]
-        types = [t for t in types if not DATA_TYPES[t].is_packed] or types or [0]
+        types = [
+            t for t in tma.TensorMapDataType if bits in (None, dtypes.DATA_TYPES[t].element_bits)
+        ]
+        types = [t for t in types if not dtypes.DATA_TYPES[t].is_packed] or types or [0]
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
     layout = read.implied.get("interleave") if read.interleave is None else read.interleave
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
         layout = 0  # CUTLASS always passes no interleave, and the last lines were not pasted
-    layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
+    layouts = [*map(int, tma.TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
-        yield _request(read, target, int(data_type), layout)
+        yield {**_call(read), "tensor_data_type": int(data_type), "interleave": layout}
 
 
 #: The value of an argument that is not shown; rules that read this argument are skipped.
 UNREAD = 0
 
 
-def _request(read: PrintedArguments, target: Target, data_type: int, interleave: int) -> Request:
-    """Return the request of a driver call with this type and layout; unread columns are marked."""
-    unread = frozenset(read.missing()) - {"data_type", "interleave"}
-    call = {**_call(read), "tensor_data_type": data_type, "interleave": interleave}
-    request = read_driver_call(read.kind, call, target)
-    shown = (v for v in request.unreadable if v.argument.removeprefix("tensor_") not in unread)
-    return request.with_fields(unread=unread, unreadable=tuple(shown))
-
-
 def _call(read: PrintedArguments) -> dict[str, Any]:
-    """Return the arguments of the driver's call, with lists as long as the rank requires."""
-    # A 0 for dimension 0, which has no stride, so that the length counts dimensions.
+    """Return the arguments of the driver's call, with lists padded to the length for the rank."""
+    # Dimension 0 has no stride. A 0 in its place makes the length the number of dimensions.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -232,7 +222,7 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            # Of a list, `implied` has one value for all entries, such as an element stride of 1.
+            # For a list, `implied` has one value for all entries, such as an element stride of 1.
             every = read.implied.get(name, UNREAD)
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))
@@ -249,15 +239,15 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
 _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
-def _explained(violation: Violation, read: PrintedArguments) -> Violation:
-    """Add to a violation that its stride overflowed, or is of a dimension of extent 1."""
+def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violation:
+    """Add to a stride's violation that the stride overflowed or that its dimension has extent 1."""
     entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
         return violation
     place = int(entry[2])
     found, fix = violation.found, violation.fix
-    # The padding makes every place in a message valid, also one past the printed strides.
-    overflow = _overflow((*read.global_strides, *(None,) * MAX_RANK)[place])
+    # The message may name a stride that is not printed, so None is appended to printed strides.
+    overflow = _overflow((*read.global_strides, *(None,) * targets.MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
         fix = f"compute the stride in 64 bits; {fix}"
@@ -271,10 +261,11 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
 
 
 def _overflow(stride: int | None) -> str:
-    """Return how a stride overflowed; "" if it did not overflow.
+    """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    A stride of a negative number of elements is just below 2^61 if the code multiplies by bits and
-    divides by 8 in unsigned 64 bits, and just below 2^64 if it multiplies by bytes.
+    The code computes a stride in unsigned 64 bits from a negative number of elements. The stride is
+    just below 2^64 if the code multiplies by the bytes of an element. It is just below 2^61 if the
+    code multiplies by the bits of an element and divides by 8.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

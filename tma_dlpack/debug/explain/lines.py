@@ -1,4 +1,4 @@
-"""Lines of a log by process, without colours and without the prefixes of loggers."""
+"""Splitter of a log into the lines of each process, without colours and loggers' prefixes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 import re
 from itertools import accumulate
 
-from tma_dlpack.debug import hexdump
+from tma_dlpack.debug import foreign
 from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, normal
 
 LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
 
 # Escape sequences of terminals, such as "\x1b[31m".
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# Digits other than 0 to 9 (full-width, Arabic, ...), which are read as masked digits.
+# Digits other than 0 to 9 (full-width, Arabic, ...), which become `?`, the mark of masked digits.
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
-# One prefix, such as "[rank0]:", "2026-01-02 03:04:05", "(Worker pid=12)" or "INFO"; a line may
-# have several. The alternatives in order: brackets or a time; short times and mpirun's
-# "[1,0]<stdout>"; glog; syslog; levels; parentheses; docker's "name |"; pytest's "E".
+# One prefix, such as "[rank0]:", "2026-01-02 03:04:05", "(Worker pid=12)" or "INFO". A line may
+# have several prefixes. The alternatives are, in this order: brackets or a time; short times and
+# mpirun's "[1,0]<stdout>"; glog; syslog; levels; parentheses; docker's "name |"; pytest's "E".
 _PREFIX = re.compile(
     rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
@@ -31,7 +31,7 @@ _PREFIX = re.compile(
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>(?!\d)|#(?=\s)"
     r"|E(?=[ \t]{2}))[ \t]*"
 )
-# In a table "boxdim | 64", the first column looks like docker's name of a container.
+# Words that are not a prefix: in a table, "boxdim | 64" looks like docker's name of a container.
 _ARGUMENTS = STRONG.keys() | WEAK.keys()
 # A prefix that names a process, such as "rank 3", "pid=12" or "TP0".
 _PROCESS = re.compile(
@@ -42,7 +42,7 @@ _PROCESS = re.compile(
 
 
 class Lines:
-    """Lines with their numbers in the log, and the process that wrote them ("" if not named)."""
+    """Lines with their numbers in the log, and the process that wrote them ("" if unknown)."""
 
     numbered: list[tuple[int, str]]
     process: str
@@ -61,12 +61,12 @@ class Lines:
 def plain(text: str) -> str:
     r"""Return a text without colours, and with plain blanks and line ends.
 
-    A log line that is a JSON object becomes its message, and the escapes of a repr (``\n``) become
-    characters.
+    A log line that is a JSON object is replaced by the object's message. The escape sequences of a
+    repr (``\n``) are replaced by the characters that they stand for.
     """
     if _OBJECT.match(text) or '\n{"' in text:
         text = "\n".join(map(_said, text.splitlines()))
-    # More escaped line ends than real ones: the text is a repr.
+    # If more line ends are escaped than not, the text is a repr.
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
     text = _FOREIGN_DIGIT.sub("?", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
@@ -74,10 +74,13 @@ def plain(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Join lines that a terminal's width cut; a blank line keeps the place of each joined line.
+    """Join lines that were cut at a terminal's width.
 
-    All cut lines have the same length, which is the longest of the text. The line after a cut line
-    is shorter, and does not begin with a prefix or a field.
+    A blank line replaces each line that was joined to the line before it, so that line numbers stay
+    the same.
+
+    All cut lines have the same length, which is the length of the text's longest line. The line
+    after a cut line is shorter, and does not begin with a prefix or a field.
     """
     lines = text.split("\n")
     width = max(map(len, lines))
@@ -91,7 +94,7 @@ def _unwrapped(text: str) -> str:
         rest, word = lines[i + 1], WORD.match(lines[i + 1])
         is_field = word and (word["heading"] or (word["name"] and meaning_of(word["name"])))
         goes_on = len(rest) < width and _GOES_ON.match(rest) and not _PREFIX.match(rest)
-        if goes_on and not is_field and not hexdump.is_line(lines[i]):
+        if goes_on and not is_field and not foreign.is_dump_line(lines[i]):
             lines[i : i + 2] = lines[i] + rest, ""
     return "\n".join(lines)
 
@@ -99,15 +102,15 @@ def _unwrapped(text: str) -> str:
 # The end of a cut line, and the beginning of the line that continues it.
 _CUT_OFF = re.compile(r"[\w,.(\[:=][ \t]*$")
 _GOES_ON = re.compile(r"[\w,.()\[\]]")
-_WIDTHS, _USUAL_WIDTHS = range(60, 301), (79, 80, 100, 120, 132)  # of terminals
+_WIDTHS, _USUAL_WIDTHS = range(60, 301), (79, 80, 100, 120, 132)  # columns of a terminal
 
 _OBJECT = re.compile(r"\s*\{\s*\"")
-# Keys of a JSON log line that may have its message: docker, logging libraries, journald.
+# Keys under which docker, logging libraries and journald write the message of a JSON log line.
 _SAYS = ("log", "message", "msg", "text", "textPayload", "MESSAGE")
 
 
 def _said(line: str) -> str:
-    """Return the message of a log line that is a JSON object; another line unchanged."""
+    """Return the message of a log line that is a JSON object; return other lines unchanged."""
     if not _OBJECT.match(line) or len(line) > LONGEST_OBJECT:
         return line
     try:
@@ -119,8 +122,8 @@ def _said(line: str) -> str:
 
 
 def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
-    """Split numbered lines by the process in their prefixes, and normalise them."""
-    # By process: the numbers of its lines, and the lines without prefixes.
+    """Split numbered lines by the process that their prefixes name, and normalise the lines."""
+    # Process -> the numbers of its lines, and the lines without prefixes.
     streams: dict[str, tuple[list[int], list[str]]] = {}
     for number, line in numbered:
         process, content = _split_prefix(line)

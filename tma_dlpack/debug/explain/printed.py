@@ -1,8 +1,8 @@
-"""The step from a block to the driver's arguments, in the driver's order, units and lengths.
+"""Converter of a block to the driver's arguments, in the driver's order, units and lengths.
 
 A list is not read if its length fits neither the rank nor the other lists, or if the project that
-printed it would not print such a list. A masked entry is not read either. Values that are not read
-are None.
+printed the list never prints such a list. Masked entries are not read either. A value that is not
+read is None.
 """
 
 from __future__ import annotations
@@ -12,23 +12,19 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
+from tma_dlpack.debug.core import CORNERS, MapKind, counted, dtypes, targets, tma
 from tma_dlpack.debug.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
 from tma_dlpack.debug.explain.read import Block, Field, form_of
 from tma_dlpack.debug.explain.words import ARRAYS, DRIVERS_OWN, GENERAL, Entries, Form, member_of
-from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.limits import MAX_RANK
 
-# The field of each argument; None if the block has two fields that differ.
+# Argument -> its field; None if the block has two fields with different values.
 Fields = Mapping[str, Field | None]
 
 _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
 
 
 def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
-    """Return the driver's arguments that a block shows, and notes about values not read."""
+    """Return the driver's arguments that a block shows, and notes about unread values."""
     form = form_of(block)
     fields = {name: _chosen(name, block, form) for name in block.arguments()}
     numbers = {
@@ -37,12 +33,14 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         if found and len(found.value.numbers) == 1 and not found.value.fault
     }
     kind = _kind(block)
-    # Enums by argument; `OPTIONS` begins with the element strides, which are a list.
+    # Members of enums by argument. The first of `OPTIONS` is skipped, because it is a list.
     members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
-    if members["oob_fill"] is None:  # Triton prints "padding"; 1 is NaN, as in the driver's enum
+    if (
+        members["oob_fill"] is None
+    ):  # Triton prints "padding"; its 1 is NaN, as in the driver's enum
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the swizzle's atom, in bytes
-        members["swizzle"] = TmaSwizzle.bytes128_atom_32B
+        members["swizzle"] = tma.TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
         lists.notes.append("the printout is cut off; paste the rest")
@@ -73,9 +71,11 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 
 
 def _chosen(name: str, block: Block, form: Form) -> Field | None:
-    """Return the field of an argument; None if two fields differ or none looks like the others.
+    """Return the field of an argument, or None if there is no certain field.
 
-    In a known form, weak words count as strong ones do, because the form lists its words.
+    A field is not certain if another field of the argument has a different value, or if no field
+    of the argument looks like the other fields. In a known form, weak words count like strong
+    words, because the form lists its words.
     """
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
@@ -88,9 +88,9 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 
 
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
-    """Return whether a weak word has the look of its printout: bracket, sign and case."""
+    """Return whether a weak word looks like the other fields: the brackets, sign and case."""
     if form.words:
-        # The word belongs to the form, and its list has the brackets of the other lists.
+        # The word must belong to the form, and its list must have the brackets of the other lists.
         brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
         fits = not (found.argument in ARRAYS and brackets) or found.value.bracket in brackets
         return found.word in form.words and fits
@@ -109,7 +109,7 @@ def _kind(block: Block) -> MapKind:
 def _member(name: str, shown: Field | None) -> Any:
     if shown is None or shown.value.fault:
         return None
-    # A value may be printed as "BFLOAT16 (9)"; if the name and the number differ, neither counts.
+    # A value may be printed as "BFLOAT16 (9)". If the name and the number differ, none is read.
     values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
     members = {member_of(name, value) for value in values if value is not None}
     return members.pop() if len(members) == 1 else None
@@ -118,8 +118,9 @@ def _member(name: str, shown: Field | None) -> Any:
 class _Lists:
     """The lists of a block, converted to the driver's order, units and lengths.
 
-    `values` has the lists by argument, () for a list that is not read. `rank` comes from the
-    printout or from the lists, and is None if neither shows it. `size` is the bytes of an element.
+    `values` has the lists by argument; a list that is not read is (). `rank` comes from the
+    printout or from the lists, and is None if neither shows the rank. `size` is the number of bytes
+    of an element.
     """
 
     def __init__(
@@ -132,8 +133,8 @@ class _Lists:
         size = numbers.get("element_bytes")
         self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
         self.size = self.element_bytes
-        if isinstance(data_type, TensorMapDataType):
-            self.size = DATA_TYPES[data_type].element_bits // 8 or None
+        if isinstance(data_type, tma.TensorMapDataType):
+            self.size = dtypes.DATA_TYPES[data_type].element_bits // 8 or None
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self.rank: int | None = numbers.get("rank")
         self._read_entries()
@@ -141,8 +142,8 @@ class _Lists:
         if self.infers_rank:
             self.rank = self._inferred_rank()
         for name in CORNERS:
-            self.values[name] = self.values[name][: max(0, (self.rank or MAX_RANK) - 2)]
-        if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
+            self.values[name] = self.values[name][: max(0, (self.rank or targets.MAX_RANK) - 2)]
+        if self.rank is None or not 0 < self.rank <= 2 * targets.MAX_RANK:
             self.values["global_strides"] = ()
             return
         self.values["global_strides"] = self._strides(self.rank)
@@ -150,7 +151,7 @@ class _Lists:
             self.values[name] = self._fitted(name, self.rank, self.rank)
 
     def _shown(self, name: str) -> Entries:
-        """Return a list that is printed as a whole; () if it cannot be read with certainty."""
+        """Return a list that is printed as a whole, or () if it cannot be read with certainty."""
         shown = self.fields.get(name)
         if shown is None:
             return ()
@@ -159,8 +160,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        # "4,096" may be one number or two. If another list of the block has no blanks after its
-        # commas, this one is such a list too.
+        # "4,096" may be one number or two. It is two numbers if another list of the block has no
+        # blanks after its commas.
         tight = any(f.value.comma == "tight" for f in self.block.fields if not f.value.fault)
         if shown.value.comma == "?" and not tight:
             return self._refused(name, "may have a separator of thousands")
@@ -174,7 +175,7 @@ class _Lists:
     def _read_entries(self) -> None:
         """Read entries that are printed one by one, such as ``name[0] = 64``.
 
-        Indices begin at 0 or 1. They begin at 1 only if the rank is printed and is the last index.
+        Indices begin at 0 or 1. They begin at 1 only if the printed rank is the last index.
         """
         found: dict[str, dict[int, int | None]] = {name: {} for name in sorted(self.entries)}
         for f in self.block.fields:
@@ -184,7 +185,11 @@ class _Lists:
         first = min((i for places in found.values() for i in places if i >= 0), default=0)
         last = max((max(found[name]) for name in _BY_DIMENSION if name in found), default=0)
         for name, places in found.items():
-            if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
+            if (
+                first not in (0, self.rank == last)
+                or min(places) < 0
+                or max(places) > 2 * targets.MAX_RANK
+            ):
                 self.values[name] = self._refused(
                     name, "has entries whose indices start at neither 0 nor 1"
                 )
@@ -197,42 +202,45 @@ class _Lists:
         return [n for n in _BY_DIMENSION if n not in self.entries and self.values[n]]
 
     def _fits(self, name: str, count: int, rank: int) -> bool:
-        """Return whether a list has `count` entries, or is a whole array with padding."""
+        """Return whether a list has `count` entries, or `count` entries and then padding."""
         values = self.values[name]
         if len(values) <= count:
             return len(values) == count
-        lengths, padding = {MAX_RANK}, {0, 1, None}
-        if count < rank:  # strides: one entry fewer than dimensions, and no stride is 1
-            lengths, padding = {MAX_RANK - 1, MAX_RANK}, {0, None}
+        lengths, padding = {targets.MAX_RANK}, {0, 1, None}
+        if count < rank:  # strides, which have no entry for dimension 0 and are never padded with 1
+            lengths, padding = {targets.MAX_RANK - 1, targets.MAX_RANK}, {0, None}
         is_padded = "garbage" in self.form.flags or all(v in padding for v in values[count:])
         return len(values) in lengths and is_padded
 
     def _trusts(self, rank: int | None) -> bool:
-        """Return whether a printed rank is the map's, because "rank: 9" may be a process."""
+        """Return whether a printed rank is the map's rank; "rank: 9" may name a process."""
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
         fits = any(self._fits(name, rank, rank) for name in whole)
         of_strides = rank > 1 and len(self.values["global_strides"]) == rank - 1
-        return rank <= MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
+        return rank <= targets.MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
 
     def _inferred_rank(self) -> int | None:
-        """Return the rank that the lists show; if they show none, drop all lists."""
+        """Return the rank that the lists show; if they show no rank, drop all lists."""
         whole, strides = self._whole(), self.values["global_strides"]
         if not whole:
             return max(len(self.values[name]) for name in _BY_DIMENSION) or None
-        if "garbage" in self.form.flags and all(len(self.values[n]) == MAX_RANK for n in whole):
-            # Entries past the rank are garbage, so that only the first entries are certain.
+        if "garbage" in self.form.flags and all(
+            len(self.values[n]) == targets.MAX_RANK for n in whole
+        ):
+            # Entries past the unknown rank are garbage, so only each list's first entry is certain.
             firsts = {name: self.values[name][:1] for name in whole}
             self.values = dict.fromkeys(self.values, ()) | firsts
             return None
-        # The number of lists that fit each rank.
-        fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, MAX_RANK + 1)}
-        for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
-            if any(strides[rank + len(strides) - MAX_RANK :]):
+        # Rank -> the number of lists that fit it.
+        fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, targets.MAX_RANK + 1)}
+        for rank in (r for r in fits if len(strides) in (targets.MAX_RANK - 1, targets.MAX_RANK)):
+            if any(strides[rank + len(strides) - targets.MAX_RANK :]):
                 fits[rank] = 0  # strides past this rank are not padding
-        # Of equal fits, the lowest rank. Element strides are usually all 1, which looks like
-        # padding; if they are the only list, the highest rank.
+        # If several ranks fit equally well, the lowest rank is chosen. But if the only list is the
+        # element strides, the highest rank is chosen, because their usual entries 1 look like
+        # padding.
         fewest = -1 if whole != ["element_strides"] else 1
         best = max(fits, key=lambda r: (fits[r], fewest * r))
         if fits[best] >= min(2, len(whole)):
@@ -241,7 +249,7 @@ class _Lists:
         return None
 
     def _fitted(self, name: str, count: int, rank: int) -> Entries:
-        """Return the first `count` entries of a list; () if its length does not fit."""
+        """Return the first `count` entries of a list, or () if its length does not fit."""
         values, shown = self.values[name], self.fields.get(name)
         whole = name not in self.entries and "garbage" not in self.form.flags
         # A list in closed brackets is complete, so a short list contradicts the rank.
@@ -259,7 +267,7 @@ class _Lists:
     def _strides(self, rank: int) -> Entries:
         """Return the strides in bytes, without a leading element size and without padding.
 
-        "raw_strides" are lists whose first entry is the size of an element.
+        "raw_strides" is a list whose first entry is the size of an element.
         """
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
@@ -268,7 +276,7 @@ class _Lists:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
         in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
-        # Only a printout of an unknown project may have another order or unit than the driver.
+        # Only the printout of an unknown project may differ from the driver in its order or unit.
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
@@ -292,41 +300,43 @@ class _Lists:
     ) -> Entries | None:
         """Return strides without a leading element size and without the bytes of the whole tensor.
 
-        None if the additional entry is neither of the two.
+        The result is None if the list has an additional entry that is neither of these.
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
-        if len(values) in (rank, MAX_RANK) and (leading or shows_size):
-            # The innermost stride is 1 in elements; `in_elements` is that 1.
+        if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
+            # In elements, the innermost stride is 1; `in_elements` is then True, which equals 1.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
-            # A first stride in bytes shows the size of an element, which was not known before.
+            # The innermost stride in bytes is the size of an element. Keep it if it was not known.
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
-        # Triton prints one stride per dimension; the last number is the bytes of the whole tensor.
+        # Triton prints `rank` numbers without the innermost stride; the last number is the bytes of
+        # the whole tensor.
         if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        # An element size in a list of a wrong length: it is not known which entry is missing.
+        # If a list of a wrong length begins with an element size, the missing entry is unknown.
         is_first = leading and values[0] in (1, 2, 4, 8)
         return None if is_first else values
 
     def _turned(self, strides: Entries) -> tuple[Entries, bool] | None:
-        """Reverse lists that are row-major; return strides and whether they are in elements.
+        """Reverse row-major lists; return the strides and whether they are in elements.
 
-        Two kinds of strides show their order and unit. Strides with one entry per dimension have a
-        1 (or the size of an element) at the inner end. Strides of a dense tensor fit its extents in
-        only one order and unit. Other strides are the driver's, innermost first and in bytes: the
-        result is None. It is ``((), False)`` if there is one stride per dimension and none is 1 or
-        the size of an element, because no order is certain.
+        The order and the unit are certain in two cases. In the first case, there is one stride per
+        dimension, and the innermost stride is 1 or the size of an element. In the second case, the
+        tensor is dense, so its strides fit its extents in only one order and unit. The result is
+        ``((), False)`` if there is one stride per dimension, and neither the first nor the last is
+        1 or the size of an element, because the order is unknown. In all other cases, the result is
+        None, and the strides are read like the driver's: innermost first and in bytes.
         """
         dims, size = self.values["global_dim"], self.size
         if None in (*strides, *dims) or not dims or 0 in dims:
             return None
-        # 1: innermost first, as the driver has them; -1: row-major, as PyTorch has them.
+        # 1: innermost first, the driver's order; -1: row-major, PyTorch's order.
         for step in (1, -1):
             own, extents = strides[::step], dims[::step]
             if len(own) == len(extents) > 1 and own[0] in (1, size):

@@ -1,7 +1,7 @@
-"""Fields of a printout, found in the lines of one process and gathered in blocks.
+"""Reader of the fields in the lines of each process, which are grouped into blocks.
 
-A field is ``name [index] (unit) = value``; a block has the fields of one printout. Lines that may
-come from several processes are not read.
+A field is ``name [index] (unit) = value``. A block has the fields of one printout. A block whose
+lines may come from several processes is marked, and is not read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tma_dlpack.debug.explain.words import (
     meaning_of,
 )
 
-# Maximum number of lines between two fields of one printout; the second one is for a block that
-# already has the tensor's extents and the tile's.
+# Maximum number of lines between two fields of one printout. `FAR_WHOLE_LINES` is for a block that
+# already has the extents of the tensor and of the tile.
 FAR_LINES = 12
 FAR_WHOLE_LINES = 3
-# Maximum number of lines between two blocks of one run, and between a weak word and its block.
+# Maximum number of lines between two blocks of a run, and between a weak word and its block.
 NEAR_LINES = 3
 LONGEST_LIST = 600  # characters
 
@@ -37,14 +37,18 @@ LONGEST_LIST = 600  # characters
 
 
 class Value(NamedTuple):
-    """One printed value: numbers, or a name, or the reason why there is no value.
+    """A printed value: numbers, a name, or the reason why the value is not read.
 
-    `fault` is "" for a value; "unread" for a masked number or an unknown unit; "cut" if the text
-    ends; "address" for an address in place of a list; "broken" for a part of a list, such as mixed
-    output of processes leaves; and "prose" for words of a sentence. An entry of `numbers` that
-    cannot be read is None. `comma` is "tight" in a list without blanks, "?" if commas may separate
-    thousands, and "mixed" if the list may have both kinds of commas. `end` is an index into the
-    text.
+    An entry of `numbers` that cannot be read is None. `comma` is "tight" in a list without blanks,
+    "?" if commas may separate thousands, and "mixed" if the list may have commas of both kinds.
+    `end` is the index in the text after the value. `fault` is one of these words:
+
+    - "": the value is read
+    - "unread": a number is masked, or the unit is unknown
+    - "cut": the text ends within the value
+    - "address": the text has an address in place of a list
+    - "broken": the text has only a part of a list, because the output of processes is mixed
+    - "prose": the text is a sentence
     """
 
     numbers: Entries = ()
@@ -56,7 +60,7 @@ class Value(NamedTuple):
     unit: str = ""
 
 
-# A decimal number, or a masked one, which `normal` writes as "?".
+# A decimal number, or a masked number, which `normal` writes as "?".
 _ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"
 _ONE = re.compile(_ITEM)
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
@@ -66,8 +70,9 @@ _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")
 # "4,096", which may be 4096 or the list (4, 96).
 _GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")
 _UNIT = re.compile(r"[ \t]*(bytes?|B|elements?|elems?|values?)\b")
-# The text after numbers without brackets: the end of the line, a separator, "(mod4 = 0)", or
-# another word. After other text, such as "64%", the numbers are masked.
+# The text that may follow numbers without brackets: the end of the line, a separator,
+# "(mod4 = 0)", or another word. If other text follows, such as "%" in "64%", the numbers are not
+# read.
 _AFTER = re.compile(
     r"[ \t]*[)\]}]{0,8}(?:[.,;|]?[ \t]*$|[;|](?=[ \tA-Za-z_])|,(?=[ \t]*[A-Za-z_])"
     r"|[ \t]*\((?=mod\d|base:|CU_|0x|[A-Z\d_]{2,}\))"
@@ -77,11 +82,11 @@ _AFTER = re.compile(
 # An enum's member, such as "BFLOAT16", "CU_TENSOR_MAP_SWIZZLE_128B (3)" or "Swizzle::B128".
 _MEMBER = re.compile(r"([A-Za-z_0-9][\w.:]*)(?:[ \t]*\((\d{1,5})\))?")
 _AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
-# A list that the end of the text cuts, and the remainder of a broken list.
+# A list that is cut off by the end of the text, and the remainder of a broken list.
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
-# Numbers that are whole at the end of the text. They are swizzles and promotions in bytes, and no
-# longer value begins with these digits.
+# Swizzles and promotions in bytes. At the end of the text, such a number is complete, because no
+# longer value begins with its digits.
 _WHOLE = ("16", "32", "64", "128", "256")
 # Host addresses of the stack and the heap, which are larger than any entry of a list.
 _ADDRESSES = range(1 << 44, 1 << 48)
@@ -119,7 +124,7 @@ def _listed(text: str, found: re.Match[str]) -> Value:
         commas or len(pieces) == 1 or None not in numbers
     )
     comma, unit = _comma(inside), _UNIT.match(text, end)
-    # In "name[2] = (64, 1)" the brackets are an index, and the list follows.
+    # In "name[2] = (64, 1)", the first brackets are an index, because "=" follows.
     is_index = re.match(r"[ \t]*=(?!=)", text[end : end + 4])
     unread = is_index or comma == "mixed"
     if is_list and not unread and any(n is not None for n in numbers):
@@ -136,14 +141,14 @@ def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
     unit = _UNIT.match(text, row.end())
     end = (unit or row).end()
     after = _AFTER.match(text, end)
-    # The word after the numbers is known if it begins the next field.
+    # The text after the numbers is known if it has no word, or if its word begins the next field.
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
     between = {*map(str.strip, re.findall(r"[,\s]+", row[0]))}
     if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif len(between) > 1 or (between == {""} and None in numbers):
-        # Different separators, or "64 ?": the mask may belong to the number before it.
+        # The separators differ, or there is a mask as in "64 ?", which may be part of the 64.
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
@@ -158,7 +163,7 @@ def _int(item: str) -> int | None:
 
 
 def _comma(inside: str) -> str:
-    """Return `Value.comma` of the text between two brackets."""
+    """Return `Value.comma` for the text of a list."""
     is_tight = bool(re.search(r",\S", inside))
     if is_tight and re.search(r"\s", inside) and re.search(r",(?:\d{3}\b|\?)", inside):
         return "mixed"
@@ -171,10 +176,10 @@ def _comma(inside: str) -> str:
 
 
 class Field(NamedTuple):
-    """One printed argument: the driver's name, the key in the table, the printed word, the value.
+    """A printed argument: the driver's name, the table key, the printed word, and the value.
 
-    A field without an argument is a mark. A mark with a word is the heading of a printout; a mark
-    without a word is the rest of a list. `unit` is "elements", "bytes" or "".
+    A field without an argument is a mark. A mark with a word is the heading of a printout, and a
+    mark without a word is the rest of a broken list. `unit` is "elements", "bytes" or "".
     """
 
     argument: str
@@ -202,7 +207,7 @@ _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
 
 def fields_of(stream: Lines) -> Iterator[Field]:
-    """Return the fields and marks of a stream, in the order of the text."""
+    """Yield the fields and marks of a stream, in the order of the text."""
     text, after = stream.text, 0
     while word := WORD.search(text, after):
         found: Field | None = None
@@ -220,14 +225,14 @@ def fields_of(stream: Lines) -> Iterator[Field]:
 def _read_field(
     text: str, word: re.Match[str], after: int, argument: str, key: str, strong: bool
 ) -> Field | None:
-    """Read the value after a word; None if the word is part of a sentence."""
+    """Return the field of a word and the value after it; None if the word is part of a sentence."""
     follows = _AFTER_WORD.match(text, word.end())
     if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
     before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
-    # `leads`: nothing but marks of a list stands before the word on its line. `is_part`: the word
-    # continues another word, such as "x.shape" or "output shape".
+    # `leads`: only blanks, quotes or the bullet of a list are before the word on its line.
+    # `is_part`: the word continues the text before it, as in "x.shape" or "output shape".
     leads = not before.strip(" \t'*-{(,")
     opens = text[at : at + 1] in tuple("([{")
     is_part = before[-1:] in tuple(".-_>") or before.rstrip()[-1:].isalpha()
@@ -237,7 +242,7 @@ def _read_field(
     value = read_value(text, at, argument)
     if not is_array and value.word and not (sign or opens or "CU_" in value.word):
         return None
-    # Before a whole list, the number in brackets is the count of entries: "boxDim[2] = (64, 64)".
+    # In "boxDim[2] = (64, 64)", the number in brackets is the number of entries of the list.
     if index is not None and (value.bracket or len(value.numbers) > 1 or opens):
         if index.isdigit() and not opens and int(index) != len(value.numbers):
             value = value._replace(fault="unread")
@@ -255,12 +260,12 @@ def _read_field(
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     """Return whether a word is the end of a longer word that was cut.
 
-    The cut is a line end of a terminal's width, or the start of the text.
+    A word is cut at the end of a terminal's line, or at the start of the text.
     """
     before = text[max(0, word.start() - 80) : word.start()]
     cut = re.search(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", before)
     whole = cut and meaning_of(cut[1] + word[0])
-    # No printout begins with strides: "Strides" at the start is the end of "globalStrides".
+    # No printout begins with strides, so "Strides" at the start is the end of "globalStrides".
     starts = key in ("stride", "strides") and not before.strip()
     return starts or bool(whole and whole[1] != key)
 
@@ -272,8 +277,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
 class Block:
     """The fields of one printout, and its heading.
 
-    `is_mixed`: the lines may come from several processes, so that no number counts. `is_broken`:
-    the rest of a broken list follows the last field.
+    `is_mixed` means that the lines may come from several processes, so that no number is read.
+    `is_broken` means that the rest of a broken list follows the last field.
     """
 
     heading: str = ""
@@ -289,39 +294,40 @@ class Block:
         return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
 
     def arguments(self, only_strong: bool = False) -> set[str]:
-        """Return the names of the arguments that the block shows."""
+        """Return the names of the arguments that the block shows, or only those of strong words."""
         return {f.argument for f in self.fields if f.strong or not only_strong}
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The block's words, as keys of the table, each once, in the order of the text."""
+        """The table keys of the block's words, each once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
     def is_whole(self) -> bool:
-        """Whether the block has the tensor's extents and the tile's, which every printout shows."""
+        """Whether the block has the extents of the tensor and the tile, as every printout has."""
         shown = self.arguments()
         return "global_dim" in shown and bool({"box_dim", "channels_per_pixel"} & shown)
 
     @property
     def shows_arguments(self) -> bool:
-        """Whether the block is the printout of an encode, and not unrelated words of a log."""
+        """Whether the block is the printout of an encode instead of unrelated words of a log."""
         strong = self.arguments(only_strong=True)
         own = self.arguments() if form_of(self).words else strong
         return len(strong) >= 2 and bool(own & ARRAYS)
 
 
 def form_of(block: Block) -> Form:
-    """Return the row of the table that a block fits."""
+    """Return the form of a block, or `GENERAL` if no known form fits."""
     keys = frozenset(block.words)
     for form in FORMS:
         if not any(together <= keys for together in form.any_of):
             continue
-        # tma_dlpack.h prints the driver's names, which other code prints too.
+        # tma_dlpack.h and other code print the driver's names. Only tma_dlpack.h also prints this
+        # heading and "tensorDataType".
         own_words = {"tensorDataType"} & {f.word for f in block.fields}
         if form.name == "tma_dlpack.h" and not ("uTensorMapEncode" in block.heading and own_words):
             continue
-        # CUTLASS also prints the driver's names, but with no sign between a name and its value.
+        # CUTLASS prints the driver's names too, but without a sign between a name and its value.
         if form.name == "CUTLASS":
             spaced = sum(f.sign in ("", " ") for f in block.fields)
             if not {"gmemaddress", "format"} & keys and 2 * spaced <= len(block.fields):
@@ -331,9 +337,10 @@ def form_of(block: Block) -> Form:
 
 
 def blocks_in(streams: list[Lines]) -> list[Block]:
-    """Gather the fields of each stream in blocks; mark blocks that may be of several processes.
+    """Return the blocks of all streams; mark blocks whose lines may be of several processes.
 
-    A block without a process may be part of a block with a process if their lines overlap.
+    A block of lines that name no process may be a part of another process's block if the lines of
+    the two blocks overlap.
     """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
@@ -351,15 +358,15 @@ def _blocks_of(stream: Lines) -> list[Block]:
         if not found.argument and not found.word:  # the rest of a list
             block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
-        # A broken list at the end of the text was cut; before another field, it was mixed.
+        # A broken list before another field is mixed output. At the end of the text, it is cut off.
         block.is_mixed |= block.is_broken
         if found.argument:
             _add(blocks, found)
         else:
             blocks.append(Block(found.word, found.line, found.line))
     blocks = [b for b in blocks if b.fields]
-    for block in blocks[:-1]:
-        block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)  # not cut off
+    for block in blocks[:-1]:  # in the last block, a broken value may be cut off instead
+        block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)
     for block in blocks:
         block.is_mixed |= _has_words_of_another(block)
     _mark_mixed(blocks)
@@ -388,7 +395,8 @@ def _add(blocks: list[Block], found: Field) -> None:
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
-    # The same word twice: a repetition on one line is skipped, and another value begins a block.
+    # If the same word comes twice, a repetition on one line is skipped, and another value begins a
+    # new block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):
@@ -401,11 +409,11 @@ def _add(blocks: list[Block], found: Field) -> None:
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
-    """Mark blocks that lack words which other blocks of the same printer have.
+    """Mark the blocks of a run if some of them lack words that the others have.
 
-    A printer writes the same words in the same order each time, so missing words mean that several
-    processes wrote the lines. The first block of a run may lack its beginning, and the last one its
-    end.
+    A run is a sequence of near blocks with the same words for the same arguments. A printer writes
+    the same words in the same order each time, so missing words mean that several processes wrote
+    the lines. The first block of a run may lack its beginning, and the last block its end.
     """
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
@@ -415,7 +423,7 @@ def _mark_mixed(blocks: list[Block]) -> None:
         else:
             runs.append([block])
     for run in runs:
-        # Blocks of one line each, on different lines, are not mixed.
+        # If each block has one line of its own, the blocks are not mixed.
         one_line_each = all(len({f.line for f in b.fields}) <= 1 for b in run)
         apart = one_line_each and len({b.first_line for b in run}) == len(run)
         if any(b.is_mixed for b in run) or not (apart or _is_regular(run)):
@@ -424,15 +432,15 @@ def _mark_mixed(blocks: list[Block]) -> None:
 
 
 def _agree(a: Block, b: Block) -> bool:
-    """Return whether two blocks have the same words for the same arguments."""
+    """Return whether two blocks have the same words for the arguments that both show."""
     spelled = [{f.argument: f.word for f in block.fields} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
 
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, except at the run's two ends."""
-    # `whole` has all words of the run, in the form's order if the form is known. A printout of
-    # rank 1 has no strides, and `rank_1` also leaves out DeepGEMM's base of the swizzle.
+    # `whole` has all words of the run, in the form's order if the form is known. `rank_1` has the
+    # words of a printout of rank 1, which has neither strides nor DeepGEMM's base of the swizzle.
     order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))

@@ -1,9 +1,9 @@
-"""Error messages of projects' own checks; each message names one precondition of an encode.
+"""Reader of the error messages of other projects' checks, which are about arguments of an encode.
 
-Most messages show only some of the numbers; these numbers are checked like printed arguments. A
-message without a number counts only if its line reports a failure, because documents quote the same
-words. The messages of our own headers also show the tensor and the options, so that the whole call
-is checked as `check_tma_descriptor` checks it.
+Most messages show only some of the call's numbers. These numbers are checked like printed
+arguments. A message without a number counts only if its line reports a failure, because documents
+quote the same messages. The messages of our own headers also show the tensor and the options, so
+the whole call is checked, as `check_tma_descriptor` does.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.checks import RULES
-from tma_dlpack.checks.report import Report
-from tma_dlpack.checks.struct import OF_DRIVER
+from tma_dlpack.debug.core import (
+    CORNERS,
+    ENUMS,
+    KIND_OF,
+    OF_DRIVER,
+    RARE_OPTIONS,
+    RULES,
+    check_view,
+    counted,
+    dlpack,
+    dtypes,
+    refusals,
+    tma,
+)
 from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, tables
-from tma_dlpack.dlpack import Layout, TensorView, check_layout
-from tma_dlpack.make.build import check_view
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import data_type_of
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
-from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
-from tma_dlpack.tables.rule import ARGUMENT
-from tma_dlpack.tables.targets import Target
 
 _TABLES: Final = tables("sentences")
 
 
 class Sentence(NamedTuple):
-    """A project's check: who prints it, the pattern of its message, the rule, and the source."""
+    """A project's check: the printer, the pattern of its message, the rule, and the source."""
 
     printer: str
     pattern: re.Pattern[str]
@@ -40,7 +42,7 @@ class Sentence(NamedTuple):
     source: str
 
 
-#: Parts that several patterns of sentences.txt share.
+#: Name in a pattern of sentences.txt -> the part of a pattern that replaces it.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"
@@ -67,26 +69,26 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: The fix by rule, for checks that show no numbers.
+#: Rule -> the fix, for checks that show no numbers.
 FIXES: Final = dict(_TABLES["FIXES"])
-_RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
+_RULES: Final = {rule.id: rule for rule in (*RULES, *refusals.CALL_RULES)}
 
-# Words on the line of a message that reports a failure.
+# Words that show that the line of a message reports a failure.
 _FAILED = re.compile(
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
     re.IGNORECASE,
 )
-# Values of a failed run, which a document that quotes the message does not show.
+# Values that only a failed run shows. A document that quotes the message lacks them.
 _SHOWS_VALUE = re.compile(
     r"\bgot\b|mod\d+=\d|too large \d|Feature '|last dim must be 1|TILE_GATHER4 requires"
     r"|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
 )
-# TileLang's heading above the messages of its checks.
+# The line that TileLang prints above the messages of its checks.
 _HEADING = "Invalid TMA descriptor arguments"
 
 
 def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
-    """Return every failed check of the table that a text has, each once, in the text's order."""
+    """Return each check of the table that the text reports as failed, in the order of the text."""
     found = []
     seen: set[str] = set()
     for sentence in SENTENCES:
@@ -103,10 +105,10 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
 
 
 def report_of(
-    sentence: Sentence, found: re.Match[str], line: int, target: Target
-) -> tuple[PrintedArguments, Report]:
-    """Turn a project's own error message into a report; check its number if it shows one."""
-    # A pattern's groups: `bytes` is a stride, and `entry` its index.
+    sentence: Sentence, found: re.Match[str], line: int, target: tma.Target
+) -> tuple[PrintedArguments, tma.Report]:
+    """Return the arguments and the report for an error message; check the number in the message."""
+    # A pattern's group `bytes` is a stride, and the group `entry` is the index of the stride.
     shown, strides = found.groupdict(), None
     if shown.get("bytes"):
         entries_before = (None,) * int(shown.get("entry", 0))
@@ -115,7 +117,7 @@ def report_of(
     report = check_printed(read, target)
     if report.violations:
         return read, report
-    # Without a number, or with a number that breaks no rule, the report has the project's message.
+    # If the message has no number, or the number breaks no rule, the report quotes the message.
     rule = _RULES[sentence.rule]
     violation = rule.violation(
         OF_DRIVER.get(str(rule.on), str(rule.on)),
@@ -124,13 +126,13 @@ def report_of(
         fix=FIXES.get(rule.id, ""),
         source=f"{sentence.printer}'s own check, {sentence.source}",
     )
-    return read, Report((violation,))
+    return read, tma.Report((violation,))
 
 
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
 
 _PLACE = r"-?\d{1,10}, -?\d{1,10}, -?\d{1,10}"
-# A line that TMA_DLPACK_CHECK prints: file, block, thread, the checked call, value and limit.
+# A line of a build with TMA_DLPACK_CHECK: file, block, thread, the checked call, value, limit.
 _DEVICE_CHECK: Final = re.compile(
     r"tma_dlpack check: (?P<file>[^\n]{1,300}?:\d{1,9}), "
     rf"block \((?P<block>{_PLACE})\), thread \((?P<thread>{_PLACE})\), "
@@ -139,7 +141,7 @@ _DEVICE_CHECK: Final = re.compile(
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return the fix of a failed check on the device: the table's, or else the limit itself."""
+    """Return the fix of a failed check on the device, from the table or else from the limit."""
     words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
@@ -147,9 +149,9 @@ def _device_fix(found: str, limit: str) -> str:
     return next(fixes, limit)
 
 
-def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
-    """Return each failed check that a checked build printed: its first place, and a violation."""
-    # Many threads print the same check; their lines differ in block and thread only.
+def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
+    """Yield the first place and the violation of each failed check that a checked build printed."""
+    # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
         failed.setdefault(match.group("file", "verb", "found", "limit"), []).append(match)
@@ -159,7 +161,7 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
         more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
         yield (
             first.start(),
-            REFUSALS["DEVICE_CHECK"].violation(
+            refusals.REFUSALS["DEVICE_CHECK"].violation(
                 verb,
                 f"{verb} in {who}{more}: {what}",
                 limit=limit,
@@ -199,9 +201,9 @@ _NO_BITS: Final = (
 
 
 class RefusedCall:
-    """The parts of a refusal's line: the driver's call if the line has it, tensor and options.
+    """The parts of a refusal's line: the driver's call (if the line has one), tensor and options.
 
-    `why` has the parts that are none of these, such as the reason why there is no call.
+    `why` has all other parts, such as the reason why there is no call.
     """
 
     function: str
@@ -221,23 +223,23 @@ class RefusedCall:
                 self.rules = part.removeprefix("rules=")
             elif name in ("options", "tensor"):
                 setattr(self, name, _pairs(rest))
-            # Rules that the header found broken are checked again here, so they are skipped.
+            # The broken rules that the header lists are skipped, because the call is checked again.
             elif not part.startswith(("broken: ", "allow names ")):
                 self.why = f"{self.why}; {part}" if self.why else part
 
 
-def says_in(text: str) -> Iterator[tuple[int, Violation]]:
-    """Return the place and the violation of each refusal that shows no call."""
+def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
+    """Yield the place and the violation of each refusal that shows no call."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):
                 name, what = found.expand(argument), found[0].partition(", and ")[0]
                 words = {"limit": limit, "fix": fix, "source": "tma_dlpack_make.hpp"}
-                yield line.start(), ARGUMENT.violation(name, what, **words)
+                yield line.start(), refusals.REFUSALS["ARGUMENT"].violation(name, what, **words)
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:
-    """Return the driver's arguments of a refused call; no arguments if the line has no call."""
+    """Return the driver's arguments of a refused call, which are empty if the line has no call."""
     where: dict[str, Any] = {"printed_by": "tma_dlpack.h", "lines": (number, number)}
     shown: dict[str, Any] = {}
     for name, value in line.call.items():
@@ -252,8 +254,8 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
     return PrintedArguments(kind=kind, **where, **known)
 
 
-def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Report:
-    """Check a refused call as `check_tma_descriptor` does; without a tensor, only its arguments."""
+def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) -> tma.Report:
+    """Check a refused call like `check_tma_descriptor`; without a tensor, only its arguments."""
     tensor, options = line.tensor, line.options
     dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
@@ -261,26 +263,28 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     if len(dtype) != 3 or len(device) != 2 or not one_each:
         return check_printed(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
-    # The map's address includes the offset, which the options have in elements.
+    # The map's address includes the option `offset`, which is a number of elements.
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
-        layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
-        view = TensorView(address, *check_layout(layout), "DLTensor")
-    except TmaPreconditionError as error:
-        if bits == 0:  # how tma_dlpack_make.hpp writes a dtype that it has no name for
-            return Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
-        return Report(error.violations)
-    # Python's arguments, outermost first: the driver's arrays are reversed.
+        layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
+        view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
+    except tma.TmaPreconditionError as error:
+        if bits == 0:  # tma_dlpack_make.hpp writes 0 for a dtype that it has no name for
+            return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
+        return tma.Report(error.violations)
+    # Python's lists are outermost first, so the driver's arrays are reversed.
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
-    # A data type that follows from the dtype is not an argument of its own.
-    given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
+    # Pass the data type only if it does not follow from the dtype.
+    given["data_type"] = (
+        None if read.data_type == dtypes.data_type_of(view.dtype) else read.data_type
+    )
     if read.kind == "tiled":
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
-    # Some options add dimensions, so that the tensor's shape is not the map's.
+    # Some options add dimensions, so the map may have another rank than the tensor.
     if read.rank not in (None, len(given.get("shape") or shape)):
         return check_printed(read, target)
     if not line.call:
@@ -289,7 +293,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
 
 
 def _pairs(text: str) -> dict[str, Any]:
-    """Return the values of all ``name=value`` in a text; skip values of a wrong type."""
+    """Return the values of all pairs ``name=value`` in a text, except values of a wrong type."""
     pairs: dict[str, Any] = {}
     for name, listed, single in _PAIR.findall(text):
         items = [item for item in listed.split(", ") if item]

@@ -1,12 +1,13 @@
-"""Names that logs use for driver arguments, the projects that print them, and `normal` text.
+"""Words that logs use for the driver's arguments, the projects that print them, and `normal`.
 
 A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
-``shape``, ``format``) counts only near strong words. `FORMS` has the projects that print arguments;
-to add a project, add a row to words.txt and an example to tests/debug/printed_forms.py.
+``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that
+print arguments. To add a project, add a row to words.txt and an example to
+tests/debug/printed_forms.py.
 
-`normal` removes casts and types around numbers and writes numbers in decimal. A number that is
-masked, broken or in another unit becomes ``?``. A call of the driver in pasted source becomes
-``name=value``, with the values from the declarations of its arrays.
+`normal` removes casts and types around numbers, and writes numbers in decimal. A number that is
+masked, broken or in another unit becomes ``?``. The arguments of a driver call in pasted source
+become ``name=value``, with the values from the declarations of arrays and constants.
 """
 
 from __future__ import annotations
@@ -22,33 +23,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
-from tma_dlpack.tables.arguments import CORNERS, ENUMS
-from tma_dlpack.tables.coerce import rows
-from tma_dlpack.tables.enums import NAMES, TensorMapIm2ColWideMode
-from tma_dlpack.tables.meanings import parse
+from tma_dlpack.debug.core import CORNERS, ENUMS, coerce, meanings, tma
 
-LONGEST_WORD = 60
+LONGEST_WORD = 60  # characters
 
-# The entries of a list; None for an entry that is not read.
+# The entries of a list. An entry that is not read is None.
 Entries = tuple[int | None, ...]
 
 
 def key_of(word: str) -> str:
-    """Return a word in the tables' spelling: in lower case, without underscores."""
+    """Return the table key of a word, which is the word in lower case without underscores."""
     return word.replace("_", "").lower()
 
 
 def tables(name: str) -> dict[str, list[list[str]]]:
-    """Return the tables of a text file next to this module, by name: rows of cells."""
+    """Return the tables of a text file next to this module: name -> rows of cells."""
     # A table begins with "== NAME" and indented lines that describe it.
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
-    return {table: rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
+    return {table: coerce.rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
 
 
 _TABLES: Final = tables("words")
@@ -67,13 +60,13 @@ ARRAYS: Final = frozenset(
     {"global_dim", "global_strides", "raw_strides", "box_dim", "element_strides", *CORNERS}
 )
 
-#: Names of two words, such as "box dim: 64", which `normal` joins by an underscore.
+#: Names of two words, such as "box dim" in "box dim: 64". `normal` joins them by an underscore.
 MULTI_WORD: Final = re.compile(
     r"(?i)\b(global|shared|outer|elem|element|item|box|data|tensor|block|tile) "
     r"(memory|stride|strides|size|sizes|ptr|address|dim|dims|shape|type|rank)(?=[\"']?[ \t]*[:=])"
 )
 
-#: The heading of a printout. Fields before and after a heading belong to different encodes.
+#: The heading of a printout. Fields before a heading and after it belong to different encodes.
 HEADING: Final = (
     r"(?i:TMA Desc Addr(?::?[ \t]+\d+(?: \(\w+=\d+\))?)?"
     r"|(?:\b\w{1,40}_)?cuTensorMapEncode(?:Tiled|Im2col(?:Wide)?)\b"
@@ -83,7 +76,7 @@ HEADING: Final = (
     r"|TMA descriptor creation)"
 )
 
-#: A name, or a mark. Marks are headings and lines that are part of a list ("64, 1)").
+#: A name or a mark. Marks are headings, and lines that are a part of a broken list ("64, 1)").
 WORD: Final = re.compile(
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
@@ -105,7 +98,7 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
         return STRONG[key], key, True
     if key in WEAK:
         return WEAK[key], key, False
-    # A prefix may name the operand, but only before a strong word.
+    # A prefix, such as "A_desc_", may name the operand, but only before a strong word.
     parts = word.lower().split("_")
     tails = ("".join(parts[first:]) for first in range(1, len(parts)))
     return next(((STRONG[tail], tail, True) for tail in tails if tail in STRONG), None)
@@ -114,17 +107,19 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 # -- members of enums by number, by name, by bytes ------------------------------------------------
 
 
-_WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
-#: Spellings that only printouts use: DeepGEMM's swizzle of 16 bytes is none, and float8 is UINT8.
+_WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": tma.TensorMapIm2ColWideMode}
+#: Spellings that only printouts use. DeepGEMM's swizzle of 16 bytes means no swizzle, and fp8 is
+#: UINT8.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
 NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 
 
 def member_of(argument: str, value: int | str) -> Any:
-    """Return the member of an enum, from its number, its name, or a swizzle's bytes.
+    """Return the member of an enum from its number, its name, or the bytes of a swizzle.
 
-    A number that is not a member stays an int. None for a word that is not a name.
+    A number that is not a member stays an int. The result is
+    None for a word that is not a name.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -132,12 +127,18 @@ def member_of(argument: str, value: int | str) -> Any:
     ('BFLOAT16', None)
     """
     enum = _WITH_MODE[argument]
+    if type(value) is int and 0 <= value < len(enum):
+        return enum(value)
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
-    if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
+    if (
+        isinstance(tail, str)
+        and tail.startswith("CU_TENSOR_MAP")
+        and not meanings.has_name(enum, tail)
+    ):
         return None  # the rest of the name is missing
-    for word in (value, tail):  # with its scope, then without: "cute::B64", "B64"
+    for word in (value, tail):  # the whole name ("cute::B64"), then without its scope ("B64")
         printed = _PRINTED.get((argument, str(word).lower()))
-        member = parse(enum, word) if printed is None else enum(printed)
+        member = meanings.parse(enum, word) if printed is None else enum(printed)
         if member is not None:
             return member
     return value if isinstance(value, int) else None
@@ -149,12 +150,12 @@ def member_of(argument: str, value: int | str) -> Any:
 class Form(NamedTuple):
     """The form in which one project prints the arguments of an encode.
 
-    A block has this form if it has all the keys of one set of `any_of`. `words` are the project's
-    words in the order in which it prints them, () if not known. `implied` has the arguments that
-    the project always passes and does not print. `flags`: "leading" if the first stride is the size
-    of an element, which the driver does not read; "padded" if lists have five entries for every
-    rank; "garbage" if entries past the rank are uninitialised; "elements" if strides are in
-    elements.
+    A block has this form if it has all the keys of at least one set in `any_of`. `words` are the
+    project's words in printed order, or () if the order is not known. `implied` has the arguments
+    that the project always passes and does not print. `flags` may contain "leading" (the first
+    stride is the size of an element, which the driver does not read), "padded" (lists have five
+    entries for every rank), "garbage" (entries past the rank are uninitialised) and "elements"
+    (strides are in elements).
     """
 
     name: str = ""
@@ -165,7 +166,7 @@ class Form(NamedTuple):
 
 
 def _form(name: str, any_of: str, how: str, words: str) -> Form:
-    # `any_of`: "globaldim+boxdim tileshapes"; `how`: "leading padded swizzle=3".
+    # Examples: `any_of` is "globaldim+boxdim tileshapes", and `how` is "leading padded swizzle=3".
     together = tuple(frozenset(map(key_of, group.split("+"))) for group in any_of.split())
     implied = {k: int(v) for k, _, v in (word.partition("=") for word in how.split()) if v}
     return Form(name, together, frozenset(how.split()), implied, tuple(words.split()))
@@ -174,7 +175,7 @@ def _form(name: str, any_of: str, how: str, words: str) -> Form:
 #: The forms in the order in which `form_of` tries them.
 FORMS: Final[tuple[Form, ...]] = tuple(_form(*row) for row in _TABLES["FORMS"])
 GENERAL: Final = Form()
-#: Words of lists that every project prints in the driver's order and units.
+#: Keys of lists that every project prints in the driver's order and units.
 DRIVERS_OWN: Final = frozenset(
     ["globaldim", "globalstrides", "boxdim", "gmemprobshape", "gmemprobstride"]
 )
@@ -182,7 +183,7 @@ DRIVERS_OWN: Final = frozenset(
 
 # -- normal text ----------------------------------------------------------------------------------
 
-# The bytes of C types, for sizeof.
+# The sizes of C types in bytes, for sizeof.
 _BYTES = {"double": 8, "float": 4, "half": 2, "__half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2}
 
 
@@ -199,14 +200,15 @@ def _product(found: re.Match[str]) -> str:
 
 
 def _bracketed(found: re.Match[str]) -> str:
-    """Write numbers as a list in brackets, such as "64 x 128" as "[64, 128]"; keep the lines."""
+    """Return numbers as a list in brackets ("[64, 128]" for "64 x 128"); keep the line ends."""
     numbers = re.findall(r"\d+", found[0])
     return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
 
 
 def _number(found: re.Match[str]) -> str:
-    """Write a number in decimal, or as ? if it is masked or has a unit or a fraction."""
-    # C's suffixes are fine ("64ULL"); a leading zero is not, because it may be octal.
+    """Return a number in decimal, or ``?`` for a number with a mask, a unit or a fraction."""
+    # A suffix of C is allowed ("64ULL"). A leading zero is not allowed, because the
+    # number may be octal.
     clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
     if clean:
         return str(int(clean[1], 0))
@@ -217,18 +219,19 @@ def _number(found: re.Match[str]) -> str:
 _C_TYPES = "cuu?int|u?int|size_t|unsigned|long"
 _HTML = "span|code|pre|font|b|i|em|strong|a|p|br|t[dr]|div"
 
-#: Patterns of spellings and their replacements, applied in this order. No row adds or removes a
-#: line, so that line numbers stay those of the log.
+#: Patterns of spellings and their replacements, which `normal` applies in this order. No row adds
+#: or removes a line, so line numbers are the log's line numbers.
 _NORMAL: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
-        # HTML of a pasted page: tags, and characters such as &quot;
+        # HTML of a pasted page: tags, and entities such as &quot;
         (rf"(?i)</?(?:{_HTML})(?: [^<>\n]{{0,99}})?/?>", ""),
         (r"&(?:#\d{2,6}|#[xX][\da-fA-F]{2,5}|[A-Za-z]{2,8});", _character),
         ("\xa0(?!\\d)", " "),
-        # separators of thousands other than commas: 4_096, 4'096
+        # thousands separators other than commas: 4_096, 4'096
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
-        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),  # no entry begins with 0
+        # 4,096 is not a list, because no entry begins with 0
+        (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"(?<!\w)'([^'\n]{0,80})'(?!\w)", r" \1 "),
         # quotes and Markdown's asterisks around words
@@ -241,7 +244,7 @@ _NORMAL: Final = tuple(
         # text before a list: torch.Size([1]), "size 3 {...}", the list's address
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
-        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list behind it
+        (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list that follows
         # lists without brackets: YAML's lines "- 64", and 64x128
         (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
@@ -254,9 +257,10 @@ _NORMAL: Final = tuple(
             r"((?=[a-f]*\d)(?!\d+e\d+\b)(?:0000[\da-f]{12}|(?=\d*[a-f])[\da-f]{8,12}))(?![\w*?#…]|\.\.)",
             lambda m: f"{m[1]}{int(m[2], 16)}",
         ),
-        # "64, ...": digits may be missing
+        # in "64, ...", digits of the 64 may be missing
         (r"(?<![\w.])-?\d{1,24},[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),
-        # all other numbers; those masked, with a unit, or broken by a terminal's width become ?
+        # all other numbers; a number that is masked, has a unit, or is cut at a terminal's width
+        # becomes ?
         (r"(?<![\w.-])[-+]?\d(?:[\w*?#…%]|[.'’](?=[\w*.…]))*(?:[ \t]?[KMG](?:i?B)?\b)?", _number),
         (r"(?<![\w.*])(?:0[xX])?(?:\*{2,}|#{2,}|\?+|[xX]{2,}|…|\.{3}|<[a-z]+>)(?!\w)", "?"),
         (r"(?<![\w.?])-?\d+(?=(?:[ \t]{0,99}\n){1,4}[ \t]*(?:[xX]?[\da-fA-F]{1,16}\b|\?))", "?"),
@@ -265,7 +269,7 @@ _NORMAL: Final = tuple(
 
 
 def normal(text: str) -> str:
-    """Return a text with all spellings of `_NORMAL` replaced, and the same number of lines."""
+    """Return a text in which all spellings of `_NORMAL` are replaced; lines keep their numbers."""
     text = _with_names(text)
     for pattern, replacement in _NORMAL:
         text = pattern.sub(replacement, text)
@@ -280,11 +284,11 @@ _CALL = re.compile(
 )
 # A comma outside of brackets.
 _COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")
-# Words that are not the value of an argument: a declaration, "name: value", or another line.
+# Text that is not the value of an argument, such as a declaration, "name: value" or two words.
 _NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")
-# The name of an array as an argument: "dims", "&dims[0]", "dims.data()", "strides + 1".
+# An array that is passed as an argument: "dims", "&dims[0]", "dims.data()", "strides + 1".
 _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
-# Patterns with a place for a name: "#define TILE 64" or "TILE = 64;", "dims[2] = {64, 128".
+# The definition of the name {}: "#define TILE 64" or "TILE = 64;"; "dims[2] = {64, 128".
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
 # Maximum number of characters from a declaration to the call.
@@ -293,15 +297,16 @@ FAR = 8_000
 MOST_CALLS = 200
 _DRIVER_ARGUMENTS = tuple(
     tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
-    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
+    for encode in (tma.driver_encode_im2col_wide, tma.driver_encode_im2col, tma.driver_encode_tiled)
 )
-# Parameter names by the number of arguments of a call, with the CUtensorMap* first or without it.
+# Number of arguments of a call, with or without CUtensorMap* -> the names of the parameters.
 _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}
 
 
 def _with_names(text: str) -> str:
-    """Write each call of the driver in a source with the names and values of its arguments."""
-    # New words by (start, end) in the text, applied from the end so that places stay valid.
+    """Return a source in which driver calls show the names and values of their arguments."""
+    # (start, end) in the text -> the new words. They are applied from the end of the text, so that
+    # the places before them stay valid.
     edits: dict[tuple[int, int], str] = {}
     for call in itertools.islice(_CALL.finditer(text), MOST_CALLS):
         passed = [a.strip() for a in _COMMA.split(call["passed"])]
@@ -328,7 +333,8 @@ def _with_names(text: str) -> str:
 def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int]]]:
     """Return an argument with numbers in place of names, and the span of its array's declaration.
 
-    The last declaration before the call counts. A name with two different values stays.
+    The array's last declaration before the call is used. A name with two different values is not
+    replaced.
     """
     source, array = text[max(0, place - FAR) : place], _ARRAY.fullmatch(words)
     declared: list[re.Match[str]] = []

@@ -1,10 +1,11 @@
-"""`lint`: finds mistakes around TMA in PTX, without a GPU.
+"""`lint`: a finder of mistakes around TMA in PTX, without a GPU.
 
 The package `tma_dlpack.ptx` reads the PTX and follows registers and paths. `events` lists the
-events that the rules read. `rules` has the rules about two events on a path, `order` those about an
-instruction in a state. `protocol` finds the mbarriers; `barriers` has their rules. `single` has the
-rules about single instructions and about the maps of a launch. `report` is the returned object.
-This module reads every kind of source (text, .cu, binary, wheel) as PTX, and runs the rules.
+events that the rules read. `rules` has the rules about two events on a path, and `order` has the
+rules about an instruction in a state. `protocol` finds the mbarriers, and `barriers` has the rules
+about mbarriers. `single` has the rules about single instructions and about the maps of a launch.
+`report` defines the result. This module converts every kind of source (text, .cu, binary, wheel) to
+PTX, and runs the rules.
 """
 
 from __future__ import annotations
@@ -20,35 +21,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
+from tma_dlpack.debug.core import counted, driver, errors, public, refusals, tma
 from tma_dlpack.debug.lint import barriers, order, protocol, report, rules, single
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.names import short_name
-from tma_dlpack.include import get_include
 from tma_dlpack.ptx.flow import Flow, TooLargeError
 from tma_dlpack.ptx.parse import modules
 from tma_dlpack.ptx.values import Values
-from tma_dlpack.public import untraced
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError, argument_error
-from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
 
 __all__ = ["LintFinding", "LintReport", "lint", "run"]
 
 
-_PTX = REFUSALS["FILE_PTX"]
-# time limit of nvcc and of cuobjdump
+_PTX = refusals.REFUSALS["FILE_PTX"]
+# time limit of each run of nvcc or cuobjdump
 _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
 #: The first bytes of ELF files, fat binaries, and archives.
 _BINARY = (b"\x7fELF", b"\x50\xed\x55\xba", b"!<arch>")
 _WHEEL = b"PK\x03\x04"
-# most bytes of an unpacked library of a wheel; larger ones are skipped
+# maximum size of an unpacked library of a wheel; larger libraries are skipped
 _MOST_MEMBER_BYTES = 4 << 30
 
 
-@untraced
+@public.untraced
 def lint(
     source: str | os.PathLike[str],
     *,
@@ -58,35 +55,35 @@ def lint(
 ) -> LintReport:
     """Return the mistakes around TMA that PTX shows.
 
-    The PTX proves an error: the addresses overlap, and no path has the fence or the wait. A warning
-    is a possible mistake. Lint does not see values that are computed at run time, so a report
-    without findings is no proof.
+    An error is proved by the PTX: the addresses overlap, and no path has the fence or the wait. A
+    warning is a possible mistake. `lint` does not see values that are computed at run time, so a
+    report without findings does not prove that the code is correct.
 
     Parameters
     ----------
     source : str or path
-        PTX as text; or the path of PTX, of a .cu or .cuh (which needs nvcc), or of a fatbin, an
-        object, a library or a wheel that contains PTX (which needs cuobjdump).
+        PTX as text; or the path of a PTX file, a .cu or .cuh file (which needs nvcc), or a fatbin,
+        object, library or wheel that contains PTX (which needs cuobjdump).
     maps : path, Trace or sequence of TensorMap, optional
-        The maps that kernels were launched with, such as a file from ``trace --json``. Instructions
-        are compared with them. The n-th map of a sequence is the kernel's n-th parameter of 128
-        bytes.
+        The maps that kernels were launched with, such as a file from ``trace --json``. The kernel's
+        instructions are compared with these maps. The n-th map of a sequence is the kernel's n-th
+        parameter of 128 bytes.
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
     notes : bool
-        Whether findings of severity "note" are in `findings` or in `hidden`.
+        If True, findings of severity "note" are in `findings`, else in `hidden`.
 
     Returns
     -------
     LintReport
-        ``print(report)``, `_repr_html_`, `to_json()`, `to_sarif()`.
+        The findings, as text (``print(report)``), HTML, JSON (`to_json()`) or SARIF (`to_sarif()`).
 
     Raises
     ------
     TmaPreconditionError
         If the source is not PTX.
     TmaUnsupportedError
-        If nvcc or cuobjdump is needed, and is not installed or fails.
+        If nvcc or cuobjdump is needed, but is not installed or fails.
 
     Examples
     --------
@@ -118,12 +115,12 @@ def lint(
     given = _input(source, nvcc_flags)
     unread: list[str] = []
     examined: list[report.Examined] = []
-    # line of the PTX -> comment with a suppression; mistakes by kernel
+    # line of the PTX -> comment with a suppression; kernel -> mistakes
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
-        # each function is checked alone; a call counts as the worst of what its callee may do
+        # each function is checked alone; a call has the events of its callee in the worst order
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]
@@ -149,7 +146,7 @@ def lint(
 
 
 def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mistake]:
-    """Return the mistakes in one function, each a pair of instructions."""
+    """Return the mistakes in one function."""
     sizes = single.bytes_of_copies(events, launched)
     known = protocol.Protocol(events, sizes)
     found = [
@@ -159,18 +156,18 @@ def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mista
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
-# events whose shared memory should be known
+# events with an address in shared memory, which should be known
 _COPIES = ("load", "store")
 
 
 def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
-    """Return the counts of a function with bulk copies; nothing for other functions."""
+    """Yield the counts of a function with bulk copies, and nothing for another function."""
     function = events.flow.values.function
     happened = Counter(h.what for block in events.blocks for h in block)
     copies = happened["load"] + happened["store"] + happened["send"]
     if not copies:
         return
-    # a barrier is one address that is initialised, however many instructions do so
+    # several instructions may initialise a barrier, so addresses are counted
     barriers = {(access.terms, at) for access in events.accesses if access.what == "init"
                 for at, _ in access.spans}  # fmt: skip
     counts = {
@@ -205,12 +202,12 @@ def run(
 
 
 def printed(reports: Sequence[LintReport], failures: Sequence[str], *, sarif: bool) -> str:
-    """Return reports as JSON or SARIF; failures become notes."""
+    """Return reports as JSON or SARIF, with the failures as notes."""
     unread = LintReport((), notes=tuple(failures))
     return (report.as_sarif if sarif else report.as_json)([*reports, unread])
 
 
-# -- from what a user has to PTX: text, a file, a .cu by nvcc, a binary by cuobjdump ---------------
+# -- reading PTX from text, a file, a .cu (by nvcc) or a binary (by cuobjdump) --------------------
 
 
 class Input(NamedTuple):
@@ -222,22 +219,22 @@ class Input(NamedTuple):
 
 
 def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
-    """Return the PTX of a source; raise an error if it has none."""
-    # text, not a path: paths have no newline, and every PTX has .version
+    """Return the PTX of a source; raise an error if the source has no PTX."""
+    # a string is text if it has a newline, which paths do not have, or .version, which all PTX has
     if isinstance(source, str) and ("\n" in source or ".version" in source or not source.strip()):
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
     if not (isinstance(source, str) or hasattr(source, "__fspath__")):
         fix = "pass the text of the PTX, or a path"
-        raise argument_error(
+        raise errors.argument_error(
             "source", f"source is a {type(source).__name__}", "be PTX or a path", fix
         )
     name = os.fspath(source)
-    with foreign.plain_file(name, MAX_PTX_BYTES, "FILE_PTX") as path:
+    with foreign.plain_file(name, refusals.MAX_PTX_BYTES, "FILE_PTX") as path:
         return _of_file(path, Path(name), nvcc_flags)
 
 
 def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
-    """Return the PTX of a file that may be the decompressed copy of `name`."""
+    """Return the PTX of the file at `path`, which may be a decompressed copy of `name`."""
     if path.suffix in _CUDA:
         text = _by_nvcc(path, nvcc_flags)
         return Input(_checked(text, f"what nvcc made of {name}"), str(name), name.parent)
@@ -254,43 +251,43 @@ def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
 
 
 def _checked(content: bytes, name: str) -> str:
-    """Return the text of the content; raise an error if this is not PTX."""
+    """Return the content as text; raise an error if the content is not PTX."""
     _check_size(len(content), name)
     if not content.strip():
         raise _PTX.error("source", f"{name} is empty")
-    # PTX in memory may end with zeros, as C strings do
+    # PTX from memory may end with NUL bytes, as C strings do
     if b"\0" in content.rstrip(b"\0"):
         raise _PTX.error("source", f"{name} is binary, and no ELF or fat binary")
     if b".version" not in content:
         raise _PTX.error("source", f"{name} is other text")
     text = content.decode("utf-8", "replace")
-    # every module has .version, then .target; without the last one, the file was cut off
+    # every module has .version, then .target; if the last .target is missing, the file was cut off
     if ".target" not in text[text.rindex(".version") :]:
         raise _PTX.error("source", f"{name} ends before its .target")
     return text
 
 
 def _check_size(size_bytes: int, name: str) -> None:
-    if size_bytes > MAX_PTX_BYTES:
+    if size_bytes > refusals.MAX_PTX_BYTES:
         fix = "lint the PTX of one source file at a time"
         raise _PTX.error("source", f"{name} has {size_bytes >> 20} MiB", fix=fix)
 
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
-    """Compile a CUDA file to PTX with line numbers; our header is on the include path."""
-    # our folder is last, so that a header in a folder of the flags wins
+    """Compile a CUDA file to PTX with line numbers and our header on the include path."""
+    # our folder is the last one, so headers in the folders of the flags are found first
     has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
     arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
-        words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}", "-o", str(out)]
+        words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{tma.get_include()}", "-o", str(out)]
         if path.suffix != ".cu":
             words[:0] = ["-x", "cu"]
         _answer(
             "nvcc", [*words, str(path.resolve())], "its PTX (nvcc -ptx -lineinfo) made elsewhere"
         )
         if not out.is_file():
-            raise TmaUnsupportedError(f"nvcc wrote no PTX; its flags were {' '.join(flags)}")
+            raise tma.TmaUnsupportedError(f"nvcc wrote no PTX; its flags were {' '.join(flags)}")
         return out.read_bytes()
 
 
@@ -310,9 +307,9 @@ def _by_cuobjdump(path: Path, name: str) -> bytes:
 
 
 def _of_wheel(path: Path, name: Path) -> bytes:
-    """Return the PTX of all libraries in a wheel; libraries without PTX are skipped."""
+    """Return the PTX of all libraries in a wheel, except libraries without PTX."""
     found: list[bytes] = []
-    refused: list[TmaError] = []
+    refused: list[tma.TmaError] = []
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="tma_dlpack_") as at:
         for member in wheel.infolist():
             if not member.filename.endswith(_OF_WHEEL) or member.file_size > _MOST_MEMBER_BYTES:
@@ -323,7 +320,7 @@ def _of_wheel(path: Path, name: Path) -> bytes:
             if library.read_bytes()[:8].startswith(_BINARY):
                 try:
                     found.append(_by_cuobjdump(library, f"{name}: {member.filename}"))
-                except TmaError as error:
+                except tma.TmaError as error:
                     refused.append(error)
             elif member.filename.endswith(".ptx"):
                 found.append(library.read_bytes())
@@ -334,18 +331,18 @@ def _of_wheel(path: Path, name: Path) -> bytes:
     raise _PTX.error("source", f"{name} is an archive without a library in it")
 
 
-# ends of the names of a wheel's members that may contain PTX
+# suffixes of a wheel's files that may contain PTX
 _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
-    """Return the output of a CUDA tool; `instead` is what a user without it can lint."""
-    tool = programs.tool(name)
+    """Return the output of a CUDA tool; `instead` is what users without the tool can lint."""
+    tool = driver.tool(name)
     if tool is None:
         fix = f"install the CUDA toolkit, or lint {instead}"
-        raise TmaUnsupportedError(f"{name} was not found: {fix}")
+        raise tma.TmaUnsupportedError(f"{name} was not found: {fix}")
     done = programs.answer([tool, *words], _TIMEOUT_S)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()[-4:]
-        raise TmaUnsupportedError(f"{name} failed: {' | '.join(lines) or 'no message'}")
+        raise tma.TmaUnsupportedError(f"{name} failed: {' | '.join(lines) or 'no message'}")
     return done.stdout

@@ -1,8 +1,9 @@
-"""Rules of mbarriers: their arrivals, waits, bytes and parities.
+"""Rules about the arrivals, waits, bytes and parities of mbarriers.
 
-Rules about the whole function need no path: a barrier that threads wait for needs an arrival
-somewhere in the kernel. `protocol` groups barriers into families: one barrier, or the stages of a
-ring. A family with a constant address gives an error, a family with an index a warning.
+Some rules are about the whole function and need no path. For example, if threads wait for a
+barrier, the kernel must contain an arrival at this barrier. `protocol` groups barriers into
+families: a family is one barrier, or the barriers of all stages of a ring. A mistake is an error if
+the family has a constant address, and a warning if it has an index.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
+from tma_dlpack.debug.core import coerce, counted
 from tma_dlpack.debug.lint.protocol import Protocol, Site
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.values import Value, at_thread, registers, written
-from tma_dlpack.tables.coerce import counted, rows
 
-# name -> rule, message, fix
+# name of the mistake -> rule, message, fix
 _WORDS = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 nobody | BARRIER_ARRIVALS | threads wait for an mbarrier at which no thread arrives: the wait never
     ends | arrive at it: mbarrier.arrive.expect_tx with the bytes of the copies, or mbarrier.arrive
 unawaited | LOAD_WAIT | a bulk copy completes on an mbarrier that no thread waits for: what it
@@ -56,9 +57,10 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 """)
 }
 
-# most blocks of a cluster (with the non-portable size)
+# maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
-# limits of work: instructions on mbarriers in a function; arrivals at a family, compared in pairs
+# limits on the work: instructions on mbarriers in a function, and arrivals at a family, which are
+# compared in pairs
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"
@@ -77,13 +79,13 @@ def _mistake(
 
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
-    """Return the mistakes with the barriers of a function."""
-    # without an initialisation, the barriers belong to another function
+    """Yield the mistakes with the barriers of a function."""
+    # if the function initialises no barrier, another function initialises and may use its barriers
     if not any(site.kind == "init" for site in protocol.sites):
         return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
         return
-    # kinds of the sites whose barrier is unknown: each may be at any barrier
+    # kinds of the sites whose barrier is unknown, because such a site may be at any barrier
     anywhere = {site.kind for site in protocol.sites if site.family is None}
     anywhere |= {"arrive"} if any(s.arrives and s.family is None for s in protocol.sites) else set()
     for family, sites in protocol.by_family.items():
@@ -104,7 +106,7 @@ def _members(
     awaits, copies = protocol.of(family, "await"), protocol.of(family, "copy")
     arrivals = [site for site in sites if site.arrives]
     expects = protocol.of(family, "expect")
-    # with an index, it is not known which barrier of the family a site uses
+    # if an address has an index, the barrier of the family that it selects is unknown
     severity = "warning" if any(site.index for site in sites) else "error"
     if awaits and not arrivals and "arrive" not in anywhere:
         yield _mistake("nobody", severity, awaits[0])
@@ -125,15 +127,15 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     if len(counts) != 1 or not 0 < len(arrivals) <= _MOST_ARRIVALS or "arrive" in anywhere:
         return
     (terms, count), *_ = counts
-    # an arrival with a count operand may count for several
+    # an arrival with a count operand may count more than once
     if terms or any(len(site.code.split()) > 2 and site.kind == "arrive" for site in arrivals):
         return
     if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
         return
-    # other blocks arrive too
+    # other blocks of the cluster arrive too
     if any(".shared::cluster" in site.code.opcode for site in arrivals):
         return
-    # each thread has its own barrier
+    # the address depends on the thread, so threads have different barriers
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
         return
     awaits = [site for site in protocol.sites if site.kind == "await"]
@@ -141,11 +143,11 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     # a loop without a wait may arrive several times in one phase
     if any(protocol.reached(s, awaits, s) and not _moves(protocol, s) for s in arrivals):
         return
-    # site -> (most threads that arrive, whether this number is exact)
+    # site -> (maximum number of threads that arrive, whether this number is exact)
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
         return
-    # each site of a group may arrive or not: the totals of all subsets
+    # each site of a group may run or not, so the total may be that of any subset
     sums: set[int] = set()
     for group in _of_one_phase(protocol, arrivals, own):
         own_sums = {0}
@@ -160,7 +162,7 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
 
 
 def _moves(protocol: Protocol, site: Site) -> bool:
-    """Whether each turn of the loop around a site uses another barrier."""
+    """Return whether each iteration of the loop around a site uses another barrier."""
     return bool(registers(site.index) & _written_in(protocol, protocol.loop_of(site.block)))
 
 
@@ -171,12 +173,12 @@ def _written_in(protocol: Protocol, blocks: Iterable[int]) -> set[str]:
 def _of_one_phase(
     protocol: Protocol, arrivals: list[Site], awaits: list[Site]
 ) -> Iterator[list[Site]]:
-    """Return groups of arrivals that can be in one phase; waits separate different groups."""
-    # groups are joined if a path leads from one arrival to another without a wait, or if no path
-    # leads between them at all (two roles of the kernel)
+    """Yield groups of arrivals that can be in one phase."""
+    # two arrivals are in one group if a path without a wait connects them, or if no path connects
+    # them at all, because they are in two roles of the kernel
     groups = [[site] for site in arrivals]
     for a, b in combinations(arrivals, 2):
-        # constant, different addresses: two stages
+        # different constant addresses are two stages
         if a.at != b.at and not a.index and not b.index:
             continue
         between = [protocol.reached(b, (), a), protocol.reached(a, (), b)]
@@ -189,8 +191,8 @@ def _of_one_phase(
 
 
 def _bytes(protocol: Protocol) -> Iterator[Mistake]:
-    """Compare the bytes that a thread expects with the copies in the same basic block."""
-    # sites by the value of the barrier's address
+    """Compare the bytes that a barrier expects with the copies in the same basic block."""
+    # value of the barrier's address -> sites
     copies: dict[Value, list[Site]] = defaultdict(list)
     others: dict[Value, list[Site]] = defaultdict(list)
     for site in protocol.sites:
@@ -199,7 +201,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
         elif site.kind in ("expect", "arrive"):
             others[site.value].append(site)
     expecting = {site.block for site in protocol.sites if site.kind == "expect"}
-    # families in which at least one barrier with copies has an arrival or an expectation
+    # families in which at least one barrier with copies has an arrival or an expect_tx
     announced = {s.family for value in copies if others[value] for s in copies[value]} - {None}
     for value, sites in copies.items():
         expects = [site for site in others[value] if site.kind == "expect"]
@@ -211,7 +213,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 yield _mistake("unexpected", "warning", arrivals[0], mine[0])
                 continue
             is_alone = mine[0].family in announced and not others[value] and block not in expecting
-            # in a pair of blocks, the leading block expects the bytes of both
+            # in a pair of blocks (cta_group::2), the leading block expects the bytes of both blocks
             if ".cta_group::2" in mine[0].code.opcode:
                 is_alone = False
             if is_alone or (not near and _is_unexpected(protocol, mine[0], expects, by_block)):
@@ -222,7 +224,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 for block, (expect,) in by_block.items()
                 for found in _total(protocol, expect, [s for s in sites if s.block == block])
             ]
-            # one block expects too much and another too little: together they may be right
+            # if one basic block expects too much and another too little, their sum may be right
             if len({ends for ends, _ in wrong}) == 1:
                 yield from (mistake for _, mistake in wrong)
 
@@ -230,7 +232,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Whether each expectation has copies of its own, and waits separate it from this copy."""
+    """Return whether each expect_tx has its own copies, and waits separate it from this copy."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block
@@ -242,8 +244,9 @@ def _is_unexpected(
 
 
 def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tuple[str, Mistake]]:
-    """Compare the expected bytes with the sizes of the copies, if these are known."""
-    # with multicast, each block of the cluster may issue a part that arrives in every block
+    """Compare the expected bytes with the sizes of the copies, if all sizes are known."""
+    # with multicast, each block of the cluster may issue a part of the tile, and every block
+    # receives all parts
     terms, count = protocol.values.operand(expect.code.split()[-1])
     sizes = [(protocol.sizes(site.code), ".multicast" in site.code.opcode) for site in copies]
     if terms or any(size is None for size, _ in sizes):
@@ -252,7 +255,7 @@ def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tup
     shared = sum(size or 0 for size, is_multicast in sizes if is_multicast)
     blocks = cluster_blocks(protocol.values.function) or _MOST_BLOCKS
     totals = {own + shared * times for times in range(1, blocks + 1)} if shared else {own}
-    # the copies of both blocks of a pair complete on one barrier
+    # in a pair of blocks, the copies of both blocks complete on one barrier
     if any(".cta_group::2" in site.code.opcode for site in copies):
         totals |= {2 * total for total in totals}
     if count not in totals:
@@ -263,7 +266,7 @@ def _total(protocol: Protocol, expect: Site, copies: list[Site]) -> Iterator[tup
 
 
 def _parities(protocol: Protocol) -> Iterator[Mistake]:
-    """Check the parity of each wait in a loop, and of the first wait at each barrier."""
+    """Check the parity of each wait in a loop, and of the first wait for each barrier."""
     for site in protocol.sites:
         words = site.code.split()
         if site.kind != "await" or ".parity" not in site.code.opcode or len(words) < 3:
@@ -271,7 +274,7 @@ def _parities(protocol: Protocol) -> Iterator[Mistake]:
         parity = protocol.values.operand(words[2])
         body = protocol.loop_of(site.block)
         moves = _written_in(protocol, body)
-        # the parity is constant in the loop, and is no role that depends on the block or thread
+        # the parity is constant in the loop, and does not depend on the block or the thread
         if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
             alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
             others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
@@ -289,17 +292,17 @@ def _depends(value: Value, *words: str) -> bool:
 
 
 def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
-    """Whether the index of a barrier returns to the first stage in the loop."""
-    # by a remainder or a mask, by a negative factor, or by a register that is set back
+    """Return whether the index of a barrier returns to the first stage in the loop."""
+    # the index has a remainder, a mask or a negative factor, or one of its registers is reset
     names = registers(site.index) & moves
     is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
     return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))
 
 
 def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
-    """Check the parity of a wait if no other wait at the family comes before it."""
+    """Check the parity of a wait if no wait for the same family comes before this wait."""
     family = site.family or 0
-    # the parity in thread 0, in the first turn of every loop
+    # the parity in thread 0, in the first iteration of every loop
     known = protocol.values.first_turn(parity, site.code.line, frozenset(), lambda line: True)
     left, number = at_thread(parity, 0, known)
     own = protocol.of(family, "await")
@@ -322,23 +325,23 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
             return
         after = [s for s in arrivals if not protocol.reached(s, full)]
         others = [s for s in arrivals if s not in after]
-        # the last stage is released after the loop; in the control-flow graph, a path to this
-        # release may skip the loop with its waits
+        # the last stage is released after the loop, so the control-flow graph has a path to this
+        # release that skips the loop and its waits
         is_last = all(any(protocol.reached(s, (), f) for f in full) for s in others)
         if after and is_last:
             yield _mistake("cycle", "warning", site, arrivals[0])
 
 
 def _is_before(protocol: Protocol, first: Site, site: Site) -> bool:
-    """Whether some path to `site` passes `first`."""
+    """Return whether a path to `site` passes `first`."""
     return protocol.reached(site, (), first) and not excluded(
         protocol.flow.always[first.block], protocol.flow.always[site.block]
     )
 
 
 def _releases(protocol: Protocol) -> Iterator[Mistake]:
-    """Check rings: the loop that reads the stages must release what another loop fills."""
-    # `site` waits for an empty stage in the loop that fills; `readers` wait for full stages
+    """Check that the loop that reads the stages of a ring also releases them."""
+    # `site` waits for an empty stage in the loop with the copies; `readers` wait for full stages
     for site in protocol.sites:
         if site.kind != "await" or not site.index or site.family is None:
             continue
@@ -355,9 +358,9 @@ def _releases(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
-    """Return releases that the loop with the copies never waits for.
+    """Yield a mistake if the loop with the copies never waits for the release of a stage.
 
-    The waits for these releases are outside of any loop, so a copy may overwrite a stage.
+    If all waits for the releases are outside of loops, a copy may overwrite a stage that is read.
     """
     awaits = [site for site in protocol.sites if site.kind == "await"]
     for family in protocol.by_family:
@@ -367,7 +370,7 @@ def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
             continue
         read = {s.family for s in awaits if s.block in protocol.loop_of(arrivals[0].block)}
         for copy in (s for s in protocol.sites if s.kind == "copy" and s.family in read - {None}):
-            # `loops` are sorted by size, so the last body is the outermost loop
+            # `loops` is sorted by size, so the last body is the outermost loop
             around = [body for _, body in protocol.loops if copy.block in body]
             waits = any(site.block in around[-1] for site in awaits) if around else True
             if not waits and not protocol.has_barrier(around[-1]):

@@ -1,7 +1,8 @@
-"""The events that the rules read, in order: accesses to shared memory, fences, barriers, waits.
+"""Events of a function in program order: accesses to shared memory, fences, barriers, waits.
 
-`OPCODES` maps instructions to events. Accesses of a basic block whose addresses differ only by a
-constant are one `Access`, if no fence or barrier is between them. So an unrolled loop is one write.
+The rules of `lint` read these events. `OPCODES` maps instructions to events. If the addresses of
+accesses in a basic block differ only by a constant, and no fence or barrier is between the
+accesses, they are one `Access`. For example, the writes of an unrolled loop are one `Access`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: Events by opcode; the first match counts. "" stands for instructions that look like an event but
-#: are none. A bulk copy from shared memory is a "store", one to shared memory a "load", and one to
-#: another block's shared memory a "send".
+#: (pattern of an opcode, event); the first match counts. "" is for an instruction without an
+#: event, which a later pattern matches. A bulk copy from shared to global memory is a "store", a
+#: bulk copy from global to shared memory is a "load", and a bulk copy from shared memory to another
+#: block's shared memory is a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (
@@ -69,18 +71,18 @@ OPCODES = tuple(
     )
 )  # fmt: skip
 
-# the size of an access in its opcode: ".v4.f32" is 4 x 32 bits
+# the size of an access in its opcode; ".v4.f32" means 4 x 32 bits
 _BITS = re.compile(r"\.[bsuf](8|16|32|64|128)\b")
 # a register, such as "%r12", or "%p#3" of an inner scope
 _NAMES = re.compile(r"%[\w$]+(?:#\d+)?")
 _VECTOR = re.compile(r"\.v(\d)\b")
-#: Bytes that an access of unknown size has at least, such as a bulk tensor copy.
+#: Minimum bytes of an access of unknown size, such as a bulk tensor copy.
 LEAST_BYTES = 16
-#: Events that end no `Access`: accesses before and after them can be one.
+#: Events that do not end an `Access`, so accesses before and after them can be one `Access`.
 _CLOSE_NOTHING = frozenset(
     ["write", "read", "mma", "operand", "global_write", "use", "init", "replace", "arrive", "await"]
 )
-# bits 0 to 13 of a matrix descriptor: the address, in units of 16 bytes
+# bits 0 to 13 of a matrix descriptor, which are the address in units of 16 bytes
 _ADDRESS_BITS = (1 << 14) - 1
 
 
@@ -98,21 +100,21 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # of ordinary accesses: used to look up registers that are written several times
+    # only for ordinary accesses: finds the values of registers that are written several times
     flow: Flow | None = None
-    # registers in the address; after their next write, the terms mean another address
+    # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
     bases: Known = field(default_factory=dict)
     # registers that a wgmma writes when it is complete
     results: set[str] = field(default_factory=set)
-    # (thread, kept registers) -> result of `at`
+    # (thread, kept registers) -> the result of `at`
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
-        """Return the address without its constant in a thread; None if the thread does not run it.
+        """Return the address without its constant in a thread; None if the thread skips the access.
 
-        Registers with several writes are replaced by their values in the first turn of a loop,
-        except for the `kept` registers.
+        Registers with several writes are replaced by their values in the first iteration of a loop,
+        except for the registers in `kept`.
         """
         key = thread, kept
         if key not in self._at:
@@ -134,22 +136,22 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a basic block: its kind, its instruction, and its access or number."""
+    """An event of a basic block: its kind, its instruction, and its access or its number."""
 
     what: str
     code: Instruction
     access: Access | None = None
-    # of a wait: the number of groups that may be pending
+    # for a wait: the number of groups that may still be pending
     number: int = 0
-    # of "write_register": the register; of "results": the registers that are read
+    # for "write_register": the register; for "results": the registers that are read
     registers: frozenset[str] = frozenset()
-    # of "results": (source, target) of each move of a result
+    # for "results": (source, target) of each move of a result
     moves: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=4096)
 def event_of(opcode: str) -> str:
-    """Return the event of an opcode, or ""."""
+    """Return the event of an opcode; "" if the opcode has no event."""
     return next((event for pattern, event in OPCODES if pattern.match(opcode)), "")
 
 
@@ -163,11 +165,11 @@ class Events:
         self.values = flow.values
         self.accesses: list[Access] = []
         self.blocks: list[list[Event]] = []
-        # accesses of the current block that later instructions can join, by their key
+        # key -> an access of the current block that later instructions can join
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
-        # writes of global memory matter only to plain bulk loads
+        # only plain bulk loads need the writes to global memory
         loads_global = any(map(_is_plain_load, self.values.function.code))
         for number, block in enumerate(flow.blocks):
             self._open.clear()
@@ -180,16 +182,17 @@ class Events:
         if any(access.what == "mma" for access in self.accesses):
             for number in range(len(self.blocks)):
                 self._with_results(number)
-        # a write of a register in some access's address is an event, too: the address changes
+        # a write of a register that is in an access's address is also an event, because the address
+        # changes
         ended = {name for access in self.accesses for name in access.registers}
         for number, writes in enumerate(flow.watch(ended)):
             if writes:
                 self._with_writes(number, writes)
 
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
-        """Insert the writes of registers into the events of a block, in program order."""
+        """Insert the writes of registers into the events of a block in program order."""
         code = self.flow.blocks[number].code
-        # (place, 0 or 1, event): the write of an instruction comes before its other events
+        # (place, 0 or 1, event); 0 sorts an instruction's write before its other events
         order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
@@ -201,7 +204,7 @@ class Events:
 
     @cached_property
     def _results(self) -> set[str]:
-        """The registers with a result of wgmma, copies by mov included."""
+        """The registers with a result of wgmma, including the targets of mov."""
         found = {name for access in self.accesses for name in access.results}
         moves = [(written(code), code.split()[-1]) for block in self.flow.blocks
                  for code in block.code if code.opcode.startswith("mov")]  # fmt: skip
@@ -212,9 +215,9 @@ class Events:
         return found
 
     def _with_results(self, number: int) -> None:
-        """Add events to a block wherever results of wgmma are read or moved."""
-        # all reads and moves up to the next wgmma event are one "results" event, at the first of
-        # them
+        """Add events to a block where results of wgmma are read or moved."""
+        # all reads and moves before the next wgmma event are one "results" event, which is at the
+        # first read or move
         events = iter(self.blocks[number])
         merged: list[Event] = []
         reads: set[str] = set()
@@ -244,9 +247,10 @@ class Events:
         self.blocks[number] = merged
 
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
-        """Return the events of an instruction; a copy also uses its barrier and its map."""
+        """Yield the events of an instruction; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
-        # a store's second address is in shared memory: [global], [shared] or [map, {x}], [shared]
+        # the shared memory of a store is its second address: [global], [shared] or
+        # [map, {x}], [shared]
         if first in _OF_ADDRESS:
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)
@@ -279,7 +283,7 @@ class Events:
             yield Event(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
             yield Event(what, code)
-        # without a state space, the fence is for shared and global memory
+        # without a state space in its opcode, the fence is for shared and global memory
         if code.opcode == "fence.proxy.async":
             yield Event("global_fence", code)
         if _is_plain_load(code):
@@ -292,17 +296,17 @@ class Events:
             yield Event("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("mma_commit", "mma_wait"):
             self._open.pop(("mma",), None)
-        # these three events do not change the state of ordinary reads and writes
+        # after these three events, ordinary reads and writes can still join their access
         elif what in ("barrier", "commit", "wait"):
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
         elif what not in _CLOSE_NOTHING:
             self._open.clear()
 
     def _operands(self, code: Instruction, block: int) -> Iterator[Event]:
-        """Return the reads of a matrix product through descriptors with a known value.
+        """Yield the reads of a matrix product through descriptors with a known value.
 
-        Bits 0 to 13 of a descriptor are the address divided by 16. In this model, shared arrays
-        begin at multiples of `APART`, so that the address also shows the array.
+        Bits 0 to 13 of a descriptor are the address divided by 16. The analysis places shared
+        arrays at multiples of `APART`, so the address also identifies the array.
         """
         for word in code.split():
             value = self.values.of.get(word)
@@ -336,7 +340,7 @@ class Events:
         if is_generic and not any(origin.startswith("shared:") for origin in points):
             return None
         held = (self.values.of.get(name) for name in sorted(registers(terms)))
-        # the values of the address's registers are part of the key, because they may be written
+        # the key contains the values of the address's registers, because registers may be rewritten
         key = what, terms, code.guard, code.negated, *held
         access = self._open.get(key)
         if access is None:
@@ -344,7 +348,7 @@ class Events:
                             registers=registers(terms), bases=self.values.bases)  # fmt: skip
             self._open[key] = access
             self.accesses.append(access)
-            # ordinary accesses of a loop are compared as in its first turn
+            # ordinary accesses of a loop are compared in the loop's first iteration
             if what in ("write", "read"):
                 access.flow = self.flow
                 access.registers = self.values.stable((terms, 0), code.line)
@@ -354,13 +358,13 @@ class Events:
 
 
 def _is_plain_load(code: Instruction) -> bool:
-    """Whether an instruction is a bulk load from an address in global memory, without a map."""
+    """Return whether an instruction is a bulk load from global memory without a map."""
     return event_of(code.opcode) == "load" and ".tensor" not in code.opcode
 
 
 def _bytes(code: Instruction) -> int:
-    """Return the number of bytes that an access has at least."""
-    # plain bulk copies have their size as third operand: [to], [from], bytes
+    """Return the minimum number of bytes of an access."""
+    # the third operand of a plain bulk copy is its size: [to], [from], bytes
     if code.opcode.startswith(("cp.async.bulk.s", "cp.async.bulk.g")):
         size = number_of("".join(code.split()[2:3]))
         return size if size and size > 0 else LEAST_BYTES
@@ -382,23 +386,24 @@ _MAP_OPERAND = re.compile(r"\[\s*([^\[\]{},]+?)\s*,\s*\{")
 
 
 def callee_of(code: Instruction) -> str:
-    """Return the name of the called function: "call (result), name, (arguments)"."""
+    """Return the name of the function in "call (result), name, (arguments)"."""
     words = [word for word in code.split() if not word.startswith("(")]
     return words[0] if words else ""
 
 
 # -- which bytes ----------------------------------------------------------------------------------
 
-# threads whose addresses are compared: the first thread of some warps
+# threads whose addresses are compared, which are the first threads of some warps
 _WITNESSES = (0, 32, 64, 96, 128, 256, 384, 512)
 
 
 def overlap(a: Access, b: Access, exact: bool) -> str:
     """Return whether two accesses touch the same byte: "must", "may", "no" or "apart".
 
-    "no" means different arrays. "apart" means that the bytes differ in every thread that was tried.
-    "may" means that nothing is known, or that registers of the address changed (not `exact`). A
-    thread is tried if it runs both accesses and the unknown parts of both addresses are equal.
+    "no" means that the accesses are in different arrays. "apart" means that the bytes differ in
+    every thread that was tried. "may" means that nothing is known, or that registers of the address
+    changed (not `exact`). A thread is tried if it runs both accesses, and the unknown parts of the
+    two addresses are equal.
     """
     if a.terms is None or b.terms is None:
         return "may"
@@ -422,16 +427,16 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-#: Name of a function -> its events in the worst case, in the worst order.
+#: Name of a function -> the events of its worst case, in the worst order.
 Callees = dict[str, tuple[str, ...]]
-#: Functions of the CUDA runtime without events.
+#: Functions of the CUDA runtime that have no events.
 KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
-# events that make an access safe: they count only if every path of the callee has them
+# events that make an access safe; such an event counts only if it is on every path of the callee
 _PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 
 def summaries(functions: tuple[Function, ...]) -> Callees:
-    """Return the events of each function that is called, with those of its callees."""
+    """Return the events of each function that can be called, with those of its callees."""
     own = {function.name: function for function in functions if not function.is_entry}
     found: Callees = {}
 
@@ -447,7 +452,7 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
                         what[inner].append(block)
                 elif event not in ("write", "read") or ".shared" in code.opcode:
                     what[event].append(block)
-        # the worst order: bulk copies before its fences, ordinary accesses after them
+        # the worst order is bulk copies, then fences, then ordinary accesses
         found[name] = (
             *(event for event in ("store", "load") if what[event]),
             *(event for event in _PASSED if _always(own[name], what[event])),
@@ -461,8 +466,8 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
 
 
 def _always(function: Function, blocks: Sequence[object]) -> bool:
-    """Whether every path through the function passes one of the blocks."""
-    # a search from the entry that stops at these blocks must not find an end
+    """Return whether every path through the function passes at least one of the blocks."""
+    # a search from the entry that stops at these blocks must not find an end of the function
     barred = {id(block) for block in blocks}
     work, seen = [0] if function.blocks else [], set()
     while work:

@@ -1,7 +1,7 @@
-"""Rules about order: arrive and wait of clusters, groups of wgmma, dependent launches.
+"""Rules about the order of cluster barriers, wgmma groups and dependent launches.
 
-A state machine follows each path. An instruction is an error if its state is wrong on every path to
-it.
+A state machine follows each path. An instruction is a mistake if the state before the instruction
+is wrong on every path.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tma_dlpack.debug.core import coerce
 from tma_dlpack.debug.lint.protocol import Protocol
 from tma_dlpack.debug.lint.rules import Mistake, is_of_one
 from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import Facts, excluded
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.tables.coerce import rows
 
 _Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
@@ -27,12 +27,12 @@ def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = 
 
 _BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
 _BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
-#: Accesses to another block's memory. Copies without multicast access their own block.
+#: Accesses to another block's memory. A copy without multicast accesses its own block's memory.
 _REMOTE = (
     r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
     r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
 )
-#: The first state is "none".
+#: State machines. The initial state is "none".
 _MACHINES: Final = (
     (
         _step(r"barrier\.cluster\.arrive", {"none": "arrived"}, "arrived", "twice"),
@@ -49,22 +49,22 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    # the first access alone: one barrier is missing, however many accesses follow
+    # only the first access is a mistake, because one missing barrier affects all accesses
     (
         _step(r"barrier\.cluster\.wait", {"none": "met"}),
         _step(_REMOTE, {"none": "met"}, "none", "remote"),
     ),
 )
 
-#: Ordinary accesses: no instruction of the other block waits for them. `_END` ends a thread;
-#: `_LEAVE` are arrivals for which the other block can wait before it ends.
+#: Ordinary accesses, for which the other block cannot wait. `_END` ends a thread. `_LEAVE` are
+#: arrivals: the other block can wait for such an arrival before it ends.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")
 
 _WORDS: Final = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without
     waiting for it, so the behavior is undefined | barrier.cluster.wait after each
     barrier.cluster.arrive (cluster.sync() has both)
@@ -101,7 +101,7 @@ def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> M
 
 
 def orders(protocol: Protocol) -> Iterator[Mistake]:
-    """Return the mistakes of order in a kernel.
+    """Yield the mistakes in the order of a kernel's instructions.
 
     Kernels with calls are skipped, because the callee may have the missing instruction.
     """
@@ -158,7 +158,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for accesses to another block after which a path ends without an arrival."""
+    """Yield the first access to another block after which a path ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return
@@ -196,7 +196,7 @@ def _parted(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
-    """Look for loops that overwrite operands of wgmma without a wait or a barrier in the loop."""
+    """Yield a mistake for a loop that overwrites operands of wgmma without a wait or a barrier."""
     flow = protocol.flow
     mmas = _blocks_with(protocol, r"wgmma\.mma_async")
     waits = _blocks_with(protocol, r"wgmma\.wait_group")
@@ -219,6 +219,6 @@ def _unwaited(protocol: Protocol) -> Iterator[Mistake]:
 
 
 def _blocks_with(protocol: Protocol, pattern: str) -> set[int]:
-    """Return the blocks of code that have an instruction with this opcode."""
+    """Return the basic blocks that have an instruction whose opcode matches a pattern."""
     blocks = enumerate(protocol.flow.blocks)
     return {n for n, block in blocks if any(re.match(pattern, c.opcode) for c in block.code)}

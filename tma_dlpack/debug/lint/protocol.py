@@ -1,8 +1,8 @@
-"""The mbarriers of a function: the instructions that use each barrier, and the paths between them.
+"""The mbarriers of a function, the instructions that use each mbarrier, and their paths.
 
-Barriers are grouped into families. A family is one address, or the stages of a ring, which the
-kernel selects by an index.
-Rings are contiguous in memory, so the constant in an address distinguishes them.
+Barriers are grouped into families. A family is the barrier at one address, or the barriers of all
+stages of a ring. In a ring, the kernel selects a barrier by an index. Each ring is contiguous in
+memory, so the constant in an address identifies the ring.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _AWAIT = re.compile(r"mbarrier\.(?:try_wait|test_wait)")
 _COPY = re.compile(
     r"cp\.async\.bulk\S*\.mbarrier::complete_tx|(?:st|red)\.async\S*\.mbarrier::complete_tx"
 )
-#: Bits of an address that are its place in shared memory; the others name the block of a cluster.
+#: Bits of an address that are its offset in shared memory. The other bits select the block of the
+#: cluster.
 _PLACE_BITS = (1 << 24) - 1
 _BARRIER_BYTES = 8
-_MOST_OF_A_SPIN = 40
+_MOST_OF_A_SPIN = 40  # a loop with fewer instructions may be a single wait
 _MOST_THREADS = 1024
 _OTHER_DIMENSION = re.compile(r"%n?tid\.[yz]")
 _BLOCK = re.compile(r"\.(reqntid|maxntid)\s+(\d{1,4})(?:\s*,\s*(\d{1,4}))?(?:\s*,\s*(\d{1,4}))?")
@@ -36,20 +37,20 @@ _FAR = 64 * _BARRIER_BYTES  # bytes of the longest ring
 
 @dataclass(eq=False)
 class Site:
-    """An instruction of a barrier: "init", "arrive", "expect", "copy" or "await"."""
+    """An instruction that uses an mbarrier: "init", "arrive", "expect", "copy" or "await"."""
 
     kind: str
     code: Instruction
     block: int
     value: Value
-    at: int  # the number in its address
-    index: tuple[Term, ...]  # the part that is added at run time
+    at: int  # the constant part of the barrier's address
+    index: tuple[Term, ...]  # the part of the address that is only known at run time
     arrives: bool = False
-    family: int | None = None  # None: any barrier
+    family: int | None = None  # None if the barrier is unknown
 
 
 class Protocol:
-    """The barriers of a function."""
+    """The mbarriers of a function."""
 
     def __init__(self, events: Events, sizes: Callable[[Instruction], int | None]) -> None:
         self.events = events
@@ -86,18 +87,18 @@ class Protocol:
         self.sites.append(site)
 
     def _families(self) -> None:
-        """Assign each site to a family: the address at which its ring begins."""
-        starts: dict[int, int] = {}  # an indexed number, and where its ring begins
+        """Assign each site to a family, which is the address at which its ring begins."""
+        starts: dict[int, int] = {}  # address of an indexed site -> where its ring begins
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
-            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # an unrolled loop: the next stage
+            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # the next stage, in an unrolled loop
         inits = [site for site in self.sites if site.kind == "init"]
         counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
-        # a loop initialises a ring, whose end is not known
+        # addresses of rings that a loop initialises, so that their ends are not known
         looped = {site.at for site in inits if registers(site.index)}
         unclear = set()
         for site in self.sites:
             if site.at < APART:
-                continue  # the base is in a register
+                continue  # the barrier's base address is in a register
             below = max((at for at in starts if at <= site.at), default=-_FAR)
             is_near = site.at - below < _FAR and (site.at - below) % _BARRIER_BYTES == 0
             is_stage = is_near and counts.get(site.at) == counts.get(starts[below])
@@ -119,7 +120,7 @@ class Protocol:
 
     @cached_property
     def calls(self) -> bool:
-        """Whether functions are called that may use the barriers."""
+        """Whether the function calls functions that may use the barriers."""
         codes = (c for c in self.values.function.code if c.opcode.startswith("call"))
         return any(callee_of(code) not in KNOWN_CALLS for code in codes)
 
@@ -137,7 +138,7 @@ class Protocol:
 
     @cached_property
     def loops(self) -> list[tuple[int, frozenset[int]]]:
-        """The natural loops as (header, blocks), the smallest first; no loops of a single wait."""
+        """The natural loops (header, blocks), smallest first, without loops that only wait."""
         found: dict[int, set[int]] = {}
         for latch, header in _back_edges([block.next for block in self.flow.blocks]):
             body = found.setdefault(header, {header})
@@ -157,16 +158,16 @@ class Protocol:
         return len(code) < _MOST_OF_A_SPIN and events <= {"use", "await", "write_register"}
 
     def loop_of(self, *blocks: int) -> frozenset[int]:
-        """Return the innermost loop around blocks, nothing if there is no loop."""
+        """Return the innermost loop that contains all blocks, or an empty set."""
         return next((body for _, body in self.loops if body.issuperset(blocks)), frozenset())
 
     def has_barrier(self, blocks: Iterable[int]) -> bool:
-        """Whether these blocks of code have a barrier of the thread block."""
+        """Return whether these basic blocks contain a barrier of the thread block."""
         events = (h.what for n in blocks for h in self.events.blocks[n])
         return "barrier" in events
 
     def reached(self, target: Site, barred: Iterable[Site] = (), start: Site | None = None) -> bool:
-        """Whether a path leads to a site, from the entry or `start`, and passes no barred site."""
+        """Return whether a path from `start` (or the entry) to `target` passes no barred site."""
         stops: dict[int, list[int]] = defaultdict(list)
         for site in barred:
             stops[site.block].append(site.code.line)
@@ -190,7 +191,8 @@ class Protocol:
     def threads(self, site: Site) -> tuple[int, bool]:
         """Return the maximum number of threads that execute a site, and whether it is exact.
 
-        0 if it is unknown, because the shape of the block is unknown or has several dimensions.
+        The number is 0 if it is unknown, because the shape of the thread block is unknown or has
+        several dimensions.
         """
         header = self.values.function.header
         size = _BLOCK.search(header)
@@ -207,8 +209,8 @@ class Protocol:
         return number, is_size and all(map(self._is_followed, self._deciders(site.block)))
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
-        """Return the threads of the largest block in which a condition can hold."""
-        terms = condition[0]  # both sides of a branch have the same terms
+        """Return the indices of the threads for which a condition can hold."""
+        terms = condition[0]  # the cache's key, because both sides of a branch have the same terms
         if terms not in self._values:
             threads = range(_MOST_THREADS)
             self._values[terms] = [at_thread((terms, 0), thread, {}) for thread in threads]
@@ -220,7 +222,7 @@ class Protocol:
         return any(_OTHER_DIMENSION.search(code.operands) for code in self.values.function.code)
 
     def _deciders(self, target: int) -> Iterator[int]:
-        """Return the blocks whose branch decides whether a block is reached."""
+        """Return the basic blocks whose branch decides whether the block `target` is reached."""
         blocks = self.flow.blocks
         reach, work = set(), [target]
         while work:
@@ -232,7 +234,7 @@ class Protocol:
         return (n for n in reach if blocks[n].branch and not reach.issuperset(blocks[n].next))
 
     def _is_followed(self, block: int) -> bool:
-        """Whether a branch is uniform, or its conditions are known for each thread."""
+        """Return whether the branch of a block is uniform, or depends only on the thread index."""
         branch = self.flow.blocks[block].branch
         sides = [self.values.branch(branch[1], n) for n in (False, True)] if branch else []
         return all(
@@ -246,7 +248,7 @@ def _of_thread_alone(terms: tuple[Term, ...]) -> bool:
 
 
 def _unwrapped(value: Value) -> Value:
-    """Return the offset in shared memory of a barrier in another block of the cluster."""
+    """Return the address without `mapa` and masks, which is the offset in a block of a cluster."""
     terms, constant = value
     if len(terms) == 1 and terms[0][1] == 1:
         symbol = terms[0][0]
@@ -261,16 +263,17 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _turned(index: tuple[Term, ...]) -> int:
-    """Return the constant n of an index ``(i + n) % stages``, in bytes; 0 for other indices.
+    """Return the constant n of an index ``(i + n) % stages`` in bytes, or 0 for other indices.
 
-    In PTX a remainder is the index minus a multiple of a quotient, which is computed from i + n.
+    In PTX, the remainder is the index minus a multiple of a quotient, and the quotient is computed
+    from i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:
         terms, number = symbol.arguments[0] if symbol.arguments else ((), 0)
         if factor < 0 and len(terms) == 1 and terms[0][0].op == "mul.hi":
             terms, number = terms[0][0].arguments[0]
-        times = {times for _, times in (*added, *terms)}  # of the index, and in the dividend
+        times = {times for _, times in (*added, *terms)}  # factors in the index and in the dividend
         if factor > 0 or not terms or registers(terms) != registers(added):
             continue
         _, scale = terms[0]
@@ -284,7 +287,7 @@ def _added(value: Value, number: int) -> Value:
 
 
 def _back_edges(follows: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
-    """Return the back edges (from, to) of a depth-first search from the entry."""
+    """Yield the back edges (from, to) of a depth-first search from the entry."""
     state = [0] * len(follows)  # 1: on the path, 2: done
     work: list[tuple[int, Iterator[int]]] = []
     if follows:

@@ -1,8 +1,8 @@
 """The result of `lint`: findings as text, HTML, JSON and SARIF.
 
-`findings` groups the mistakes: all mistakes that one missing instruction causes are one finding,
-also in other kernels with the same source lines (templates). `Suppressions` reads the comments that
-allow a finding.
+`findings` groups the mistakes. All mistakes with the same cause, such as one missing instruction,
+are one finding, even in several kernels with the same source lines (instances of a template).
+`Suppressions` reads the comments that suppress a finding.
 """
 
 from __future__ import annotations
@@ -13,27 +13,21 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.core import coerce, counted, errors, public, tma
 from tma_dlpack.debug.lint.rules import RULES, SEVERITIES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import wrapped
-
-if TYPE_CHECKING:
-    from tma_dlpack.draw.figure import Figure
 
 ERROR, WARNING, NOTE = SEVERITIES
-# most source lines of an inlined instruction that a path shows
+# maximum number of source lines of an inlined instruction that a path shows
 _MOST_FRAMES = 6
-# most pictures of missing fences in HTML
+# maximum number of pictures of missing fences in HTML
 _MOST_PICTURES = 3
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 @dataclass(frozen=True)
 class LintFinding:
     """A mistake around TMA that PTX shows.
@@ -41,22 +35,22 @@ class LintFinding:
     Attributes
     ----------
     rule : str
-        Id of the rule, such as "PROXY_FENCE"; ids never change their meaning.
+        Id of the rule, such as "PROXY_FENCE". The meaning of an id never changes.
     severity : str
-        "error" if the PTX proves the mistake, "warning" if it is possible, "note" if the code
-        breaks the PTX ISA but was measured to work on hardware.
+        "error" if the PTX proves the mistake, "warning" if the mistake is possible, "note" if the
+        code breaks the PTX ISA but works on hardware, according to measurements.
     kernel : str
         Name of the function in the PTX.
     line : int
         Line of the PTX.
     source : str or None
-        "file:line" of the CUDA source; None if the PTX has no lines (``-lineinfo``).
+        "file:line" of the CUDA source; None if the PTX has no source lines (from ``-lineinfo``).
     sites : int
-        Number of instructions that have this mistake for the same cause.
+        Number of instructions that have this mistake with the same cause.
     message, fix : str
         Descriptions of the mistake and of its fix.
     path : tuple of str
-        Lines from the cause to the use.
+        The instructions of the mistake: the cause, then the use.
     """
 
     rule: str
@@ -71,20 +65,20 @@ class LintFinding:
 
     @property
     def where(self) -> str:
-        """Line of the source; without one, the line of the PTX."""
+        """Line of the source, or line of the PTX if the source line is not known."""
         return self.source or f"line {self.line}"
 
     def __str__(self) -> str:
-        lines = [wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
+        lines = [errors.wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
         sites = f", {self.sites} places" if self.sites > 1 else ""
         lines.append(f"  in {short_name(self.kernel)}, line {self.line} of the PTX{sites}")
-        lines += [wrapped(f"  {step}", "  ") for step in self.path]
-        lines.append(wrapped(f"  fix: {self.fix}", "  "))
+        lines += [errors.wrapped(f"  {step}", "  ") for step in self.path]
+        lines.append(errors.wrapped(f"  fix: {self.fix}", "  "))
         lines.append(f"  source: {RULES[self.rule].source}")
-        return printable("\n".join(lines))
+        return coerce.printable("\n".join(lines))
 
 
-#: Things that are counted in a function with TMA.
+#: Kinds of instructions and objects that are counted in a function with TMA.
 COUNTED = ("copy", "barrier", "wait", "fence")
 
 
@@ -96,7 +90,7 @@ class Examined(NamedTuple):
     skipped: tuple[str, ...]
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 @dataclass(frozen=True, repr=False)
 class LintReport:
     """The findings of `lint`.
@@ -104,17 +98,18 @@ class LintReport:
     Attributes
     ----------
     findings : tuple of LintFinding
-        Findings; errors come first.
+        The shown findings, errors first.
     suppressed : tuple of LintFinding
-        Findings that a comment with a reason allows.
+        Findings that are suppressed by a comment with a reason.
     notes : tuple of str
         Parts that could not be read, such as a function whose braces do not close.
     functions : int
         Number of functions that were read.
     examined : tuple of Examined
-        The functions with TMA: their copies and barriers, and the parts that were skipped.
+        The functions with TMA, the counts of their copies and barriers, and the parts that were
+        skipped.
     hidden : tuple of LintFinding
-        Findings of severity "note", unless ``notes=True``.
+        Findings of severity "note"; they are in `findings` with ``notes=True``.
 
     Examples
     --------
@@ -139,8 +134,8 @@ class LintReport:
 
     def __str__(self) -> str:
         parts = [str(finding) for finding in self.findings]
-        parts += [printable(f"note: {note}") for note in self.notes]
-        examined = [printable(self._examined())] if self.functions else []
+        parts += [coerce.printable(f"note: {note}") for note in self.notes]
+        examined = [coerce.printable(self._examined())] if self.functions else []
         return "\n\n".join([*parts, "\n".join([self._total(), *examined])])
 
     def __repr__(self) -> str:
@@ -168,34 +163,31 @@ class LintReport:
                  f"TMA: {counts}"]  # fmt: skip
         lines += [f"not followed in {short_name(one.kernel)}: {', '.join(one.skipped)}"
                   for one in self.examined if one.skipped]  # fmt: skip
-        return "\n".join(map(wrapped, lines))
+        return "\n".join(map(errors.wrapped, lines))
 
     def _repr_html_(self) -> str:
-        from tma_dlpack.draw.cards import bold, plain, table_html
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
         rows = [
             (f.severity, f.rule, f.where, short_name(f.kernel), f.message, f.fix)
             for f in self.findings
         ]
-        parts: list[Figure | str] = [bold(self._total())]
+        parts: list[tma.draw.Figure | str] = [cards.bold(self._total())]
         if rows:
-            parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
+            parts.append(cards.table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
         parts += self._pictures()
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([printable(p) if isinstance(p, str) else p for p in parts])
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([coerce.printable(p) if isinstance(p, str) else p for p in parts])
 
-    def _pictures(self) -> list[Figure]:
-        """Return a picture of each of the first missing fences, a lane for each proxy."""
-        from tma_dlpack.draw.timeline import missing_fence
-
+    def _pictures(self) -> list[tma.draw.Figure]:
+        """Return pictures of the first missing fences, with a lane for each proxy."""
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
-        pictures: list[Figure] = []
+        pictures: list[tma.draw.Figure] = []
         for f in found[:_MOST_PICTURES]:
-            ends = [printable(f.path[n]) for n in (0, -1)]
+            ends = [coerce.printable(f.path[n]) for n in (0, -1)]
             first, second = (end.partition(": ")[2] or end for end in ends)
-            title = f"{printable(f.where)}: a missing fence"
-            pictures.append(missing_fence(first, second, title=title))
+            title = f"{coerce.printable(f.where)}: a missing fence"
+            pictures.append(tma.draw.missing_fence(first, second, title=title))
         return pictures
 
     def to_json(self) -> str:
@@ -239,7 +231,7 @@ def as_sarif(reports: Iterable[LintReport]) -> str:
 
 
 def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
-    # a source line if there is one, else the line of the PTX file; SARIF wants URIs, lines from 1
+    # the source line, or the line of the PTX file; SARIF requires URIs, and lines that count from 1
     name, _, line = (finding.source or "").rpartition(":")
     place = {
         "artifactLocation": {
@@ -261,7 +253,7 @@ def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
 def findings(
     mistakes: Mapping[str, list[Mistake]], suppressions: Suppressions
 ) -> tuple[list[LintFinding], list[LintFinding]]:
-    """Return the shown and the suppressed findings, one finding for each cause."""
+    """Return the shown and the suppressed findings, with one finding for each cause."""
     # (reason of the suppression, rule, source lines) -> the findings of all kernels
     merged: dict[tuple[object, ...], list[LintFinding]] = defaultdict(list)
     for kernel, found in mistakes.items():
@@ -274,7 +266,7 @@ def findings(
     shown: list[LintFinding] = []
     hidden: list[LintFinding] = []
     for (reason, *_), alike in merged.items():
-        # `min` keeps the first of equally severe findings
+        # if several findings are equally severe, `min` returns the first
         finding = min(alike, key=_rank)
         others = len(alike) - 1
         more = f" (and in {counted(others, 'more kernel')})" * bool(others)
@@ -291,8 +283,8 @@ def _rank(finding: LintFinding) -> int:
 
 
 def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
-    """Return groups of mistakes that share a rule and a line, directly or through others."""
-    # union-find: `leader` leads from each node to the representative of its group
+    """Return groups of mistakes; two mistakes with a common key are in one group."""
+    # union-find: following `leader` from a key ends at the representative of the key's group
     leader: dict[object, object] = {}
 
     def find(node: object) -> object:
@@ -311,8 +303,8 @@ def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
 
 
 def _nodes(mistake: Mistake) -> list[object]:
-    """Return the keys that link a mistake to others: rule, fix and line of both instructions."""
-    # one missing fence or barrier concerns the initialisation of all mbarriers
+    """Return the keys of a mistake: the rule, the fix and the line of each of its instructions."""
+    # one missing fence or barrier is the cause for all mbarriers of the kernel
     if mistake.rule == "BARRIER_INIT":
         return [(mistake.rule, "")]
     return [(mistake.rule, mistake.fix, code.place or code.line) for code in mistake.ends]
@@ -320,7 +312,7 @@ def _nodes(mistake: Mistake) -> list[object]:
 
 def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
     use = worst.use or worst.cause
-    # the end of a kernel tells a reader nothing, so the cause is shown instead
+    # the line of a kernel's end does not help a reader, so the line of the cause is shown
     at = worst.cause if use.opcode in ("ret", "exit") else use
     return LintFinding(
         worst.rule,
@@ -336,7 +328,7 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places outside of library headers, innermost first; all if none is outside."""
+    """Return the places outside of library headers, innermost first, or all if none is outside."""
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
     kept = (
@@ -347,42 +339,43 @@ def _own(code: Instruction) -> Place:
     return tuple(kept) or code.place
 
 
-#: The folders of a project whose kernel is in a header: "/a/include/cutlass/" of
+#: The folder of a project whose kernel is in a header, such as "/a/include/cutlass/" in
 #: "/a/include/cutlass/gemm/kernel.h".
 _PROJECT = re.compile(r".*/include/(?:[^/]+/)?")
-#: Folders or files that wrap single instructions, in a project whose kernels are headers.
+#: Folders or files with wrappers of single instructions, in a project whose kernels are in headers.
 _WRAPPERS = re.compile(r"/(?:arch|barrier|common|detail|pipeline|ptx|types|utils?)(?:/|\.[^/]*$)")
 
 
 def where(code: Instruction) -> str | None:
-    """Return the source line of an instruction; None without line information."""
+    """Return the source line of an instruction, or None if the PTX has no source lines."""
     return next((f"{file}:{line}" for file, line in _own(code)), None)
 
 
 def step(code: Instruction) -> str:
-    """Return a line of a path: PTX line, opcode, and source lines, innermost first."""
+    """Return the text of an instruction: PTX line, opcode, and source lines, innermost first."""
     frames = [f"{Path(file).name}:{line}" for file, line in _own(code)[:_MOST_FRAMES]]
     return f"line {code.line}: {code.opcode}" + f" ({' < '.join(frames)})" * bool(frames)
 
 
 # -- suppressions ---------------------------------------------------------------------------------
 
-#: ``// lint: allow PROXY_FENCE: the other warp fences``, on the same line or on the line above.
+#: A comment ``// lint: allow PROXY_FENCE: the other warp fences``, which is on the instruction's
+#: line or on the line above.
 _ALLOW = re.compile(r"lint:\s*allow\s*\(?\s*([A-Z_]+)\s*\)?\s*:?\s*(.*?)\s*(?:\*/|$)")
 
 
 class Suppressions:
-    """The comments that allow a finding: in the PTX, and in the sources that it names."""
+    """The comments that suppress findings, in the PTX and in the sources that the PTX names."""
 
     def __init__(self, comments: Mapping[int, str], folder: Path | None) -> None:
         self._comments = comments
         self._folder = folder
         self._read: dict[str, dict[int, str]] = {}
-        # suppressions without a reason, which do not count
+        # suppressions without a reason, which suppress nothing
         self.without_reason: list[str] = []
 
     def reason(self, rule: str, group: list[Mistake]) -> str:
-        """Return the reason of a suppressed finding; "" if it is not suppressed."""
+        """Return the reason why a finding is suppressed; "" if the finding is not suppressed."""
         for mistake in group:
             for code in mistake.ends:
                 for comment in self._near(code):
@@ -404,8 +397,8 @@ class Suppressions:
                     yield lines[at]
 
     def _lines(self, file: str) -> dict[int, str]:
-        """Return the lines of a source file that contain "lint:", by number."""
-        # the path of the compilation, else a file of this name in the folder of the PTX
+        """Return the lines of a source file that contain "lint:", by line number."""
+        # the file at the path in the PTX, or else a file of the same name in the folder of the PTX
         if file not in self._read:
             places = [Path(file), *([self._folder / Path(file).name] if self._folder else [])]
             found = next((path for path in places if _is_source(path)), None)
@@ -418,7 +411,7 @@ class Suppressions:
 def _is_source(path: Path) -> bool:
     try:
         return path.is_file() and path.stat().st_size < _MOST_SOURCE_BYTES
-    # the name in the PTX may be no valid file name
+    # the path in the PTX may not be a valid path here
     except (OSError, ValueError):
         return False
 

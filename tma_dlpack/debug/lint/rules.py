@@ -1,10 +1,11 @@
-"""Rules about two events of a thread, such as a write and a copy that need a fence between them.
+"""Rules about pairs of events, such as a write and a later copy, which need a fence between them.
 
-A fact is (access, state, exact): an access, the state that later events gave it, and whether the
-registers of its address are unchanged. `_NEXT` maps events to changes of a state. `_PAIRS` lists
-the wrong states for each pair of a fact and its use. A use in a wrong state is an error if both
-accesses certainly touch the same byte and no path has a right state. It is a warning if some path
-has a right state. If nothing is known about the addresses, most pairs give no finding.
+A fact is (access, state, exact): an access, its state after the later events of a path, and
+whether the registers of its address are unchanged. A use is an event that needs the access to be in
+a right state. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for each
+pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch the
+same byte and no path has a right state. It is a warning if some path has a right state. If nothing
+is known about the addresses, most pairs give no finding.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tma_dlpack.debug.core import coerce
 from tma_dlpack.debug.lint.events import Access, Event, Events
 from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.ptx.parse import Instruction
 from tma_dlpack.ptx.values import holds_at
-from tma_dlpack.tables.coerce import rows
 
 
 class LintRule(NamedTuple):
-    """A rule: its id, its sentence, and the source of the requirement."""
+    """A rule: its id, the requirement as a sentence, and the source of the requirement."""
 
     id: str
     about: str
@@ -31,7 +32,7 @@ class LintRule(NamedTuple):
 
 RULES: Final = {
     cells[0]: LintRule(*cells)
-    for cells in rows("""
+    for cells in coerce.rows("""
 PROXY_FENCE | generic accesses to shared memory and bulk copies of it need fence.proxy.async between
     them | PTX ISA 9.0, Proxies and fence.proxy.async
 GLOBAL_PROXY | ordinary stores to global memory and bulk loads of it need fence.proxy.async between
@@ -79,7 +80,7 @@ CLUSTER | multicast and remote barriers need a cluster, and their instructions a
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A pair of instructions that breaks a rule; `report.findings` groups them by cause."""
+    """A pair of instructions that breaks a rule; `report.findings` groups mistakes by cause."""
 
     rule: str
     severity: str  #: "error", "warning" or "note"
@@ -94,19 +95,21 @@ class Mistake:
         return [self.cause, *([self.use] if self.use else [])]
 
 
-# states of an access to shared memory: "open" (nothing since), "fenced" (a fence, no barrier),
-# "shared" (a barrier, no fence), "some" (a fence, but not of all threads), "done" (both); of reads
-# also "arrived" (their thread arrived at an mbarrier) and "met" (a wait for an mbarrier since then)
+# states of an access to shared memory, by the events after the access: "open" (no event), "fenced"
+# (a fence, no barrier), "shared" (a barrier, no fence), "some" (a fence that not all threads ran),
+# "done" (a fence and a barrier); reads also have the states "arrived" (the reading thread arrived
+# at an mbarrier) and "met" (a wait for an mbarrier followed the arrival)
 _FENCED = {"open": "fenced", "shared": "done", "some": "done", "arrived": "done", "met": "done"}
 _SHARED = {"open": "shared", "fenced": "done"}
-# "committed n": the group of the access is committed, and n groups were committed after it
+# "committed n" means that the group of the access was committed, and n groups after it
 _COMMITTED = {
     "open": "committed 0",
     **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
 }
 
 #: (fact, event) -> {old state: new state}; a state that is not in the dict does not change.
-#: "done" facts are kept, because a path that is right turns an error into a warning.
+#: A fact in the state "done" is kept, because a path on which the state is right turns an error
+#: into a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("write", "fence"): _FENCED,
     ("write", "barrier"): _SHARED,
@@ -128,13 +131,14 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("publish", "acquire"): {"open": "done"},
 }
 
-#: New state if only some of the threads that accessed the memory run the fence. Before the barrier
-#: such a fence does not order the other threads' writes; after the barrier it orders all of them.
+#: Old state -> new state, if only some of the threads that accessed the memory run the fence. If
+#: the fence is before the barrier, it does not order the other threads' writes. If the fence is
+#: after the barrier, it orders all writes.
 _FENCED_BY_SOME = {"open": "some"}
 
-#: Fact -> the event that waits for its groups.
+#: Event of a fact -> the event that waits for the fact's groups.
 _WAITS = {"store": "wait", "mma": "mma_wait"}
-#: Event -> the facts that it changes.
+#: Event -> the facts whose state the event can change.
 _CHANGED_BY: dict[str, set[str]] = {wait: {fact} for fact, wait in _WAITS.items()}
 for _fact, _event in _NEXT:
     _CHANGED_BY.setdefault(_event, set()).add(_fact)
@@ -145,7 +149,7 @@ _KEPT = ("write", "read", "store", "init", "replace", "publish", "mma", "global_
 
 def _next(what: str, state: str, event: Event) -> str:
     """Return the state of a fact after an event."""
-    # wait_group N waits for all groups but the last N: for "committed n" if n >= N
+    # wait_group N waits for all groups except the last N, so it waits for "committed n" if n >= N
     if event.what == _WAITS.get(what) and state.startswith("committed"):
         return "waited" if int(state[10:]) >= event.number else state
     return _NEXT.get((what, event.what), {}).get(state, state)
@@ -162,16 +166,17 @@ class _Pair(NamedTuple):
 
 
 #: Columns: fact > use | rule | wrong states | highest severity | message | fix.
-#: Reasons for the severities below "error": an ordinary write before a load was never seen to
-#: overwrite the loaded data; a block that ends with a store in flight keeps its memory (H100: 0 of
-#: 8,448 tiles were wrong; tests/lint/test_on_gpu.py). A bulk load overtakes reads that still run at
-#: a barrier of the warp or block (8,184 of 8,448 tiles), and none after an mbarrier at which the
-#: readers arrived (0 of 8,448). A copy right after the init by the same thread is common in kernels
-#: that work (nine of ThunderKittens and FlashAttention-3); other threads without a barrier remain
-#: an error.
+#: Some severities are below "error", for the following reasons. In tests, an ordinary write before
+#: a load never overwrote the loaded data. A block that ends with a store in flight keeps its memory
+#: until the store is complete (H100: 0 of 8,448 tiles were wrong; tests/lint/test_on_gpu.py). If
+#: the readers only met at a barrier of the warp or block, a bulk load overtakes reads that are
+#: still running (8,184 of 8,448 tiles were wrong). If the readers arrived at an mbarrier, no load
+#: overtook a read (0 of 8,448). A copy right after the initialisation by the same thread is common
+#: in kernels that work (nine kernels of ThunderKittens and FlashAttention-3). But it is an error if
+#: another thread uses the mbarrier without a barrier after the initialisation.
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
-    for pair, rule, wrong, most, message, fix in rows("""
+    for pair, rule, wrong, most, message, fix in coerce.rows("""
 write > store | PROXY_FENCE | open shared some fenced | error | shared memory is written by
     ordinary stores and read by a bulk store without fence.proxy.async between them: the copy may
     read what was there before | write, then fence.proxy.async.shared::cta by every thread that
@@ -226,12 +231,13 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
-#: Rules without a finding if some path is right: the conditions of this path are mostly those of
-#: the use, in another form that the analysis does not recognise.
+#: Rules without a finding if at least one path is right. In most cases, the use runs only after
+#: this path, under a condition that the analysis does not recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
-#: Wrong state -> addition to the message, and highest severity; used if all wrong states are here.
+#: Wrong state -> addition to the message, and highest severity. If there are several wrong states,
+#: the most severe entry is used. A state that is not listed has the severity of its pair.
 _IF_ALL = {
     "barrier": (" (a barrier is: on sm_90 this is common and works)", "note"),
     "met": (" (an mbarrier that the readers arrive at is: on sm_90 this works)", "warning"),
@@ -242,21 +248,21 @@ _IF_ALL = {
         ": the thread that issued it waits, and the others do not wait for that thread", "error",
     ),
 }  # fmt: skip
-#: Severities, the worst first: proved by the PTX; possible; a violation of the ISA that was
-#: measured to be harmless.
+#: Severities, the worst first. An error is proved by the PTX, a warning is a possible mistake, and
+#: a note is a violation of the ISA that measurements showed to be harmless.
 SEVERITIES = ("error", "warning", "note")
 _rank = SEVERITIES.index
 
 
-#: (fact, use) -> each state of the fact at the use, and whether the addresses certainly overlap.
+#: (fact, use) -> {state of the fact at the use: whether the addresses certainly overlap}.
 _Uses = dict[tuple[Access, Access | str], dict[str, bool]]
 _Where = dict[tuple[Access, Access | str], Instruction]
 
 
 def paths(events: Events) -> Iterator[Mistake]:
-    """Run the analysis of a function, and return the mistakes on any path."""
+    """Analyse all paths of a function, and yield the mistakes."""
     flow = events.flow
-    # facts without a possible use in this function need not be followed
+    # only facts that have a possible use in this function are followed
     there = {event.what for block in events.blocks for event in block}
     kept = {fact for fact, use in _PAIRS if use in there}
     uses: _Uses = defaultdict(dict)
@@ -271,7 +277,7 @@ def paths(events: Events) -> Iterator[Mistake]:
                 facts = _after(flow, block, event, facts)
         return facts
 
-    # first the fixed point of all paths, then one pass over each block that reports
+    # `flow.run` finds the facts at the start of each block; the second pass reports
     for block, facts in enumerate(flow.run(transfer, {})):
         if facts is not None:
             transfer(block, dict(facts), report=True)
@@ -288,13 +294,13 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
-        # without a predicate, the access runs again and replaces its earlier fact
+        # an access without a predicate certainly runs again, so it replaces its earlier facts
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            # a move of an accumulator in flight makes its target an accumulator in flight, too
+            # if an accumulator in flight is moved, the target is in flight too
             if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:
@@ -312,23 +318,26 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
             _add(changed, (fact, state, exact), conditions)
             continue
         _add(changed, (fact, after, exact), conditions)
-        # with a predicate, the old state also stays, for the threads that skip the event
+        # threads that skip an event with a predicate keep the old state
         if skipped is not None and not excluded(conditions, skipped):
             _add(changed, (fact, state, exact), both(conditions, skipped))
     return changed
 
 
 def _is_of_some(here: Conditions, there: Conditions) -> bool:
-    """Whether `here` has a condition on the thread that `there` lacks, so fewer threads come."""
+    """Return whether `here` has a condition on the thread that `there` lacks.
+
+    In this case, fewer threads run the code at `here`.
+    """
     return any(symbol.by_thread for terms, *_ in here - there for symbol, _ in terms)
 
 
-# threads that usually run a copy: the first of some warps
+# threads that usually run a copy, which are the first threads of some warps
 _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Whether a leading thread satisfies both conditions, and its neighbour only `there`."""
+    """Return whether a leading thread meets both conditions, and its neighbour only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)
@@ -338,12 +347,16 @@ def is_of_one(there: Conditions, here: Conditions) -> bool:
 
 
 def _add(facts: Facts, key: Key, conditions: Conditions) -> None:
-    # the same fact on two paths keeps only the conditions that both paths have
+    # if two paths have the same fact, only their common conditions are kept
     facts[key] = facts[key] & conditions if key in facts else conditions
 
 
 def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
-    """Return the facts after writes of registers: without conditions on them, some not exact."""
+    """Return the facts after writes of registers.
+
+    Conditions on these registers are dropped, and facts with such a register in their address are
+    no longer exact.
+    """
     changed: Facts = {}
     for (fact, state, exact), conditions in facts.items():
         exact = exact and names.isdisjoint(fact.registers)
@@ -354,7 +367,7 @@ def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
 def _look(
     events: Events, block: int, event: Event, facts: Facts, uses: _Uses, where: _Where
 ) -> None:
-    """Record the states in which facts reach a use of them."""
+    """Record the state of each fact that reaches its use at this event."""
     what, access = event.what, event.access
     if what not in _USES:
         return
@@ -367,14 +380,14 @@ def _look(
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
             continue
-        # the thread that waited is the thread that writes
+        # the thread that waited also writes, so nothing is missing
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"
-        # a missing barrier matters only if other threads than the copying one made the access
+        # a missing barrier matters only if a thread other than the copying thread made the access
         if fact.what != "init" and state == "fenced" and not is_of_one(fact.conditions, here):
             state = "done"
         if fact.what == "init" and not _is_of_some(fact.conditions, here):
-            # the thread that initialised the barrier is the one that uses it
+            # the thread that initialised the barrier also uses it
             if what == "use":
                 continue
             state = "own" if state == "open" else state
@@ -386,10 +399,10 @@ def _look(
 def _judged(
     access: Access, use: Access | str, states: dict[str, bool], code: Instruction
 ) -> Mistake | None:
-    """Return the mistake of a pair that met in these states; None if right or not provable."""
+    """Return the mistake of a fact and its use, or None if no mistake is proved or likely."""
     pair = access.what, use if isinstance(use, str) else use.what
     row = _PAIRS[pair]
-    # "committed 3" is listed as "committed"
+    # `row.wrong` lists "committed 3" as "committed"
     wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
     if wrong.keys() == {"fenced"}:
         row = _PAIRS.get(("fenced " + pair[0], pair[1]), row)

@@ -1,10 +1,10 @@
-"""Rules about single instructions, without and with the maps of a launch.
+"""Rules about single instructions, with and without the maps of a launch.
 
-Without maps: the memory of a map, alignment, and instructions that need a cluster or an
-architecture. Maps come from a trace, or in the order of the kernel's parameters of 128 bytes. A
-rank or a mode that differs is an error (measured: the copy ends in error 715); expected bytes that
-no sum of the copies gives, and a matrix descriptor with another swizzle than every map, are
-warnings.
+The rules without maps are about the memory of a map, about alignment, and about instructions that
+need a cluster or an architecture. The maps of a launch come from a trace, or are passed in the
+order of the kernel's parameters of 128 bytes. A copy whose rank or mode differs from its map is an
+error (measured: the copy ends in error 715). It is a warning if no sum of copies has the bytes that
+a barrier expects, or if no map has the swizzle of a matrix descriptor.
 """
 
 from __future__ import annotations
@@ -16,24 +16,19 @@ from math import gcd, prod
 from pathlib import Path
 from typing import Any, Final
 
-from tma_dlpack.consumer.operand import INSTRUCTIONS
+from tma_dlpack.debug.core import INSTRUCTIONS, coerce, errors, targets, tma
 from tma_dlpack.debug.lint.events import Access, Events, event_of
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.ptx.parse import Function, Instruction
 from tma_dlpack.ptx.values import Symbol, Value, Values, number_of
-from tma_dlpack.tables.coerce import rows
-from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import argument_error
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 
 # -- alone ---------------------------------------------------------------------------------------
 
-#: Condition | rule | highest level | mistake | fix.
+#: Name of the mistake | rule | highest severity | message | fix.
 _WORDS: Final = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 local | MAP_SPACE | error | the tensor map is copied from local memory, where TMA cannot read it: a
     parameter by value that is not __grid_constant__, or a local variable; the copy ends in error
     700 | declare the parameter const __grid_constant__ CUtensorMap and pass its address
@@ -88,7 +83,7 @@ def _mistake(name: str, code: Instruction, is_sure: bool = True, **shown: Any) -
     return Mistake(rule, severity, code, None, message.format(**shown), fix.format(**shown))
 
 
-#: Instructions that ptxas accepts only for architectures with a letter.
+#: Instructions that ptxas accepts only for architectures with a letter, such as sm_90a.
 _NEEDS_LETTER = re.compile(r"wgmma\.|tcgen05\.|setmaxnreg|tensormap\.replace")
 _PLAIN_TARGET = re.compile(r"sm_(9\d|1[0-2]\d)$")
 _BULK = re.compile(r"cp\.(reduce\.)?async\.bulk\.(shared|global)")
@@ -101,7 +96,7 @@ _DECLARES_CLUSTER = re.compile(r"\.(explicitcluster|reqnctapercluster|maxcluster
 
 
 def alone(events: Events) -> Iterator[Mistake]:
-    """Return the mistakes that single instructions of a function show."""
+    """Yield the mistakes that single instructions of a function show without maps."""
     yield from _spaces(events)
     yield from _clusters(events)
     yield from _operands(events)
@@ -115,7 +110,7 @@ def alone(events: Events) -> Iterator[Mistake]:
 
 
 def _operands(events: Events) -> Iterator[Mistake]:
-    """Return literal sizes of bulk copies, and addresses of another block in this one's window."""
+    """Yield wrong literal sizes of bulk copies, and remote addresses that are used as local."""
     values = events.flow.values
     for code in values.function.code:
         if _BULK.match(code.opcode):
@@ -128,13 +123,13 @@ def _operands(events: Events) -> Iterator[Mistake]:
                 yield _mistake("window", code, opcode=code.opcode.partition(".shared")[0])
 
 
-#: Bytes that an address in shared memory must be a multiple of. PTX ISA 9.0, cp.async.bulk.tensor,
-#: cp.async.bulk, mbarrier; swizzles need no more than 128 (measured on sm_90).
+#: Required alignment of an address in shared memory, in bytes (PTX ISA 9.0, cp.async.bulk.tensor,
+#: cp.async.bulk, mbarrier). Maps with a swizzle do not need more than 128 (measured on sm_90).
 _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
 def _shared_operands(code: Instruction) -> Iterator[tuple[str, str, int]]:
-    """Yield the operands of an instruction in shared memory: (text, operand, needed alignment)."""
+    """Yield the operands in shared memory: (description, operand, required alignment)."""
     event = event_of(code.opcode)
     needed = _OF_TENSOR if ".tensor" in code.opcode else _OF_BULK
     if event in ("load", "send"):
@@ -147,7 +142,7 @@ def _shared_operands(code: Instruction) -> Iterator[tuple[str, str, int]]:
 
 
 def _unaligned(events: Events) -> Iterator[Mistake]:
-    """Return addresses whose declaration and number do not give the alignment that is needed."""
+    """Yield addresses whose declaration and offset do not guarantee the required alignment."""
     values, seen = events.flow.values, set()
     for code in values.function.code:
         if not code.opcode.startswith(("cp.", "mbarrier.")):
@@ -155,7 +150,7 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
         for what, text, needed in _shared_operands(code):
             terms, offset = values.address(text) if text else ((), 0)
             name, declared = _declared(values, terms)
-            # the address is a multiple of this, and the offset
+            # the address is a multiple of `least`, plus the offset
             least = gcd(declared, needed, *(factor for _, factor in terms if factor != 1))
             if not name or (name, offset % needed, needed) in seen:
                 continue
@@ -175,10 +170,10 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 
 
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
-    """Return the shared array that an address is in and its alignment; "" if that is not clear.
+    """Return the shared array that contains an address, and its alignment; "" if it is unknown.
 
-    Terms with a factor are taken into account. A term without a factor may be an offset that aligns
-    the address, so such addresses are skipped.
+    The address may have terms with a factor. A second term without a factor may be an offset that
+    aligns the address, so such addresses are skipped.
     """
     named = [s for s, factor in terms if factor == 1]
     if len(named) != 1 or named[0].op != "name":
@@ -189,7 +184,7 @@ def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str,
 
 
 def _unacquired(events: Events) -> Iterator[Mistake]:
-    """Yield a copy whose map is in global memory, if the kernel acquires and changes no map."""
+    """Yield a copy whose map is in global memory, if the kernel acquires and changes no maps."""
     accesses = events.accesses
     there = {event.what for block in events.blocks for event in block}
     if there & {"acquire", "replace", "publish", "call"}:
@@ -202,7 +197,7 @@ def _unacquired(events: Events) -> Iterator[Mistake]:
 
 
 def _spaces(events: Events) -> Iterator[Mistake]:
-    """Return the maps whose address comes from local or shared memory."""
+    """Yield the maps whose address is in local or shared memory."""
     for access in events.accesses:
         if access.what != "map_use":
             continue
@@ -215,14 +210,14 @@ def _spaces(events: Events) -> Iterator[Mistake]:
 def cluster_blocks(function: Function) -> int:
     """Return the number of blocks in the clusters that a kernel declares.
 
-    0 without a declaration.
+    The result is 0 if the kernel has no declaration of its clusters.
     """
     declared = _CLUSTER_BLOCKS.search(function.header)
     return prod(int(number or 1) for number in declared.groups()) if declared else 0
 
 
 def _knows_clusters(function: Function) -> bool:
-    """Return whether a function shows that it is launched as a cluster."""
+    """Return whether the code of a function shows that it is launched with clusters."""
     return (
         not function.is_entry
         or bool(_DECLARES_CLUSTER.search(function.header))
@@ -232,7 +227,7 @@ def _knows_clusters(function: Function) -> bool:
 
 
 def _clusters(events: Events) -> Iterator[Mistake]:
-    """Return multicast without a cluster, and instructions that a plain architecture lacks."""
+    """Yield multicast without a cluster, and instructions that a plain architecture lacks."""
     function, target = events.flow.values.function, events.flow.values.module.target
     plain = bool(_PLAIN_TARGET.match(target))
     multicast = []
@@ -248,20 +243,20 @@ def _clusters(events: Events) -> Iterator[Mistake]:
 # -- with the maps of a launch --------------------------------------------------------------------
 
 _RANK = re.compile(r"\.tensor\.([1-5])d(?!.*(?:gather4|scatter4))")
-_OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{MAP_BYTES}\]")
-_MOST_BYTES = 1 << 20  # an mbarrier expects fewer
+_OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{targets.MAP_BYTES}\]")
+_MOST_BYTES = 1 << 20  # an mbarrier can expect only fewer bytes
 
-#: (parameter, byte in it) -> the maps that were there.
-Places = dict[tuple[int, int], list[TensorMap]]
+#: (index of a parameter, offset in it) -> the maps that were passed there.
+Places = dict[tuple[int, int], list[tma.TensorMap]]
 
 
 class LaunchedMaps:
-    """Which maps each kernel takes."""
+    """The maps with which each kernel was launched."""
 
     def __init__(self, maps: Any) -> None:
         self._by_kernel: dict[str, Places] = {}
-        self._in_order: tuple[TensorMap, ...] = ()
-        if isinstance(maps, (list, tuple)) and all(isinstance(m, TensorMap) for m in maps):
+        self._in_order: tuple[tma.TensorMap, ...] = ()
+        if isinstance(maps, (list, tuple)) and all(isinstance(m, tma.TensorMap) for m in maps):
             self._in_order = tuple(maps)
         else:
             self._read(maps)
@@ -273,7 +268,9 @@ class LaunchedMaps:
             maps = Trace.from_json(Path(maps).read_text(encoding="utf-8", errors="replace"))
         if not isinstance(maps, Trace):
             must = "be a Trace, the path of one (trace --json), or a sequence of TensorMap"
-            raise argument_error("maps", f"maps is a {type(maps).__name__}", must, "pass a Trace")
+            raise errors.argument_error(
+                "maps", f"maps is a {type(maps).__name__}", must, "pass a Trace"
+            )
         for traced in maps.maps:
             tensor_map = traced.tensor_map()
             if tensor_map is None:
@@ -283,7 +280,7 @@ class LaunchedMaps:
                 places[use.parameter, use.offset].append(tensor_map)
 
     def of(self, function: Function) -> Places:
-        """Return the maps of a kernel by parameter and byte; {} if no map is known."""
+        """Return the maps of a kernel by parameter and offset; {} if no map is known."""
         if self._in_order:
             names = _OF_128_BYTES.findall(function.header)
             numbers = [function.parameters.index(name) for name in names]
@@ -294,12 +291,12 @@ class LaunchedMaps:
 
 
 def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
-    """Return the mistakes that the maps of a kernel show in its instructions."""
+    """Yield the mistakes in a kernel's instructions that the maps of its launches show."""
     values = events.flow.values
     places = launched.of(values.function)
     if not places:
         return
-    loaded: list[TensorMap] = []
+    loaded: list[tma.TensorMap] = []
     sums: set[int] | None = set()
     for access in events.accesses:
         if access.what == "map_use":
@@ -322,7 +319,10 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
 def bytes_of_copies(
     events: Events, launched: LaunchedMaps | None
 ) -> Callable[[Instruction], int | None]:
-    """Return what says how many bytes a copy completes: as it states, or as its map does."""
+    """Return a function that returns the bytes that a copy completes, or None if they are unknown.
+
+    The number is in the instruction of a plain copy, and in the map of a tensor copy.
+    """
     places = launched.of(events.flow.values.function) if launched else {}
     maps: dict[int, set[int]] = defaultdict(set)
     for access in events.accesses:
@@ -341,7 +341,7 @@ def bytes_of_copies(
     return bytes_of
 
 
-def _maps_of(access: Access, function: Function, places: Places) -> list[TensorMap]:
+def _maps_of(access: Access, function: Function, places: Places) -> list[tma.TensorMap]:
     names = [origin.partition(":")[2] for origin in access.origins if origin[:6] == "param:"]
     if len(names) != 1 or names[0] not in function.parameters:
         return []
@@ -349,8 +349,8 @@ def _maps_of(access: Access, function: Function, places: Places) -> list[TensorM
     return [m for offset, _ in access.spans for m in places.get((number, offset), ())]
 
 
-def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
-    """Compare rank and mode of a copy with its map."""
+def _copy(code: Instruction, tensor_map: tma.TensorMap) -> Iterator[Mistake]:
+    """Compare the rank and the mode of a copy with its map."""
     asked = _RANK.search(code.opcode)
     if asked and int(asked[1]) != tensor_map.rank:
         yield _mistake("rank", code, asked=asked[1], map=tensor_map)
@@ -359,14 +359,14 @@ def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
         yield _mistake("kind", code, asked=kind, map=tensor_map)
 
 
-def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterator[Mistake]:
-    """Compare the alignment of a tile's array with the pattern of its map's swizzle."""
+def _pattern(code: Instruction, values: Values, tensor_map: tma.TensorMap) -> Iterator[Mistake]:
+    """Compare the alignment of a tile's array with the period of the map's swizzle pattern."""
     needed = tensor_map.smem_alignment  # bytes after which the pattern repeats
     for what, text, least in _shared_operands(code):
         terms, _ = values.address(text) if text else ((), 0)
         name, declared = _declared(values, terms)
         if least == _OF_TENSOR <= declared < needed and name not in values.module.unsized:
-            swizzle = TmaSwizzle(tensor_map.swizzle).name
+            swizzle = tma.TmaSwizzle(tensor_map.swizzle).name
             words: dict[str, Any] = {
                 "what": what,
                 "needed": needed,
@@ -377,7 +377,7 @@ def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterat
 
 
 def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
-    """Compare the bytes that barriers expect with what sums of the copies give."""
+    """Compare the bytes that barriers expect with the sums of the copies' bytes."""
     reachable = _sums_of(sums)
     for code in values.function.code:
         if "expect_tx" not in code.opcode or not code.opcode.startswith("mbarrier"):
@@ -389,9 +389,9 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
 
 
 def _sums_of(sizes: Iterable[int]) -> set[int]:
-    """Return every sum of the sizes, each any number of times, that a barrier can count."""
+    """Return every sum of sizes that an mbarrier can count; a size may occur several times."""
     step = min(sizes)
-    least: dict[int, int] = {0: 0}  # remainder by the least size -> the least sum that has it
+    least: dict[int, int] = {0: 0}  # remainder modulo the least size -> the least sum with it
     work = [0]
     while work:
         at = work.pop()
@@ -416,12 +416,12 @@ def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
                 number = (constant & (1 << 64) - 1) >> at.first_bit
                 swizzle = layouts.get(number)
                 if number and swizzle is not None and swizzle not in swizzles:
-                    had = ", ".join(sorted(TmaSwizzle(s).name for s in swizzles))
+                    had = ", ".join(sorted(tma.TmaSwizzle(s).name for s in swizzles))
                     yield _mistake("swizzle", code, asked=swizzle.name, had=had)
 
 
 def _constants(value: Value | None, depth: int) -> Sequence[int]:
-    """Return the numbers that a value is made of by sums and bit operations."""
+    """Return the constants in a value that is made by sums and bit operations."""
     if value is None or depth > 4:
         return ()
     inner = [a for symbol, _ in value[0] if symbol.op in ("or", "sum") for a in symbol.arguments]

@@ -1,16 +1,16 @@
-"""`postmortem`: explains the GPU core dump of any TMA program.
+"""`postmortem`: the causes of a crash or a hang, from the GPU core dump of any TMA program.
 
-A dump is an ELF file. `container` reads the sections of the dump and the source lines of the cubins
-inside it; `dump` reads the tables of the dump by the rows of `TABLES`. `sass` decodes the few
-instructions of TMA and mbarriers; `flow` computes what registers held when an instruction ran.
-`memory` reads barriers and maps; `survey` finds the instruction at which each warp is. From these,
-`faults` and `hangs` find causes by rows (`causes.CAUSES`, `report.stuck.ROWS`); `likely` ranks
-candidates if an operand is unknown. `results` has the returned classes, `pictures` their HTML.
-`program` runs a program with core dumps switched on.
+A dump is an ELF file. `container` reads the sections of the dump, and the source lines of the
+cubins in it. `dump` reads the tables of the dump, which `TABLES` describes. `sass` decodes the
+instructions of TMA and mbarriers. `flow` computes the values of registers at the time when an
+instruction ran. `memory` decodes barriers and maps. `survey` finds the instruction at which each
+warp is. `faults` and `hangs` find causes with the rows of `causes.CAUSES` and `ptx.stuck.ROWS`.
+If an operand is unknown, `likely` ranks candidates for the cause. `results` has the returned
+classes, and `pictures` has their HTML. `program` runs a program with core dumps switched on.
 
-To add a cause, add a row to `causes.CAUSES` or `report.stuck.ROWS`, and a dump with this cause to
-tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for it, then
-add it to `sass.KNOWN_TARGETS`.
+To add a cause, add a row to `causes.CAUSES` or `ptx.stuck.ROWS`, and a dump with this cause to
+tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for this
+architecture, compare the codings, and add the architecture to `sass.KNOWN_TARGETS`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import os
 from pathlib import Path
 
 from tma_dlpack.debug import foreign
+from tma_dlpack.debug.core import errors, public, refusals
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
 from tma_dlpack.debug.postmortem.hangs import barriers_of, kernels_of
@@ -26,14 +27,11 @@ from tma_dlpack.debug.postmortem.memory import maps_of
 from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, Fault, FoundMap, PostMortem
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
 from tma_dlpack.debug.postmortem.survey import TRAP, Survey
-from tma_dlpack.public import PICTURES, opaque
-from tma_dlpack.tables.errors import bad_value
-from tma_dlpack.tables.refusals import MAX_PIPED_DUMP_BYTES
 
 __all__ = ["DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem", "postmortem"]
 
 
-@opaque
+@public.opaque
 def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     """Explain why a TMA program died or hangs, from its GPU core dump.
 
@@ -49,23 +47,23 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     -------
     PostMortem
         `.faults` has each instruction that failed, its operands, its map, and the causes with their
-        fixes. `.barriers` says which warps wait at which mbarrier, and which arrivals or bytes are
-        missing. `.maps` and `.kernels` list the tensor maps and the running kernels. The result
+        fixes. `.barriers` has each mbarrier with its waiting warps and its missing arrivals or
+        bytes. `.maps` and `.kernels` list the tensor maps and the running kernels. The result
         prints as text, shows as HTML in notebooks, and has `to_json`.
 
     Raises
     ------
     TmaPreconditionError
-        If the file is not a whole GPU core dump; the message names its kind.
+        If the file is not a complete GPU core dump. The message has the reason.
     TmaUnsupportedError
-        For a GPU without TMA.
+        If the dump is of a GPU without TMA.
     OSError
         If the file cannot be opened.
 
     Notes
     -----
-    Needs no GPU and no CUDA installation. `.notes` says what the file lacks; nothing is guessed.
-    Measured on an H100 (driver 580.159.04, 2026-11-22).
+    `postmortem` needs no GPU and no CUDA installation. It guesses nothing: `.notes` says what the
+    file lacks. The layouts and the causes were measured on an H100 (driver 580.159.04, 2026-11-22).
 
     Examples
     --------
@@ -79,13 +77,15 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     try:
         place = Path(path)
     except TypeError:
-        raise bad_value("path", path, "be a path", 'pass the dump, such as "core.1234"') from None
+        raise errors.bad_value(
+            "path", path, "be a path", 'pass the dump, such as "core.1234"'
+        ) from None
     return _of_file(str(place))
 
 
 @foreign.refusing("FILE_CORE_DUMP")
 def _of_file(name: str) -> PostMortem:
-    with foreign.plain_file(name, MAX_PIPED_DUMP_BYTES, "FILE_CORE_DUMP") as path:
+    with foreign.plain_file(name, refusals.MAX_PIPED_DUMP_BYTES, "FILE_CORE_DUMP") as path:
         return read(Dump.open(path, "standard input" if name == foreign.STDIN else name))
 
 
@@ -93,13 +93,13 @@ def read(dump: Dump) -> PostMortem:
     """Return the faults, barriers, maps and kernels of a dump."""
     survey = Survey(dump)
     faults = tuple(faults_of(dump))
-    # a `Grid` has arrays and no hash, so its id is the key
+    # a `Grid` has arrays, so it cannot be hashed, and its id is the key
     running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
-    # launches with equal parameters have the same maps: they are listed once
+    # launches with equal parameters have the same maps, which are listed once
     found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}
     notes = [*dump.notes]
     trapped = any(what == TRAP for rows in survey.standing.values() for what, _ in rows)
-    # after a fault or a trap, waits are no hang: they only had no time to end
+    # after a fault or a trap, a wait is not a hang, because the kernel ended before the wait could
     barriers = tuple(barriers_of(survey, died=bool(faults) or trapped))
     if faults and any(barrier.waiting for barrier in barriers):
         notes.append(
@@ -125,4 +125,4 @@ def read(dump: Dump) -> PostMortem:
     )
 
 
-PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"
+public.PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"

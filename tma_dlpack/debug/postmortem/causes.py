@@ -1,10 +1,10 @@
-"""Causes of faults, as rows: what is wrong with an instruction's operands, and what to change.
+"""Table of the causes of faults: the mistake in an instruction's operands, and its fix.
 
 A row of `CAUSES` names the operands that its test needs. If the file lacks one of these operands,
-the row is skipped; nothing is guessed. A row that expects the error which the hardware reported
-comes first.
+the row is skipped. A row also names the errors in which its cause ends. If the hardware reported
+one of these errors, the cause is sure, and it is listed before other causes.
 
-Source: which cause ends in which error was measured on an H100, driver 580.159.04, 2026-11-22.
+Source: the errors of each cause were measured on an H100, driver 580.159.04, 2026-11-22.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.copies.backend import REDUCTIONS
+from tma_dlpack.debug.core import REDUCTIONS, counted, tma
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Warp
 from tma_dlpack.debug.postmortem.memory import MOST, Word, offset_of
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Cause, FoundMap
 from tma_dlpack.debug.postmortem.sass import STORES, Instruction
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tensor_map.map import TensorMap
 
-# exceptions, by their numbers in `EXCEPTIONS`
+# numbers of exceptions (keys of `EXCEPTIONS`)
 ILLEGAL, RANGE, MISALIGNED = 4, (5, 17), (6, 11)
 NO_MEMORY = (1, 10, 14)
-# bytes; PTX ISA, cp.async.bulk and cp.async.bulk.tensor
+# alignments and a size in bytes; PTX ISA, cp.async.bulk and cp.async.bulk.tensor
 SMEM_ALIGNMENT, MAP_ALIGNMENT, BULK_ALIGNMENT, BARRIER_BYTES = 128, 64, 16, 8
 
 
@@ -37,23 +35,23 @@ class Use:
     exception: int
     shared_bytes: int
     cluster_blocks: int
-    # operands of a copy: in shared memory it writes (a load) or reads (a store) this address
+    # operands of a copy; a load writes to this address in shared memory, and a store reads from it
     shared_address: int | None = None
     barrier: int | None = None
     coordinates: tuple[int, ...] | None = None  # innermost first
     global_address: int | None = None
-    # of a multicast: bit n is the block of rank n in the cluster
+    # operand of a multicast; bit n stands for the block of rank n in the cluster
     blocks_mask: int | None = None
     map_address: int | None = None
-    # "parameter", "global", "shared", "local", or "" without a map
+    # "parameter", "global", "shared" or "local"; "" if the map's address is unknown
     map_space: str = ""
     map_bytes: bytes | None = None
-    map: TensorMap | None = None
+    map: tma.TensorMap | None = None
     found: FoundMap | None = None
     word: Word | None = None  # state of the barrier
-    # operand of an arrival instruction: a number of arrivals, or of bytes
+    # operand of an arrival instruction, which is a number of arrivals or of bytes
     operand: int | None = None
-    # the reason why `map_bytes` are not a map; "" if they are
+    # the reason why `map_bytes` are not a map; "" if they are a map
     why_no_map: str = ""
 
     @property
@@ -63,19 +61,19 @@ class Use:
 
 
 class Row(NamedTuple):
-    """A cause of faults: the errors that it ends in, its test, and its fix."""
+    """A cause of faults, with its test, the errors in which it ends, and its fix."""
 
     rule: str
     exceptions: tuple[int, ...]
-    # attributes of `Use`, separated by spaces; the test is skipped if one of them is None
+    # attributes of `Use`, separated by spaces; if one of them is None, the row is skipped
     needs: str
-    # receives the `Use`, and returns text that says what is wrong, or a false value
+    # the test: receives the `Use`; returns a text about the mistake, or a false value
     found: Callable[[Any], object]
     fix: str
 
 
 def _map_kind(use: Any) -> str:
-    # gather and scatter modes take a tiled map, too
+    # the modes GATHER4 and SCATTER4 also use a tiled map
     is_tile = use.op.mode in ("", ".GATHER4", ".SCATTER4")
     if not use.op.has_map or (use.map.kind == "tiled") == is_tile:
         return ""
@@ -84,8 +82,8 @@ def _map_kind(use: Any) -> str:
 
 
 def _inner(use: Any) -> str:
-    # measured: without interleave, the hardware refuses an innermost offset that is not whole 16
-    # bytes, even where the box is out of bounds
+    # measured: without interleave, the hardware refuses an innermost offset that is not a multiple
+    # of 16 bytes, even if the box is out of bounds
     first, m = use.coordinates[0], use.map
     inner_bytes = first * m.arguments.type_row.element_bits // 8
     if m.kind != "tiled" or m.interleave or inner_bytes % BULK_ALIGNMENT == 0:
@@ -98,8 +96,8 @@ def _im2col_start(use: Any) -> str:
     m = use.map
     if m.kind == "tiled" or m.interleave or use.op.mode != ".IM2COL" or use.op.rank != m.rank:
         return ""
-    # coordinates are C, W, H, D, N, innermost first: without the first and the last, the spatial
-    # ones; the corners have only these
+    # the coordinates are C, W, H, D, N (innermost first); the spatial dimensions are all except the
+    # first and the last, and the corners have only spatial dimensions
     spatial = use.coordinates[1:-1], m.global_dim[1:-1]
     corners = m.pixel_box_lower_corner, m.pixel_box_upper_corner
     for place, size, low, high in zip(*spatial, *corners, strict=False):
@@ -124,7 +122,7 @@ def _reduction(use: Any) -> str:
 
 
 def _multicast(use: Any) -> str:
-    # the mask has 16 bits; bit n is the block of rank n
+    # the mask has 16 bits; bit n stands for the block of rank n
     absent = [n for n in range(16) if use.blocks_mask >> n & 1 and n >= use.cluster_blocks]
     if not use.op.is_multicast or not absent:
         return ""
@@ -133,14 +131,14 @@ def _multicast(use: Any) -> str:
 
 
 def _tile_aligned(use: Any) -> object:
-    # a tile of a tensor map needs 128 bytes, a bulk copy without a map 16
+    # a tensor copy needs an alignment of 128 bytes, and a bulk copy without a map needs 16
     must = SMEM_ALIGNMENT if use.op.has_map else BULK_ALIGNMENT
     rest, what = use.shared_address % must, "source" if use.is_store else "destination"
     return rest and f"the {what} {use.shared_address:#x} is {rest} bytes past a multiple of {must}"
 
 
 def _tile_inside(use: Any) -> object:
-    # a `shared_bytes` of 0 means that the dump lacks the size: no verdict
+    # if `shared_bytes` is 0, the dump lacks the size, so the test cannot decide
     start, size = offset_of(use.shared_address), use.map.smem_bytes
     return 0 < use.shared_bytes < start + size and (
         f"the tile takes shared memory {start:#x}..{start + size:#x} ({size:,} bytes); the "
@@ -150,7 +148,7 @@ def _tile_inside(use: Any) -> object:
 
 def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    # the upper bits are the block's rank; 64 or more means that it is no address in a cluster
+    # the upper bits are the block's rank; 64 or more is not a rank, so this is no shared address
     is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
         is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
@@ -158,8 +156,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # an untouched barrier, and an arrival that could not have failed on it: so the arrival was
-    # earlier than the initialisation
+    # the barrier is in its initial state, in which this arrival cannot fail; so the arrival came
+    # before the initialisation
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):
@@ -171,8 +169,9 @@ def _barrier_late(use: Any) -> str:
 
 
 def _arrivals(use: Any) -> str:
-    # SASS modifiers: A is arrivals, T is bytes; R is the register operand (".ART0": R arrivals and
-    # no bytes); without a modifier, one arrival and R bytes (arrive.expect_tx)
+    # in a SASS modifier, A is the number of arrivals, T is the number of bytes, and R stands for
+    # the register operand (".ART0" means R arrivals and no bytes); an instruction without a
+    # modifier has one arrival and R bytes (arrive.expect_tx)
     count = {"": 1, ".A1T0": 1, ".ART0": use.operand}.get(use.op.arrival) or 0
     word = use.word
     if not use.op.is_arrival or not word.is_initialised or count <= word.arrivals:
@@ -184,7 +183,7 @@ def _arrivals(use: Any) -> str:
 
 
 def _bytes(use: Any) -> str:
-    # only these two forms announce bytes: arrive.expect_tx and expect_tx
+    # only arrive.expect_tx ("") and expect_tx (".A0TR") announce bytes
     announced = use.operand + (use.word.bytes if use.word is not None else 0)
     if not use.op.is_arrival or use.op.arrival not in ("", ".A0TR") or announced <= MOST:
         return ""
@@ -192,7 +191,7 @@ def _bytes(use: Any) -> str:
 
 
 def _no_memory(use: Any) -> object:
-    # a dump without global memory cannot say whether an address is in an allocation
+    # without global memory in the dump, it is unknown whether an address is in an allocation
     dump, first = use.warp.dump, use.map.global_address
     where = (
         "in no allocation of the dump"
@@ -208,7 +207,7 @@ _GRID_CONSTANT = (
     "the kernel works with a copy of its own"
 )
 _READS = "TMA reads maps from parameters, constant and global memory alone"
-#: Every cause. Among equally sure causes, the text keeps this order.
+#: Every cause. Causes that are equally sure are listed in this order.
 CAUSES: Final = (
     Row(
         "MAP_IN_LOCAL_MEMORY", (ILLEGAL, *NO_MEMORY), "map_address",
@@ -323,7 +322,7 @@ CAUSES: Final = (
         "announce in several phases, or in several barriers",
     ),
 )  # fmt: skip
-# tested only if no other cause is sure, because it holds for many wrong maps
+# this row is tested only if no other cause is sure, because it holds for many wrong maps
 _LAST: Final = Row(
     "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",
@@ -331,7 +330,7 @@ _LAST: Final = Row(
 
 
 def causes_of(use: Use) -> tuple[Cause, ...]:
-    """Return every cause that was found, the surest first."""
+    """Return all causes whose tests hold, the sure causes first."""
     found = [cause for row in CAUSES for cause in _cause(row, use)]
     if not any(cause.is_sure for cause in found):
         found += _cause(_LAST, use)
@@ -339,7 +338,7 @@ def causes_of(use: Use) -> tuple[Cause, ...]:
 
 
 def _cause(row: Row, use: Use) -> list[Cause]:
-    # a cause is sure if it ends in the reported error, or if the reported error is unknown
+    # a cause is sure if it ends in the reported error, or if the number of this error is unknown
     is_known = all(getattr(use, name) is not None for name in row.needs.split())
     text = is_known and row.found(use)
     is_sure = use.exception in row.exceptions or use.exception not in EXCEPTIONS

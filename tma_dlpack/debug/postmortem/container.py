@@ -1,8 +1,8 @@
-"""ELF files: the core dump, and the cubins in it with their source lines.
+"""Reader of ELF files: a core dump, the cubins in it, and their source lines.
 
 The sections are NumPy views of the file's bytes, without copies. A file may be damaged or hostile,
 so every offset, size, link and name is checked before it is used. A dump of a whole GPU often has
-more than 65,280 sections; ELF then stores their number in section header 0.
+more than 65,280 sections. ELF then stores the number of sections in section header 0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.core import refusals, tma
 from tma_dlpack.debug.postmortem.sass import signed
-from tma_dlpack.tables.errors import TmaPreconditionError
-from tma_dlpack.tables.refusals import REFUSALS
 
 # e_machine, e_type, sh_type (ELF specification; EM_CUDA from the Linux elf.h)
 EM_CUDA, ET_CORE, SHT_NOBITS = 190, 4, 8
@@ -34,14 +33,14 @@ _SECTION = np.dtype(
     ]
 )
 _MOST_NAME_BYTES = 1 << 14
-# a dump of a whole GPU has 300,000 sections: one for the registers of each thread
+# a dump of a whole GPU has 300,000 sections, because each thread's registers have a section
 _MOST_SECTIONS = 1 << 22
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
 
-def unreadable(found: str) -> TmaPreconditionError:
-    """Return the error for a file that is not a whole GPU core dump; `found` says why."""
-    return REFUSALS["FILE_CORE_DUMP"].error("path", found)
+def unreadable(found: str) -> tma.TmaPreconditionError:
+    """Return the error for a file that is not a complete GPU core dump; `found` is the reason."""
+    return refusals.REFUSALS["FILE_CORE_DUMP"].error("path", found)
 
 
 class Elf:
@@ -52,7 +51,7 @@ class Elf:
     sections : structured array
         The section headers.
     is_core : bool
-        Whether it is a core dump, and not a cubin.
+        True for a core dump, False for a cubin.
     """
 
     sections: npt.NDArray[np.void]
@@ -80,8 +79,8 @@ class Elf:
             raise unreadable(f"{name} has no sections")
         if table + _SECTION.itemsize > len(data):
             raise self._cut(table + _SECTION.itemsize)
-        # ELF, extended numbering: e_shnum 0 means that sh_size of section 0 is the count, and
-        # e_shstrndx 0xFFFF that its sh_link is the index of the names
+        # extended numbering of ELF: if e_shnum is 0, sh_size of section 0 is the count; if
+        # e_shstrndx is 0xFFFF, sh_link of section 0 is the index of the section with the names
         first = np.frombuffer(data, _SECTION, 1, table)[0]
         count = count or int(first["size"])
         if count > _MOST_SECTIONS:
@@ -90,7 +89,7 @@ class Elf:
             raise self._cut(table + count * _SECTION.itemsize)
         self.sections = np.frombuffer(data, _SECTION, count, table)
         names = int(first["link"]) if names == _EXTENDED else names
-        # the sum of two u64 may wrap: then the end is below the offset
+        # the sum of two u64 may wrap, so that the end is below the offset
         ends = self.sections["offset"] + self.sections["size"]
         there = self.sections["type"] != SHT_NOBITS
         bad = there & ((ends > len(data)) | (ends < self.sections["offset"]))
@@ -100,12 +99,12 @@ class Elf:
             raise unreadable(f"{name} has no section names (index {names} of {count})")
         self._names = self.content(names)
 
-    def _cut(self, needed: int) -> TmaPreconditionError:
+    def _cut(self, needed: int) -> tma.TmaPreconditionError:
         found = f"{self.name} is cut off or damaged: it has {len(self.data):,} bytes and names more"
         return unreadable(f"{found} ({needed:,})" if needed < 1 << 48 else found)
 
     def content(self, index: int) -> memoryview:
-        """Return the bytes of a section; none for SHT_NOBITS, which has no bytes in the file."""
+        """Return the bytes of a section; a section of type SHT_NOBITS has no bytes in the file."""
         row = self.sections[index]
         if row["type"] == SHT_NOBITS:
             return self.data[:0]
@@ -118,10 +117,10 @@ class Elf:
 
     @cached_property
     def by_name(self) -> dict[str, int]:
-        """Index of each section by name; for cubins only, as a dump has too many sections."""
+        """Section name -> index; only for cubins, because a dump has too many sections."""
         found: dict[str, int] = {}
-        # names may overlap, so that a hostile file could make this loop quadratic: their lengths
-        # together are limited to twice the file
+        # names may overlap, so a hostile file could make this loop quadratic; therefore the sum of
+        # the names' lengths is limited to twice the size of the file
         left = 2 * len(self.data)
         for index, start in enumerate(self.sections["name"].tolist()):
             name = bytes(self._names[start : start + _MOST_NAME_BYTES]).partition(b"\0")[0]
@@ -134,8 +133,7 @@ class Elf:
 
 # -- source lines ---------------------------------------------------------------------------------
 
-# opcodes of DWARF 4, section 6.2.5; 0x90 is NVIDIA's own (see `LineTable`)
-# extended opcodes
+# extended opcodes (DWARF 4, section 6.2.5); 0x90 is an extension by NVIDIA (see `LineTable`)
 _SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90
 # standard opcodes
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
@@ -149,7 +147,7 @@ class Row(NamedTuple):
 
     file: str
     line: int
-    # the row of the call that this line was inlined at, counted from 1; 0 if it was not inlined
+    # number (from 1) of the row of the call at which this line was inlined; 0 if it was not inlined
     caller: int
 
 
@@ -173,8 +171,8 @@ class _Bytes:
         return piece.decode("utf-8", "replace")
 
     def leb(self, signed: bool = False) -> int:
-        # LEB128: 7 bits a byte, lowest first; bit 7 says that more follow, bit 6 of the last byte
-        # is the sign
+        # LEB128 has 7 bits of the number in each byte, lowest first; bit 7 is set if another byte
+        # follows, and bit 6 of the last byte is the sign
         value = shift = 0
         while True:
             byte = self.number(1)
@@ -184,24 +182,25 @@ class _Bytes:
                 return value - (1 << shift) if signed and byte & 0x40 else value
 
     def file(self, folders: list[str]) -> str:
-        """Read a file's entry, and return its path."""
-        # the entry: name, index of its folder, and time and size, which are not needed
+        """Read the entry of a file, and return the path of the file."""
+        # an entry has a name, the index of a folder, and a time and a size, which are not needed
         name, folder, *_ = self.text(), self.leb(), self.leb(), self.leb()
         inside = folders[folder] if folder < len(folders) else ""
         return f"{inside}/{name}" if inside and not name.startswith("/") else name
 
 
 class LineTable:
-    """The source lines of a cubin, from the `.debug_line` that ``nvcc -lineinfo`` and Triton write.
+    """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
 
-    NVIDIA's extended opcode 0x90 names the row of the call that the following rows were inlined at.
-    So both the line in a helper and the lines in its callers are known for one address.
+    NVIDIA's extended opcode 0x90 has the number of a call's row, and the code of the rows after it
+    was inlined at this call. So for one address, the line in an inlined function and the lines of
+    its callers are known.
     """
 
     def __init__(self, image: Elf) -> None:
         self.units: list[_Unit] = []
         section = image.by_name.get(".debug_line")
-        # each unit begins with its size in 4 bytes, which do not count
+        # each unit begins with 4 bytes that have the size of the rest
         data = _Bytes(bytes(image.content(section)) if section is not None else b"")
         while data.at + 4 < len(data.data):
             size = data.number(4)
@@ -209,7 +208,7 @@ class LineTable:
             data.at += size
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return ``file:line`` of an address: the innermost first, then its callers.
+        """Return the lines ``file:line`` of an address: the innermost line, then its callers.
 
         The tuple is empty if the cubin has no line table, or no row for the address.
         """
@@ -217,30 +216,31 @@ class LineTable:
 
 
 class _Unit:
-    """The rows of one line program, by address."""
+    """The rows of one line program, which are found by address."""
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        # address -> number of its row, from 1; of several rows the last, which is the innermost
+        # address -> number of its row (from 1); if there are several rows, the last, innermost row
         self.numbers: dict[int, int] = {}
         # addresses after the last instruction of a sequence
         self.ends: list[int] = []
-        # a damaged program keeps the rows that were read before the damage
+        # if the program is damaged, the rows before the damage are kept
         with suppress(IndexError, ValueError):
             self._run(program)
-        # an end has no row (0), unless another sequence begins at this address
+        # an end has row number 0 (none), unless another sequence begins at the address
         self.numbers = {**dict.fromkeys(self.ends, 0), **self.numbers}
         self.starts = sorted(self.numbers)
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return ``file:line`` of an address and of its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
         place = bisect.bisect(self.starts, address) - 1
         number = self.numbers[self.starts[place]] if place >= 0 else 0
         found: list[str] = []
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
-            # a call's row comes before the inlined row; in a damaged file this avoids a cycle
+            # a call's row is before the rows that are inlined at it; in a damaged file, this check
+            # avoids a cycle
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 
@@ -251,12 +251,12 @@ class _Unit:
         if not 2 <= version <= 4:
             return
         step = unit.number(1)
-        # skips default_is_stmt and, in DWARF 4, maximum_operations_per_instruction
+        # skip default_is_stmt and, in DWARF 4, maximum_operations_per_instruction
         unit.at += 1 if version < 4 else 2
-        # line_base, line_range, opcode_base; then how many operands each standard opcode has
+        # line_base, line_range and opcode_base, then the number of operands of each standard opcode
         base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
         sizes = [unit.number(1) for _ in range(opcodes - 1)]
-        # both tables count from 1; entry 0 is the folder of the compilation
+        # both tables count from 1; folder 0 is the folder of the compilation
         folders, files = [""], [""]
         while name := unit.text():
             folders.append(name)
@@ -291,7 +291,7 @@ class _Unit:
                 elif kind == _END_SEQUENCE:
                     self.ends.append(address)
                     address, file, line, caller = 0, 1, 1, 0
-                # skips unknown opcodes and the operands that are not needed
+                # skip unknown opcodes and the operands that are not needed
                 unit.at = end
             elif code == _COPY:
                 add()
@@ -301,12 +301,12 @@ class _Unit:
                 line += unit.leb(signed=True)
             elif code == _SET_FILE:
                 file = unit.leb()
-            # the address step of special opcode 255
+            # advance the address as special opcode 255 does
             elif code == _CONST_ADD_PC:
                 address += (255 - opcodes) // (span or 1) * step
             elif code == _FIXED_ADVANCE_PC:
                 address += unit.number(2)
-            # every other standard opcode: its operands are skipped
+            # skip the operands of every other standard opcode
             else:
                 for _ in range(sizes[code - 1]):
                     unit.leb()

@@ -1,10 +1,10 @@
-"""The tables of a GPU core dump: devices, grids, blocks, warps, threads, registers, memory.
+"""Reader of the tables of a GPU core dump, from devices and grids to registers and memory.
 
-`TABLES` has every field that is read. Newer drivers append fields to a table; a field that a file
-lacks is 0. A section names its parent: `sh_link` is the section of the parent's table, `sh_info`
-the parent's row in this table.
+`TABLES` has every field that is read. Newer drivers append fields to a table. A field that a file
+lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the section of
+this table, and `sh_info` is the number of the row.
 
-Source: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include); the
+Sources: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include). The
 meaning of the fields was measured on an H100, driver 580.159.04, 2026-11-22.
 """
 
@@ -21,28 +21,28 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.core import tma
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.container import Elf, LineTable, unreadable
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 Rows = npt.NDArray[Any]
-# SHT_LOUSER: NVIDIA's section types are this number plus 1, 2, ...
+# SHT_LOUSER; NVIDIA's section types are this number plus 1, 2, ...
 _USER = 0x80000000
 
-#: Types of the sections that hold bytes of memory, registers or a cubin.
+#: Types of the sections that contain memory, registers or a cubin.
 MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3, 4, 5, 7))
-# limits for damaged files: a row of a table, all warps, the parameters of a launch
+# limits against damaged files: bytes of a row, number of warps, bytes of a launch's parameters
 _MOST_ENTRY_BYTES = 4096
 _MOST_WARPS = 1 << 17
 _MOST_PARAMETER_BYTES = 1 << 16
-# bit of the metadata's `flags`: the dump was made without global memory
+# bit in `flags` of the metadata, which is set if the dump was made without global memory
 _SKIP_GLOBAL = 2
 # types of the sections of kernel parameters and of uniform registers
 PARAMETERS, UNIFORM = _USER + 18, _USER + 19
 
 
 class Table(NamedTuple):
-    """A kind of table: the type of its sections, the most rows of a section, and the fields."""
+    """A kind of table: the type of its sections, the maximum rows of a section, and the fields."""
 
     section: int
     most_rows: int
@@ -50,7 +50,7 @@ class Table(NamedTuple):
 
 
 def _table(number: int, most_rows: int, *fields: str) -> Table:
-    """Return a table; a field has 4 bytes, or 8 bytes if its name ends with a colon."""
+    """Return a table whose fields have 4 bytes, or 8 bytes if the name ends with a colon."""
     row = [(name.rstrip(":"), "<u8" if name.endswith(":") else "<u4") for name in fields]
     return Table(_USER + number, most_rows, np.dtype(row))
 
@@ -62,8 +62,8 @@ def _three(name: str) -> tuple[str, ...]:
     return tuple(f"{name}_{axis}" for axis in _XYZ)
 
 
-#: Tables by name: type of the sections (from `_USER`), most rows of a section, fields in order.
-#: A field named "_" is padding, or is not read.
+#: Name of a table -> type of its sections (minus `_USER`), maximum rows of a section, and fields in
+#: order. Fields whose names begin with "_" are not read.
 TABLES: Final = {
     "device": _table(
         9, 64,
@@ -126,13 +126,13 @@ class Function(NamedTuple):
 
     start: int  # address of the first instruction
     name: str  # mangled
-    code: Rows  # (n, 2) u64: the low and the high half of each 128-bit instruction
+    code: Rows  # (n, 2) u64, which are the low and the high half of each 128-bit instruction
     image: Elf
-    section: int  # of the code, in `image`
+    section: int  # index of the code's section in `image`
 
     def at(self, pc: int) -> tuple[int, int] | None:
-        """Return the 128 bits of the instruction at an address."""
-        # the address may come from a damaged file: inside an instruction, or outside the code
+        """Return the low and the high 64 bits of the instruction at an address."""
+        # in a damaged file, the address may be inside an instruction or outside the code
         index, rest = divmod(pc - self.start, 16)
         if rest or not 0 <= index < len(self.code):
             return None
@@ -144,11 +144,11 @@ class Kernel(NamedTuple):
     """A kernel, and the GPU that runs it."""
 
     mangled: str
-    gpu: int | None  # number of the GPU; None if the file has only one
+    gpu: int | None  # number of the GPU; None if the file has only one GPU
 
     @property
     def name(self) -> str:
-        """The C++ name without arguments, and the GPU."""
+        """The C++ name without arguments, then the GPU if the dump has several GPUs."""
         short = short_name(self.mangled)
         return short if self.gpu is None else f"{short} on GPU {self.gpu}"
 
@@ -163,7 +163,7 @@ class Grid:
     parameter_address: int  # generic address of the first parameter; 0 if unknown
 
     def dims(self, name: str) -> tuple[int, int, int]:
-        """Return ``grid``, ``block`` or ``cluster``, x first."""
+        """Return the size that `name` selects (``grid``, ``block`` or ``cluster``), x first."""
         return three(self.row, name)
 
 
@@ -175,8 +175,8 @@ class Block:
     sm: Rows
     grid: Grid | None
     shared: memoryview
-    section: int  # of the SM's table of blocks
-    number: int  # row of the block in this table
+    section: int  # index of the section with the SM's table of blocks
+    number: int  # the block's row in this table
 
     @property
     def index(self) -> tuple[int, int, int]:
@@ -192,24 +192,24 @@ class Warp:
     block: Block
     row: Rows
     lanes: Rows
-    section: int  # of the table of lanes; 0 if the file has none
-    uniform: Rows  # uniform registers, u32
+    section: int  # index of the section with the table of lanes; 0 if the file has no such table
+    uniform: Rows  # values of the uniform registers, u32
 
     @property
     def error_pc(self) -> int | None:
-        """Address of the instruction that failed; None if none did."""
+        """Address of the instruction that failed; None if no instruction failed."""
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Return each program counter of the warp's threads, and the rows of `lanes` at it."""
-        # `valid` has a bit for each lane whose thread has not exited
+        """Yield each program counter of the warp's threads, and their rows in `lanes`."""
+        # `valid` has a bit for each lane, which is set if the lane's thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
         for pc in np.unique(pcs[live]):
             yield int(pc), np.flatnonzero(live & (pcs == pc))
 
     def registers(self, lane: int) -> Rows:
-        """Return the registers of the thread whose row in `lanes` is given."""
+        """Return the registers of the thread at row `lane` of `lanes`."""
         return self.dump.words(REGISTERS, self.section, lane)
 
 
@@ -227,7 +227,7 @@ class Dump:
     target : str
         The architecture of the GPU, such as "sm_90".
     notes : list of str
-        What could not be read.
+        The parts that could not be read, and why.
     """
 
     devices: Rows
@@ -238,8 +238,8 @@ class Dump:
         if not self.elf.is_core:
             raise unreadable(f"{name} is a cubin")
         sections = self.elf.sections
-        # (type, parent's section, parent's row) -> section; in reverse order, because the dict
-        # keeps the last entry of a key, and the first section is wanted
+        # (type, parent's section, parent's row) -> section; sections are added in reverse order, so
+        # that the first section of each key is kept
         own = np.flatnonzero(sections["type"] >= _USER)[::-1]
         keys = (sections[name][own].tolist() for name in ("type", "link", "info"))
         self._children = dict(zip(zip(*keys, strict=True), own.tolist(), strict=True))
@@ -253,20 +253,20 @@ class Dump:
         self.devices = self.rows("device", self._device_table)
         if not len(self.devices):
             raise unreadable(f"{name} has an empty table of devices")
-        # the first GPU with SMs in the file gives the target
+        # the first GPU that has SMs in the file determines the target
         used = {d for d, _ in enumerate(self.devices) if self._child("sm", self._device_table, d)}
         first = self.devices[min(used, default=0)]
         self.major: int = int(first["major"])
         self.target: str = f"sm_{self.major}{int(first['minor'])}"
         if self.major < 9:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{name} is a core dump of {self.target}: GPUs below compute capability 9.0 have "
                 "no TMA; cuda-gdb reads it (target cudacore FILE)"
             )
 
     @classmethod
     def open(cls, path: Path, name: str = "") -> Dump:
-        """Map a file into memory and read it; error messages call the file `name`."""
+        """Map a file into memory and return its dump; error messages call the file `name`."""
         name = name or str(path)
         with path.open("rb") as file:
             if not path.stat().st_size:
@@ -277,12 +277,12 @@ class Dump:
     # -- tables ----------------------------------------------------------------------------------
 
     def rows(self, table: str, section: int) -> Rows:
-        """Return the rows of a section; fields that the file does not have are 0."""
+        """Return the rows of a section; fields that the file lacks are 0."""
         kind, data = TABLES[table].row, self.elf.content(section)
-        # the table of metadata has no size of a row (sh_entsize 0): then the size of `TABLES` holds
+        # sh_entsize of the metadata's table is 0, so the size of a row in `TABLES` is used
         entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
         ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
-        # newer drivers append fields: read the fields that both the file and `TABLES` have
+        # newer drivers append fields, so read the fields that both the file and `TABLES` have
         whole = [end for end in ends if end <= entry_bytes]
         if not whole or entry_bytes > _MOST_ENTRY_BYTES:
             raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
@@ -299,29 +299,29 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Return the rows of a table whose parent is a row: section, number, fields."""
+        """Yield the rows of the table below a row of its parent: section, row number, fields."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the memory or registers whose parent is a row; empty if the file has none."""
+        """Return the memory or registers below a row of their parent, if the file has them."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return the 32-bit registers whose parent is a row."""
+        """Return the 32-bit registers below a row of their parent."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 
     @cached_property
     def grids(self) -> dict[tuple[int, int], Grid]:
-        """Every grid, by the device's row and the grid's id."""
+        """(row of the device, id of the grid) -> the grid."""
         found = {}
         for device, _ in enumerate(self.devices):
             for section, number, row in self._below("grid", self._device_table, device):
-                # `parameters` is an offset in constant bank 0
+                # `parameters` is the offset of the parameters in constant bank 0
                 banks = [bank for _, _, bank in self._below("bank", section, number)]
                 bank = next((int(b["address"]) for b in banks if b["number"] == 0), 0)
                 first = int(row["parameters"])
@@ -331,14 +331,14 @@ class Dump:
         return found
 
     def kernel(self, function: Function | None, grid: Grid | None) -> Kernel:
-        """Return the kernel of a grid, named after the given function."""
+        """Return the kernel with the name of a function and the GPU of a grid."""
         name = function.name if function is not None else "unknown code"
         if grid is None or len(self.devices) == 1:
             return Kernel(name, None)
         return Kernel(name, int(self.devices[grid.device]["id"]))
 
     def function_of(self, grid: Grid | None) -> Function | None:
-        """Return the function that a grid runs."""
+        """Return the kernel function that a grid runs."""
         return self.function_at(int(grid.row["entry"])) if grid is not None else None
 
     def kernel_of(self, grid: Grid | None) -> Kernel:
@@ -347,7 +347,7 @@ class Dump:
 
     @cached_property
     def windows(self) -> Rows | None:
-        """The first context: the addresses at which shared, local and global memory begin."""
+        """The first context, which has the start addresses of shared, local and global memory."""
         found = (
             row
             for device, _ in enumerate(self.devices)
@@ -369,7 +369,7 @@ class Dump:
         )  # fmt: skip
 
     def warps(self, block: Block) -> Iterator[Warp]:
-        """Return the warps of a block, in the order of the file."""
+        """Yield the warps of a block, in the order of the file."""
         for section, w, row in self._below("warp", block.section, block.number):
             self._warps_read += 1
             if self._warps_read > _MOST_WARPS:
@@ -381,7 +381,7 @@ class Dump:
 
     @cached_property
     def sms(self) -> tuple[Rows, ...]:
-        """The row of every SM, which keeps an exception even after its warps have ended."""
+        """The row of every SM, which has the SM's exception even after its warps have ended."""
         devices = range(len(self.devices))
         return tuple(sm for d in devices for _, _, sm in self._below("sm", self._device_table, d))
 
@@ -390,7 +390,7 @@ class Dump:
     @cached_property
     def has_global_memory(self) -> bool:
         """Whether the dump was made with global memory."""
-        # even a dump made without it has a few pieces of global memory, so the flag decides
+        # a dump without global memory still has a few pieces of it, so the flag is tested
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)
@@ -399,7 +399,7 @@ class Dump:
         return not skipped and bool(self.elf.sections["size"][self.elf.of_type(GLOBAL)].any())
 
     def global_memory(self, address: int, size: int) -> bytes | None:
-        """Return bytes of global memory; None if the file lacks them."""
+        """Return bytes of global memory, or None if the file lacks these bytes."""
         kinds = self.elf.sections["type"]
         for n in np.flatnonzero((kinds == GLOBAL) | (kinds == MANAGED)):
             start = address - int(self.elf.sections["address"][n])
@@ -415,13 +415,13 @@ class Dump:
         found = []
         for n in self.elf.of_type(IMAGE):
             data = self.elf.content(int(n))
-            # an image without bytes was left out of the dump
+            # the code of an image without bytes was left out of the dump
             if not len(data):
                 continue
             try:
                 image = Elf(data, "a loaded cubin")
                 names = image.by_name
-            except TmaPreconditionError as error:
+            except tma.TmaPreconditionError as error:
                 self.notes.append(error.violations[0].found)
                 continue
             for name, section in names.items():
@@ -441,11 +441,11 @@ class Dump:
         return function if function.at(pc) is not None else None
 
     def lines_at(self, pc: int) -> tuple[str, ...]:
-        """Return ``file:line`` of an address: the innermost first, then its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
         function = self.function_at(pc)
         if function is None:
             return ()
-        # the id stays valid, because `functions` keeps the image alive
+        # the id of the image is a valid key, because `functions` keeps the image alive
         key = id(function.image)
         if key not in self._lines:
             self._lines[key] = LineTable(function.image)

@@ -1,4 +1,4 @@
-"""Faults: the instruction that failed, and its operands at the moment when it ran."""
+"""Reader of faults: the instruction that failed, and its operands at the time when it ran."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tma_dlpack.debug.core import driver, targets, tma
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
 from tma_dlpack.debug.postmortem.flow import (
@@ -23,26 +24,24 @@ from tma_dlpack.debug.postmortem.likely import likely_causes
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
-from tma_dlpack.debug.programs import answer, tool
-from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.limits import MAP_BYTES
+from tma_dlpack.debug.programs import answer
 
-# of a listing: how many instructions it has before and after the one that failed
+# number of instructions in a listing before and after the failed instruction
 _BEFORE, _AFTER = 4, 2
-# time limit of nvdisasm
+# time limit of nvdisasm, in seconds
 _SECONDS = 10
 # a line of nvdisasm: "/*0010*/  MOV R1, c[0x0][0x28] ;"
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
-# size of the generic address window of shared memory, and of that of local memory
+# size of the window of shared memory in generic addresses; local memory's window has this size too
 _WINDOW_BYTES = 1 << 24
 
 
 def faults_of(dump: Dump) -> list[Fault]:
-    """Return every kind of fault, with the number of warps that have it."""
-    # kind -> its first fault, the address of its instruction, the warps that have it
+    """Return every kind of fault with its number of warps."""
+    # kind -> its first fault, the address of the failed instruction, and the warps with this kind
     kinds: dict[tuple[object, ...], tuple[Fault, int, list[Warp]]] = {}
     seen: set[int] = set()
-    # blocks in launch order (x fastest), so that the example shown is the first block
+    # blocks are in launch order (x fastest), so that the report shows the first block
     for block in sorted(dump.blocks, key=lambda block: block.index[::-1]):
         for warp in dump.warps(block):
             if warp.error_pc is not None:
@@ -53,7 +52,7 @@ def faults_of(dump: Dump) -> list[Fault]:
         dataclasses.replace(fault, alike=len(warps), listing=listing(dump, pc))
         for fault, pc, warps in kinds.values()
     ]
-    # a warp may have ended before its exception was reported: then only its SM has the address
+    # a warp may have ended before its exception was reported, so that only its SM has the address
     for sm in dump.sms:
         pc = int(sm["error_pc"])
         if sm["has_error_pc"] and pc not in seen:
@@ -109,8 +108,8 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
 
 
 def _thread(warp: Warp) -> tuple[int, int] | None:
-    """Return the row in `lanes` of a thread that ran the instruction, and its current address."""
-    # an active lane if there is one, because the instruction was issued for the active lanes
+    """Return the row in `lanes` of a thread that ran the instruction, and the thread's pc."""
+    # prefer an active lane, because the instruction was issued for the active lanes
     groups = list(warp.groups())
     active = int(warp.row["active"])
     for pc, rows in groups:
@@ -125,7 +124,7 @@ def _use(warp: Warp, flow: Flow, pc: int, now: int, lane: int, exception: int) -
     op = flow[place]
     registers = Registers(warp, flow, now, lane)
     blocks = math.prod(cluster_sizes(warp.block))
-    # if the warp's field is 0, the shared memory in the file gives the size
+    # if the warp's field is 0, use the size of the block's shared memory in the file
     shared_bytes = int(warp.row["shared_bytes"]) or len(warp.block.shared)
     use = Use(warp, op, exception, shared_bytes, blocks)
     if op.coding is not None:
@@ -153,8 +152,8 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
     """Read the operands of a copy into `use`."""
     op = use.op
     assert op.coding is not None
-    # a coding names the operands that are in successive uniform registers; addresses in global
-    # memory take two registers, coordinates are always last
+    # a coding names operands in consecutive uniform registers; an address of a map or of global
+    # memory takes two registers, and coordinates are always last
     for names, number in ((op.coding.first, op.first), (op.coding.second, op.second)):
         for name in names:
             if name == "coordinates":
@@ -168,7 +167,7 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
                 setattr(use, name, registers.uniform(number, place))
                 number += 1
     if op.is_multicast:
-        # the register's upper half is the mask of blocks
+        # bits 16 to 31 of the register are the mask of blocks
         packed = registers.uniform(op.third, place)
         use.blocks_mask = None if packed is None else packed >> 16
     if op.has_map and use.map_address is not None:
@@ -176,26 +175,27 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
 
 
 def _read_map(use: Use, address: int) -> None:
-    """Read the map's 128 bytes from the parameters, shared memory or global memory."""
+    """Read a map's 128 bytes from the parameters, shared memory or global memory into `use`."""
     warp, dump = use.warp, use.warp.dump
     grid = warp.block.grid
     windows = dump.windows
-    # generic addresses: shared and local memory have a window each, the rest is global memory
+    # shared memory and local memory each have a window of generic addresses; all other addresses
+    # are global memory
     for space in ("shared", "local"):
         if windows is not None and 0 <= address - int(windows[space]) < _WINDOW_BYTES:
             use.map_space = space
             start = offset_of(address - int(windows[space]))
-            if space == "shared" and start + MAP_BYTES <= len(warp.block.shared):
-                use.map_bytes = bytes(warp.block.shared[start : start + MAP_BYTES])
+            if space == "shared" and start + targets.MAP_BYTES <= len(warp.block.shared):
+                use.map_bytes = bytes(warp.block.shared[start : start + targets.MAP_BYTES])
     if grid is not None and grid.parameter_address:
         start = address - grid.parameter_address
-        if 0 <= start <= len(grid.parameters) - MAP_BYTES:
+        if 0 <= start <= len(grid.parameters) - targets.MAP_BYTES:
             use.map_space = "parameter"
-            use.map_bytes = grid.parameters[start : start + MAP_BYTES]
+            use.map_bytes = grid.parameters[start : start + targets.MAP_BYTES]
     if not use.map_space:
         use.map_space = "global"
-        use.map_bytes = dump.global_memory(address, MAP_BYTES)
-    # 128 zeros have a cause of their own, MAP_OF_ZEROS
+        use.map_bytes = dump.global_memory(address, targets.MAP_BYTES)
+    # 128 zero bytes are the cause MAP_OF_ZEROS, so they are not decoded
     if use.map_bytes is None or not any(use.map_bytes):
         return
     use.map, use.why_no_map = read_map(use.map_bytes, dump.target)
@@ -205,7 +205,7 @@ def _read_map(use: Use, address: int) -> None:
 
 
 def _notes(use: Use) -> Iterator[str]:
-    """Return the operands of a fault that the file lacks, as text."""
+    """Yield notes about the operands of a fault that the file lacks."""
     op = use.op
     if op.coding is None:
         return
@@ -225,8 +225,8 @@ def _notes(use: Use) -> Iterator[str]:
 
 
 def listing(dump: Dump, pc: int) -> tuple[str, ...]:
-    """Return the instructions around an address, which ">" marks; empty without nvdisasm."""
-    program, function = tool("nvdisasm"), dump.function_at(pc)
+    """Return the instructions around an address, which ">" marks, or () without nvdisasm."""
+    program, function = driver.tool("nvdisasm"), dump.function_at(pc)
     if program is None or function is None:
         return ()
     here = pc - function.start
@@ -240,7 +240,7 @@ def listing(dump: Dump, pc: int) -> tuple[str, ...]:
         words = [program, "--binary", target, "--base-address", base, str(path)]
         try:
             done = answer(words, _SECONDS)
-        except (OSError, TmaUnsupportedError):
+        except (OSError, tma.TmaUnsupportedError):
             return ()
     found = [(int(at, 16), text) for at, text in _LINE.findall(done.stdout)]
     return tuple(f"{'>' if at == here else ' '} {at:#06x}  {text}" for at, text in found)

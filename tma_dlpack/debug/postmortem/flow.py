@@ -1,9 +1,10 @@
-"""Control flow of a function, and the values of registers at an instruction.
+"""Control flow of a function, and values of registers at an instruction.
 
-A warp runs on after the instruction that failed, and a wait is a loop. So the registers in the dump
-have the values of a later moment. `Registers` returns what a register held at an earlier
-instruction: the value in the dump if no instruction in between writes the register; else the value
-that its only writer computed, if the code shows this value; else None. Nothing is guessed.
+A warp runs on after the instruction that failed, and a wait is a loop. So the dump has the values
+of registers at a later time. `Registers` returns the value of a register at an earlier instruction.
+If no instruction in between writes the register, this is the value in the dump. If exactly one
+instruction can have written the register, this is the value that the instruction computed, if the
+code shows the value. Otherwise, the value is None.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ from tma_dlpack.debug.postmortem.sass import (
 )
 
 _MOST_INSTRUCTIONS = 1 << 17
-# most instructions that one search visits
+# maximum number of instructions that one search visits
 _MOST_STEPS = 4096
-# longest chain of instructions that an operand's value is computed through
+# maximum length of a chain of instructions from which the value of an operand is computed
 _DEEPEST = 12
 _WORD = (1 << 32) - 1
-#: Compute capability's major number -> offset in constant bank 0 of the generic address of the
-#: kernel's parameters. The offset of sm_90 was measured; the others are from code of ptxas 13.0,
-#: which adds a map's offset to this word.
+#: Major number of the compute capability -> offset in constant bank 0, where the generic address of
+#: the kernel's parameters is stored. The offset of sm_90 was measured. The other offsets are from
+#: code of ptxas 13.0, which adds the offset of a map to the word at this place.
 _PARAMETER_POINTER: Final = {9: 0x198, 10: 0x348, 11: 0x348, 12: 0x348}
-# special registers: rank in the cluster; SR_SWINHI, the upper half of shared memory's window
+# numbers of special registers: the rank in the cluster, and SR_SWINHI, which is the upper half of
+# the address of shared memory's window
 _CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F
 
 
 class Flow:
-    """The control flow of a function; a `place` is the index of an instruction."""
+    """The control flow of a function, in which a `place` is the index of an instruction."""
 
     def __init__(self, function: Function, major: int) -> None:
         self.function: Function = function
@@ -45,7 +47,7 @@ class Flow:
         self.code: list[Instruction] = [
             Instruction(int(a), int(b), major) for a, b in function.code
         ]
-        # the caches are in the object, because `functools.cache` on a method would keep it alive
+        # the caches are in the object, because `functools.cache` on a method keeps the object alive
         self.between = cache(self._between)
         self.waits_of = cache(self._waits_of)
         self.writer = cache(self._writer)
@@ -60,8 +62,8 @@ class Flow:
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
         """The places that can follow each place."""
-        # convergence register -> the places that follow its BSYNC; BSSY has their distance from the
-        # instruction after BSSY
+        # convergence register -> the places that follow its BSYNC; the constant of a BSSY is the
+        # distance to such a place from the instruction after the BSSY
         joins: dict[int, list[int]] = {}
         for place, instruction in enumerate(self.code):
             if instruction.opcode == BSSY:
@@ -89,9 +91,10 @@ class Flow:
     def reach(
         self, start: int, back: bool = False, stop: Callable[[int], bool] = lambda place: False
     ) -> set[int] | None:
-        """Return the places that can be reached from a place; None if they are too many.
+        """Return the places that can be reached from a place, or None if they are too many.
 
-        The search goes backwards if `back`, and does not go on behind a place where `stop` is true.
+        If `back`, the search goes backwards. It does not continue from a place for which `stop` is
+        true.
         """
         edges: list[tuple[int, ...]] | list[list[int]]
         edges = self.predecessors if back else self.successors
@@ -109,7 +112,7 @@ class Flow:
         return seen
 
     def _between(self, start: int, end: int) -> set[int] | None:
-        """Return the places that may run between two places; None if no path is known."""
+        """Return the places that may run between two places, or None if no path is known."""
         if start == end:
             return set()
         after = self.reach(start, stop=lambda place: place in (start, end))
@@ -119,14 +122,14 @@ class Flow:
         return (after & before) - {start, end}
 
     def _waits_of(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose loop contains an instruction; empty if there are none.
+        """Return the waits whose loop contains an instruction; empty if there is no such loop.
 
-        Only a loop that does nothing but wait counts: it has no copy, arrival, block barrier, store
-        or matrix instruction.
+        The loop must do nothing but wait, which means that it has no copy, arrival, block barrier,
+        store or matrix instruction.
         """
         if self[place].is_wait:
             return (place,)
-        # at a WARPSYNC the thread waits for its warp, even if a wait's loop is around it
+        # a thread at a WARPSYNC waits for its warp, even if the WARPSYNC is in the loop of a wait
         if self[place].name == "WARPSYNC":
             return ()
         if unanswered := self._unanswered(place):
@@ -138,8 +141,8 @@ class Flow:
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
 
     def _unanswered(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose result an instruction needs; empty if it needs other results."""
-        # a scoreboard is set by an instruction of unknown duration, and needed by its readers
+        """Return the waits whose result an instruction needs; empty if it needs another result."""
+        # an instruction of unknown duration sets a scoreboard, and readers of its result need it
         needed = self[place].needed_scoreboards
         if len(needed) != 1:
             return ()
@@ -155,7 +158,7 @@ class Flow:
         return self[place].does_work
 
     def _writer(self, kind: str, number: int, place: int) -> int | None:
-        """Return the only instruction that can have written a register; None if there are several.
+        """Return the only instruction that can have written a register, or None if it is unknown.
 
         `kind` is "uniform" or "register".
         """
@@ -165,14 +168,14 @@ class Flow:
 
         seen = self.reach(place, back=True, stop=writes)
         found = [i for i in seen or () if writes(i)]
-        # a path from the function's start without a writer (place 0 was seen) is a second source
+        # if place 0 was seen, a path from the start has no writer, so the value may be older
         if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
             return None
         return found[0]
 
 
 def flow_of(dump: Dump, function: Function) -> Flow | None:
-    """Return the flow of a function, made once; None if the code is too long for a function."""
+    """Return the flow of a function, which is cached, or None if the code is too long."""
     if len(function.code) > _MOST_INSTRUCTIONS:
         return None
     if function.start not in dump._flows:
@@ -182,7 +185,7 @@ def flow_of(dump: Dump, function: Function) -> Flow | None:
 
 
 class Registers:
-    """The registers of a thread, at any instruction of its function."""
+    """The values of a thread's registers at any instruction of its function."""
 
     warp: Warp
     flow: Flow
@@ -197,13 +200,14 @@ class Registers:
         """Read the registers of a thread that is at `pc`.
 
         If `pc` is None or in another function, only values that the code computes are known. If
-        `ahead`, the instructions asked for run after `pc`, like those of the loop that the thread
-        is in; else they have run before.
+        `ahead`, values are computed at instructions that will run after `pc`, such as those of the
+        loop in which the thread is. Otherwise, values are computed at instructions that ran before
+        `pc`.
         """
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None
         self.now = flow.place(pc) if pc is not None and is_here else None
-        # numbers of RZ and URZ, which read as 0; URZ was 63 until sm_90
+        # numbers of RZ and URZ, whose value is always 0; URZ is 63 on sm_90, and 255 on later GPUs
         self.zero = {"register": ZERO_REGISTER, "uniform": 63 if flow.major == 9 else 255}
 
     @cached_property
@@ -211,20 +215,20 @@ class Registers:
         return [int(word) for word in self.warp.registers(self.lane)[:ZERO_REGISTER]]
 
     def uniform(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return the value of a uniform register before an instruction; None if unknown."""
+        """Return the value of a uniform register before an instruction, or None if unknown."""
         return self._value("uniform", number, place, depth)
 
     def register(self, number: int, place: int, depth: int = 0) -> int | None:
-        """Return the value of a register before an instruction; None if unknown."""
+        """Return the value of a register before an instruction, or None if unknown."""
         return self._value("register", number, place, depth)
 
     def pair(self, number: int, place: int) -> int | None:
-        """Return the 64-bit address in two uniform registers, low half first."""
+        """Return the 64-bit address in two uniform registers; the first has the low half."""
         low, high = self.uniform(number, place), self.uniform(number + 1, place)
         return None if low is None or high is None else low | high << 32
 
     def barrier(self, place: int) -> int | None:
-        """Return the barrier's address of a SYNCS instruction; None for other instructions."""
+        """Return the address of the barrier of a SYNCS, or None for another instruction."""
         i = self.flow[place]
         if i.is_wait or i.is_arrival:
             parts = self.register(i.second, place), self.uniform(i.third, place)
@@ -238,7 +242,7 @@ class Registers:
     def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
         if number == self.zero[kind]:
             return 0
-        # nothing between the instruction and the dump writes the register: the dump's value holds
+        # if nothing between the instruction and the dump writes the register, use the dump's value
         runs = self._runs_between(place)
         if runs is not None and not any(number in written(kind, self.flow[i]) for i in runs):
             kept = self.warp.uniform if kind == "uniform" else self._registers
@@ -246,15 +250,15 @@ class Registers:
         writer = self.flow.writer(kind, number, place)
         if writer is None or depth > _DEEPEST:
             return None
-        # a writer under another predicate may not have run
+        # a writer with another predicate may not have run
         guard = self.flow[writer].guard
         if guard not in (ALWAYS, self.flow[place].guard):
             return None
         return self._computed(writer, number, depth)
 
     def _runs_between(self, place: int) -> set[int] | None:
-        """Return the places that may run between an instruction and now; None if unknown."""
-        # the first of the two places is included, because it can write the register itself
+        """Return the places that may run between an instruction and `now`, or None if unknown."""
+        # the first place is included, because its instruction may write the register
         if self.now is None or place == self.now:
             return None if self.now is None else set()
         first, last = (self.now, place) if self.ahead else (place, self.now)
@@ -262,9 +266,9 @@ class Registers:
         return None if between is None else {first, *between}
 
     def _computed(self, place: int, number: int, depth: int) -> int | None:
-        """Return the value that an instruction writes into a register; None if unknown."""
-        # the cases are the instructions that compute addresses, coordinates and masks of copies
-        # and barriers; any other instruction makes the value unknown
+        """Return the value that an instruction writes to a register, or None if it is unknown."""
+        # these instructions compute addresses, coordinates and masks of copies and barriers; the
+        # result of any other instruction is unknown
         i = self.flow[place]
         depth += 1
         a, b = i.second, i.constant
@@ -296,32 +300,32 @@ class Registers:
             case 0xAB9 | 0x7AC:  # ULDC, LDCU
                 offset = b >> 6 if i.opcode == 0xAB9 else b >> 5
                 return self._constant(offset + 4 * (number != i.target))
-            # ULEA: (a << shift) + b; 0xF8E is the form without .HI and without predicates
+            # ULEA computes (a << shift) + b; 0xF8E is the form without .HI and without predicates
             case 0x291 if i.high >> 16 & 0xFFF == 0xF8E:
                 values = uniform(a, b)
                 shift = i.high >> 11 & 31
                 return (values[0] << shift) + values[1] & _WORD if values else None
-            # SHF.L.U32 with the zero register as its upper word: a plain left shift
+            # SHF.L.U32 with the zero register as its upper word is a left shift
             case 0x819 if i.high & 0xFFFFFF == 0x0006FF:
                 value = register(a)
                 return None if value is None else value << (b & 31) & _WORD
-            case 0x896 if b == 0x5410:  # UPRMT: the low halves of two registers
+            case 0x896 if b == 0x5410:  # UPRMT, which combines the low halves of two registers
                 values = uniform(a, i.third)
                 return values[0] & 0xFFFF | (values[1] & 0xFFFF) << 16 if values else None
-            case 0x290 | 0x890:  # UIADD3 of registers, of a constant
+            case 0x290 | 0x890:  # UIADD3 of registers, and with a constant
                 total = self._sum(i, place, depth)
                 return None if total is None else total & _WORD
         return None
 
     def _sum(self, i: Instruction, place: int, depth: int) -> int | None:
-        """Return the sum of a UIADD3 with its carry in bit 32; None if unknown."""
-        # a negated operand: a difference, which is not computed
+        """Return the sum of a UIADD3, with its carry in bit 32, or None if it is unknown."""
+        # a UIADD3 with a negated operand is a difference, which is not computed
         if i.high >> 8 & 1 or (i.opcode == 0x290 and i.low >> 63):
             return None
         operands = [i.second, i.third, *([i.first] if i.opcode == 0x290 else [])]
         values = [self.uniform(n, place, depth) for n in operands]
         total = i.constant if i.opcode == 0x890 else 0
-        # .X adds the carry of an earlier UIADD3, the low half of a 64-bit sum
+        # .X adds the carry of an earlier UIADD3, which computed the low half of a 64-bit sum
         if i.high >> 10 & 1:
             near = range(place - 1, max(place - 32, -1), -1)
             before = next((p for p in near if _carries(self.flow[p])), None)
@@ -332,7 +336,7 @@ class Registers:
         return None if None in values else total + sum(v for v in values if v is not None)
 
     def _constant(self, offset: int) -> int | None:
-        """Return a word of constant bank 0: of a parameter, or of the parameters' address."""
+        """Return a word of constant bank 0 that is in a parameter or in the parameters' address."""
         grid = self.warp.block.grid
         if grid is None:
             return None
@@ -348,7 +352,7 @@ class Registers:
 
 def cluster_sizes(block: Block) -> tuple[int, int, int]:
     """Return the number of blocks of a block's cluster along x, y and z."""
-    # zeros in the block's own row mean that the sizes of the grid hold
+    # if the sizes in the block's row are zeros, the sizes of the grid are used
     own = three(block.row, "cluster")
     whole = block.grid.dims("cluster") if block.grid is not None else own
     x, y, z = (max(1, size) for size in (own if any(own) else whole))
@@ -362,14 +366,14 @@ def cluster_of(block: Block) -> tuple[int, int, int]:
 
 
 def rank_in_cluster(block: Block) -> int:
-    """Return the rank of a block in its cluster, x fastest; 0 without clusters."""
+    """Return the rank of a block in its cluster (x fastest), which is 0 without clusters."""
     sizes = cluster_sizes(block)
     x, y, z = (place % size for place, size in zip(block.index, sizes, strict=True))
     return x + sizes[0] * (y + sizes[1] * z)
 
 
 def _carries(i: Instruction) -> bool:
-    # a UIADD3 without .X whose carry goes to a predicate (7 is UPT: nowhere)
+    # a UIADD3 without .X that writes its carry to a predicate (7 is UPT, which is not written)
     return i.opcode in (0x290, 0x890) and not i.high >> 10 & 1 and i.high >> 17 & 7 != 7
 
 

@@ -1,7 +1,8 @@
-"""Barriers that warps wait at: the arrivals or bytes that they lack, and the reason.
+"""Reader of hangs: barriers with waiting warps, their missing arrivals or bytes, and the reason.
 
-Each reason is a row of `report.stuck.ROWS`. The rows compare a barrier's bytes with the maps among
-the kernel's parameters, and with the bytes that the code announces, if this number is constant.
+Each reason is a row of `ptx.stuck.ROWS`. A row compares a barrier's pending bytes with the maps
+among the kernel's parameters. If the code announces a constant number of bytes, the row also
+compares them with this number.
 """
 
 from __future__ import annotations
@@ -10,31 +11,35 @@ from collections.abc import Iterator
 
 from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, WarpPlace
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
-from tma_dlpack.report.stuck import ROWS
+from tma_dlpack.ptx.stuck import ROWS
 
 
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
-    """Return every barrier once for each of its states; barriers with waiting warps come first.
+    """Yield every barrier once for each of its states; barriers with waiting warps come first.
 
-    If a fault or a trap ended the kernel (`died`), a barrier's state is no evidence, so it gets no
-    rule.
+    If a fault or a trap ended the kernel (`died`), the state of a barrier proves nothing, so no
+    rule is tested.
     """
     found = [_barrier(state, died) for state in survey.states.values()]
     yield from sorted(found, key=_order)
 
 
 def _order(barrier: DeadBarrier) -> tuple[object, ...]:
-    """Return a sort key: first causes, then barriers that wait for others, then quiet ones."""
+    """Return a sort key.
+
+    Barriers that are a cause come first, then barriers that wait for another barrier, then barriers
+    without waiting warps.
+    """
     word = barrier.count, barrier.arrivals, barrier.bytes, barrier.phase
     rank = 2 if not barrier.waiting else int(barrier.rule == "HANG_FOLLOWS")
     return rank, barrier.address, *word
 
 
 def _barrier(state: State, died: bool) -> DeadBarrier:
-    # the report shows the wait that most warps are at
+    # the report shows the wait with the most warps
     first = max(state.waits, key=lambda wait: state.waits[wait], default=Wait((), None, 0))
     parities = {wait.parity for wait in state.waits}
-    # the first row that holds counts; the last row of `ROWS` always holds
+    # the first row whose test holds is used; the test of the last row always holds
     row = next(row for row in ROWS if row.holds(state)) if state.waits and not died else None
     return DeadBarrier(
         kernel=state.kernel.name,
@@ -54,7 +59,7 @@ def _barrier(state: State, died: bool) -> DeadBarrier:
 
 
 def kernels_of(survey: Survey) -> Iterator[DeadKernel]:
-    """Return every kernel that was on the GPU."""
+    """Yield every kernel that was on the GPU."""
     for kernel, blocks in survey.blocks.items():
         grid = blocks[0].grid
         standing = survey.standing[kernel].most_common()

@@ -1,8 +1,8 @@
-"""Likely causes of a fault with unknown operands: candidates with their evidence.
+"""Finder of likely causes of a fault with unknown operands.
 
-If no row of `causes` holds, each barrier of the block and each map of the kernel is a candidate:
-the rules are tested as if the instruction had used this barrier or map. A candidate is no proof, so
-the report marks it with "likely".
+If no cause in `causes` is found, each barrier of the block and each map of the kernel is a
+candidate. The rules are tested as if the instruction had used this barrier or map. A result is no
+proof, so the report marks it with "likely".
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from tma_dlpack.debug.core import counted, targets
 from tma_dlpack.debug.postmortem.causes import (
     ILLEGAL,
     MAP_ALIGNMENT,
@@ -26,12 +27,10 @@ from tma_dlpack.debug.postmortem.dump import Grid
 from tma_dlpack.debug.postmortem.flow import Flow
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
 from tma_dlpack.debug.postmortem.results import Cause, FoundMap, map_words
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.limits import MAP_BYTES
 
-# opcode of STL, which stores 16 bytes at most
+# opcode of STL, which stores at most 16 bytes to local memory
 _STORE_LOCAL = 0x387
-# most threads of a block; most places that a message lists
+# maximum number of threads of a block, and of places that a message lists
 _MOST_THREADS, _MOST_SHOWN = 1024, 3
 _INITIALISE = (
     "initialise it in one thread before its first use, then fence.mbarrier_init and a barrier of "
@@ -39,7 +38,7 @@ _INITIALISE = (
 )
 _GRID_CONSTANT = "declare the parameter `const __grid_constant__ CUtensorMap map`"
 _MAP_UNKNOWN = "the map's address is no longer in the registers"
-#: Rules that depend on which map the copy used. Only these are tested with each candidate.
+#: Rules that depend on the map of the copy. Only these rules are tested with each candidate.
 _OF_A_MAP: Final = frozenset(
     (
         "MAP_KIND", "MAP_RANK", "COORDINATE_16B", "STORE_NEGATIVE", "IM2COL_START",
@@ -49,7 +48,7 @@ _OF_A_MAP: Final = frozenset(
 
 
 def likely_causes(use: Use, flow: Flow) -> tuple[Cause, ...]:
-    """Return candidates for a fault without a known cause, the most likely first."""
+    """Return likely causes of a fault without a known cause, the most likely first."""
     op = use.op
     if op.is_arrival or op.is_wait or op.is_init:
         return tuple(_of_barrier(use))
@@ -66,7 +65,7 @@ def _likely(rule: str, message: str, fix: str) -> Cause:
 
 
 def _of_barrier(use: Use) -> Iterator[Cause]:
-    """Return the possible causes of a trap at an mbarrier; the hardware reports no reason."""
+    """Yield the possible causes of a trap at an mbarrier; the hardware reports no reason."""
     if use.exception != ILLEGAL:
         return
     if use.barrier is None:
@@ -102,7 +101,7 @@ def _bytes_at(use: Use, barrier: int) -> str:
 
 
 def _barriers_in(use: Use) -> str:
-    """Describe what looks like an mbarrier in the block's shared memory."""
+    """Describe the places in the block's shared memory that look like an mbarrier."""
     words = np.frombuffer(use.warp.block.shared, "<u8", len(use.warp.block.shared) // 8)
     places = np.flatnonzero(looks_like_one(words, _MOST_THREADS))
     if not len(places):
@@ -116,8 +115,8 @@ def _barriers_in(use: Use) -> str:
 
 
 def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
-    """Return the likely causes of a copy whose map is unknown."""
-    # first errors of each map among the parameters, then maps in other kinds of memory
+    """Yield the likely causes of a failed copy whose map is unknown."""
+    # first a misaligned map and zero bytes, then each map among the parameters, then maps elsewhere
     grid = use.warp.block.grid
     dump = use.warp.dump
     maps = maps_of(dump, grid) if grid is not None else ()
@@ -133,11 +132,11 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
     if zeros is not None and use.exception == ILLEGAL:
         yield _likely(
             "MAP_OF_ZEROS",
-            f"{_MAP_UNKNOWN}; the kernel's parameters have {MAP_BYTES} zero bytes at +{zeros:#x}, "
-            "where a map may be that was never encoded",
+            f"{_MAP_UNKNOWN}; the kernel's parameters have {targets.MAP_BYTES} zero bytes at "
+            f"+{zeros:#x}, where a map may be that was never encoded",
             "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
         )
-    # first the maps whose tensor is in no allocation of the dump: that is the best evidence
+    # maps whose tensor is in no allocation of the dump come first, as the most likely causes
     for found in sorted(
         maps, key=lambda one: dump.global_memory(one.global_address, 1) is not None
     ):
@@ -149,9 +148,9 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
             yield _likely(cause.rule, f"{by}, {cause.message}", cause.fix)
     if use.exception not in (ILLEGAL, *NO_MEMORY):
         return
-    # a kernel that copies a map to its own stack stores 128 bytes to local memory
+    # a kernel that copies a map to its stack stores 128 bytes to local memory
     stores = int(np.count_nonzero((flow.function.code[:, 0] & np.uint64(0xFFF)) == _STORE_LOCAL))
-    if 16 * stores >= MAP_BYTES:
+    if 16 * stores >= targets.MAP_BYTES:
         yield _likely(
             "MAP_IN_LOCAL_MEMORY",
             f"{_MAP_UNKNOWN}; the kernel has {stores} stores to local memory, enough to copy a map "
@@ -171,14 +170,14 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
 
 
 def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
-    """Return the offset of 128 zero bytes among the parameters, outside of `maps`; None if none."""
+    """Return the offset of 128 zero bytes in the parameters, outside of `maps`, or None."""
     rest = bytearray(grid.parameters)
     for found in maps:
-        rest[found.offset : found.offset + MAP_BYTES] = b"\1" * MAP_BYTES
+        rest[found.offset : found.offset + targets.MAP_BYTES] = b"\1" * targets.MAP_BYTES
     # CUtensorMap is aligned to 128 bytes since CUDA 13, and to 64 before
     for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):
         first = -int(grid.row["parameters"]) % alignment
-        for place in range(first, len(rest) - MAP_BYTES + 1, alignment):
-            if not any(rest[place : place + MAP_BYTES]):
+        for place in range(first, len(rest) - targets.MAP_BYTES + 1, alignment):
+            if not any(rest[place : place + targets.MAP_BYTES]):
                 return place
     return None

@@ -1,7 +1,8 @@
-"""Objects in memory: the 64 bits of an mbarrier, the 128 bytes of a tensor map.
+"""Decoders of objects in memory: the 64 bits of an mbarrier, and the 128 bytes of a tensor map.
 
-The layout of an mbarrier is not published. It was measured on a stopped H100 (driver 580.159.04,
-2026-11-22), and equal in 512 of 512 and 1,000 of 1,000 random states::
+NVIDIA does not publish the layout of an mbarrier. It was measured on an H100 (driver 580.159.04,
+2026-11-22) in kernels that were stopped. In two tests with 512 and 1,000 random states, the decoded
+values were right for all states::
 
     bit  63     62 ........ 43  42  41 ...... 21  20 ....... 1  0
          phase  -(arrivals)     0   -(bytes)      -(count)      0
@@ -14,25 +15,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tma_dlpack.debug.core import targets, tma
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
 from tma_dlpack.debug.postmortem.sass import signed
-from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tables.limits import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 
-# largest number of arrivals, and of pending bytes, positive or negative
+# largest number of arrivals, and largest absolute value of the pending bytes
 MOST = (1 << 20) - 1
 
 
 def offset_of(address: int) -> int:
-    """Return the offset in the block's shared memory of a shared::cluster address."""
+    """Return the offset of a shared::cluster address in the shared memory of its block."""
     return address & (1 << BLOCK_SHIFT) - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Word:
-    """The state of an mbarrier; `arrivals` and `bytes` are pending ones.
+    """The state of an mbarrier; `arrivals` and `bytes` are the pending arrivals and bytes.
 
     >>> Word.decode(0x3fc001ffffe)
     Word(count=1, arrivals=0, bytes=8192, phase=0, is_initialised=True)
@@ -46,8 +45,8 @@ class Word:
 
     @classmethod
     def decode(cls, word: int) -> Word:
-        """Decode 64 bits; pending bytes are negative if copies came before their announcement."""
-        # the hardware stores the negated numbers and counts up
+        """Decode 64 bits; pending bytes are negative if bytes arrived before they were expected."""
+        # the hardware stores negated numbers, and counts up
         count = -(word >> 1) & MOST
         return cls(
             count=count,
@@ -59,7 +58,7 @@ class Word:
 
     @classmethod
     def at(cls, shared: memoryview, offset: int) -> Word | None:
-        """Return the barrier at an offset; None if the file lacks these 8 bytes."""
+        """Return the barrier at an offset, or None if the file lacks its 8 bytes."""
         if offset % 8 or offset + 8 > len(shared):
             return None
         return cls.decode(int.from_bytes(shared[offset : offset + 8], "little"))
@@ -68,7 +67,7 @@ class Word:
 def looks_like_one(word: Any, most_arrivals: int) -> Any:
     """Return whether 64 bits, or each item of an array, can be an mbarrier in use."""
     count, arrivals = -(word >> 1) & MOST, -(word >> 43) & MOST
-    # without pending arrivals and bytes, the phase would have ended
+    # a phase ends when no arrivals and no bytes are pending, so one of the two must be pending
     is_between = (arrivals != 0) | (word >> 21 & 2 * MOST + 1 != 0)
     # bits 0 and 42 are always 0
     has_form = (word & 1 == 0) & (word >> 42 & 1 == 0)
@@ -79,23 +78,23 @@ def looks_like_one(word: Any, most_arrivals: int) -> Any:
 
 # bytes; CUtensorMap is aligned to 64 (128 since CUDA 13)
 _ALIGNMENT = 64
-# of the tensor's address: bits in use, and the bytes that it is a multiple of; of the box's inner
-# row: the bytes that it is a multiple of
+# number of bits of a tensor's address; alignment of the address in bytes; the size of a box's
+# innermost row is a multiple of this many bytes
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
-# architecture whose second half of a map is known: the box's bytes, a repeat, and zeros
+# architecture for which the second half of a map is known: the box's bytes, 0, a repeat, zeros
 _MEASURED = "sm_90"
-# values in the second half: the most bytes of a box, and the repeats
+# possible values in the second half: the maximum bytes of a box, and the repeats
 _MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
 
 
-def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
+def read_map(data: bytes, target: str) -> tuple[tma.TensorMap | None, str]:
     """Return the map in 128 bytes, or None and the reason why they are no map."""
     try:
-        found = TensorMap.from_bytes(data, target)
-        # both raise an error if no copy can use the map
+        found = tma.TensorMap.from_bytes(data, target)
+        # each of these attributes raises an error if no copy can use the map
         _ = found.tx_bytes, found.smem_bytes
         return found, ""
-    except TmaError as error:
+    except tma.TmaError as error:
         return None, " ".join(str(error).split("\n")[0].split())
 
 
@@ -107,24 +106,24 @@ def maps_of(dump: Dump, grid: Grid) -> tuple[FoundMap, ...]:
 
 @lru_cache(maxsize=256)
 def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[FoundMap, ...]:
-    # the alignment counts from the start of the constant bank, where the parameters are at `first`
+    # maps are aligned in the constant bank, in which the parameters begin at offset `first`
     found = []
     start = -first % _ALIGNMENT
-    while start + MAP_BYTES <= len(parameters):
-        data = parameters[start : start + MAP_BYTES]
+    while start + targets.MAP_BYTES <= len(parameters):
+        data = parameters[start : start + targets.MAP_BYTES]
         tensor_map = read_map(data, target)[0] if any(data) else None
         if tensor_map is not None and _is_plausible(tensor_map, data, target):
             found.append(FoundMap(tensor_map, kernel, start))
-            start += MAP_BYTES
+            start += targets.MAP_BYTES
         else:
             start += _ALIGNMENT
     return tuple(found)
 
 
-def _is_plausible(found: TensorMap, data: bytes, target: str) -> bool:
-    """Return whether decoded bytes are a real map; chance bytes seldom pass all of these tests."""
+def _is_plausible(found: tma.TensorMap, data: bytes, target: str) -> bool:
+    """Return whether decoded bytes are a real map; other data rarely passes all of these tests."""
     address = found.global_address
-    box_bytes, unused, repeat, *others = struct.unpack("<16I", data[MAP_BYTES // 2 :])
+    box_bytes, unused, repeat, *others = struct.unpack("<16I", data[targets.MAP_BYTES // 2 :])
     is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))
     inner = found.box_dim[0] if found.kind == "tiled" else found.channels_per_pixel or 0
     return bool(

@@ -1,4 +1,4 @@
-"""Programs with GPU core dumps switched on, and dumps of live processes by cuda-gdb."""
+"""Runner of programs with GPU core dumps switched on, and of cuda-gdb for running processes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from pathlib import Path
 from typing import Final
 
 from tma_dlpack.debug import programs
+from tma_dlpack.debug.core import driver, tma
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
-#: Parts that every dump leaves out. The reader needs no constant banks, because parameters have
-#: their own sections. With constant banks, driver 580.159.04 stops after 69 KB in a torch process.
+#: Parts that every dump leaves out. The reader does not need the constant banks, because parameters
+#: have their own sections. If the dump includes constant banks, driver 580.159.04 stops after 69 KB
+#: in a torch process.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
-#: Parts left out by default. Without global memory a dump is small, and has no user data.
+#: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-#: Time between two looks at the dumps; time without growth after which a dump may be whole.
+#: The time between two checks of the dumps, and the time without growth after which a dump may be
+#: complete.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
-#: Time without growth after which a dump is given up: of a live process, and of an ended process.
-#: The third is the longest wait for all dumps.
+#: The time without growth after which the wait for a dump ends, for a running process and for an
+#: ended process; and the longest wait for all dumps.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
@@ -51,7 +53,7 @@ def _skipped(with_global: bool) -> str:
 
 
 def environment(folder: Path, with_global: bool = False) -> dict[str, str]:
-    """Return the environment variables that switch dumps on; CUDA replaces ``%p`` by the pid."""
+    """Return the environment variables that switch dumps on; CUDA replaces ``%p`` with the pid."""
     return {
         "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
         "CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1",
@@ -76,18 +78,19 @@ def run(
     keep: Path | None = None,
     with_global: bool = False,
 ) -> Ended:
-    """Run a program; read its dumps after a fault, `after` seconds, or Ctrl-C.
+    """Run a program, and read its dumps after a fault, after `after` seconds, or after Ctrl-C.
 
     Parameters
     ----------
     words : sequence of str
         The program and its arguments.
     read : function
-        Function that makes a `PostMortem` of a `Dump`.
+        Function that returns the `PostMortem` of a `Dump`.
     after : float, optional
-        Seconds after which a running program is taken to hang, and is dumped.
+        Seconds after which a program that still runs is assumed to hang, and is dumped.
     keep : Path, optional
-        File that keeps the dump. If there are several dumps, the process id is appended to each.
+        File to which the dump is moved. If there are several dumps, the process id is appended to
+        the name of each.
     with_global : bool
         Whether the dump contains global memory, with the maps in it.
     """
@@ -102,7 +105,7 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
-            # from here on this process counts Ctrl-C; the program still ignores it
+            # from now on, this process counts presses of Ctrl-C; the program still ignores Ctrl-C
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)
@@ -111,9 +114,9 @@ def run(
 
 @contextmanager
 def _interrupts(interrupted: list[int]) -> Iterator[None]:
-    """Ignore Ctrl-C in the program that starts inside this context; other signals are not handled.
+    """Ignore Ctrl-C in a program that starts inside this context, and in this process.
 
-    After Ctrl-C, `run` makes a dump, which ends the program.
+    After Ctrl-C, `run` requests a dump, which ends the program. Other signals are unchanged.
     """
     # a child process inherits an ignored signal
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -130,13 +133,13 @@ def _say(text: str) -> None:
 def _wait(
     child: subprocess.Popen[bytes], folder: Path, after: float | None, interrupted: list[int]
 ) -> tuple[str, ...]:
-    """Wait until the program ends; dump it after Ctrl-C or `after` seconds. Return notes."""
+    """Wait until the program ends, or dump it after Ctrl-C or `after` seconds; return notes."""
     start = time.monotonic()
     while child.poll() is None:
         if interrupted or (after is not None and time.monotonic() - start >= after):
             why = "Ctrl-C" if interrupted else f"no end after {after:g} seconds"
             return _dump_now(child, folder, why, interrupted)
-        # a fault: the driver writes a dump, and ends the program when the dump is whole
+        # after a fault, the driver writes a dump, and ends the program when the dump is complete
         if _dumps(folder):
             break
         time.sleep(_LOOK_SECONDS)
@@ -153,7 +156,7 @@ def _dumps(folder: Path) -> list[Path]:
 def _is_whole(path: Path) -> bool:
     try:
         Dump.open(path)
-    except TmaError:
+    except tma.TmaError:
         return False
     return True
 
@@ -161,11 +164,11 @@ def _is_whole(path: Path) -> bool:
 def _dump_now(
     child: subprocess.Popen[bytes], folder: Path, why: str, interrupted: list[int]
 ) -> tuple[str, ...]:
-    """Request a dump from every process, and wait until the files are whole. Return notes."""
+    """Request a dump from every process, wait until the files are complete, and return notes."""
     asked = 0
-    # the driver makes one pipe for each process with a context; any byte in it requests a dump
+    # the driver makes a pipe for each process with a context; a byte in the pipe requests a dump
     for pipe in sorted(folder.glob("pipe.*")):
-        # opening fails if the process has ended
+        # opening the pipe fails if the process has ended
         with suppress(OSError):
             end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
             os.write(end, b"\n")
@@ -183,7 +186,7 @@ def _dump_now(
 
 
 def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: list[int]) -> None:
-    """Wait until the dumps are whole or have stopped growing, or Ctrl-C has come twice."""
+    """Wait until the dumps are complete or stop growing, or until Ctrl-C was pressed twice."""
     begun = grown = shown = time.monotonic()
     size, warned = -1, False
     while len(interrupted) < 2:
@@ -195,7 +198,7 @@ def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: l
         if total != size:
             size, grown = total, now
         has_ended, quiet = child.poll() is not None, now - grown
-        # reading a dump takes time, so it is tried only if no more bytes are expected
+        # reading a dump takes time, so the dumps are read only if no more bytes are expected
         if has_ended or quiet > _SETTLED_SECONDS:
             dumps = _dumps(folder)
             is_whole = bool(dumps) and all(map(_is_whole, dumps))
@@ -210,7 +213,7 @@ def _wait_for_dumps(child: subprocess.Popen[bytes], folder: Path, interrupted: l
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a program that runs on after its dump: SIGTERM after 3 seconds, SIGKILL after 6."""
+    """Wait for a program to end; send SIGTERM after 3 seconds, and SIGKILL after 6 seconds."""
     for end in (child.terminate, child.kill):
         with suppress(subprocess.TimeoutExpired):
             child.wait(3)
@@ -230,7 +233,7 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
             kept = Path(shutil.move(path, keep.with_name(keep.name + suffix)))
         try:
             found.append(replace(read(Dump.open(kept)), path=kept.name))
-        except TmaError as error:
+        except tma.TmaError as error:
             notes.append(str(error).partition("\n")[0])
             if "cut off" in notes[-1]:
                 notes.append(_CUT)
@@ -238,10 +241,10 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Return the findings of several dumps as one, each kind once; None without a dump."""
+    """Return the findings of several dumps as one, with each kind once, or None without a dump."""
     if len(found) < 2:
         return found[0] if found else None
-    # equal faults, and equal states of a barrier, are one finding with the sum of the warps
+    # equal faults, and equal states of a barrier, become one finding with the sum of their warps
     faults: dict[object, Fault] = {}
     for fault in (fault for one in found for fault in one.faults):
         known = faults.setdefault(fault.kind, replace(fault, alike=0))
@@ -265,10 +268,10 @@ def merged(found: Sequence[PostMortem]) -> PostMortem | None:
 def of_process(
     pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
 ) -> PostMortem:
-    """Dump a live process by cuda-gdb, and read the dump; the process continues."""
-    debugger = programs.tool("cuda-gdb")
+    """Dump a running process with cuda-gdb, and return the findings; the process continues."""
+    debugger = driver.tool("cuda-gdb")
     if debugger is None:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             "--pid needs cuda-gdb, of the CUDA toolkit; without it, run the program by "
             "tma-dlpack postmortem -- PROGRAM"
         )
@@ -279,14 +282,14 @@ def of_process(
         words = [debugger, "-q", "-batch", "-p", str(pid), "-ex", dump, "-ex", "detach"]
         done = programs.answer(words, _GDB_SECONDS)
         if not path.exists():
-            raise TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
+            raise tma.TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
         if keep is not None:
             path = Path(shutil.move(path, keep))
         return replace(read(Dump.open(path)), path=path.name)
 
 
 def _why_not(pid: int, talk: str) -> str:
-    """Return the reason why cuda-gdb made no dump, from its output."""
+    """Return the reason why cuda-gdb made no dump, according to its output."""
     if "No such process" in talk:
         return f"there is no process {pid}"
     if "ptrace" in talk or "not permitted" in talk:

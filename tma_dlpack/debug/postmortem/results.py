@@ -1,4 +1,4 @@
-"""Frozen records of a dump's kernels, faults, barriers and maps, with their text and JSON."""
+"""Records of a dump's kernels, faults, barriers and maps, with their text and JSON."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.core import coerce, counted, errors, public, tma
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
-from tma_dlpack.public import Drawn, public_in
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import sealed, wrapped
-from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]
-# first bit of the block's rank in a shared::cluster address; the bits below are the offset in the
+# first bit of the block's rank in a shared::cluster address; the lower bits are the offset in the
 # block's shared memory
 BLOCK_SHIFT = 24
-# most characters of a kernel's name with its arguments
+# maximum number of characters of a kernel's name with its arguments
 _MOST_FULL_NAME = 300
-# most findings of a kind in the text; JSON has all
+# maximum number of findings of a kind in the text; the JSON has all findings
 _MOST_SHOWN = 12
 # attributes of a map in JSON
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
@@ -34,9 +30,9 @@ class Cause(NamedTuple):
     rule: str
     message: str
     fix: str
-    # whether the reported error is one that this cause was measured to end in
+    # True if the cause was measured to end in the reported error
     is_sure: bool
-    # whether it is only a candidate, because the file lacks an operand that would prove it
+    # True if the cause is only a candidate, because the file lacks an operand that would prove it
     is_likely: bool = False
 
 
@@ -44,12 +40,12 @@ class WarpPlace(NamedTuple):
     """A position in the code, with the number of warps at it."""
 
     what: str
-    lines: tuple[str, ...]  # ``file:line``, innermost first
+    lines: tuple[str, ...]  # ``file:line``, the innermost line first
     warps: int
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class DeadKernel:
     """A kernel that was running on the GPU.
@@ -57,14 +53,14 @@ class DeadKernel:
     Attributes
     ----------
     name : str
-        C++ name without arguments; `mangled` is the whole name. In a dump of several GPUs, the
-        names in all records end with the GPU, such as "on GPU 1".
+        C++ name without arguments; `mangled` is the mangled name. In a dump of several GPUs, the
+        kernels' names in all records end with the GPU, such as "on GPU 1".
     grid, block, cluster : tuple of int
         Sizes of the launch, x first; `cluster` is (0, 0, 0) for a launch without clusters.
     blocks, warps : int
-        Number of blocks and of warps that were on the GPU.
+        Numbers of blocks and of warps that were on the GPU.
     standing : tuple of WarpPlace
-        Positions of the warps as ``(what, lines, warps)``, the most frequent first.
+        Positions of warps as ``(what, lines, warps)``, the most frequent position first.
     """
 
     name: str
@@ -77,21 +73,21 @@ class DeadKernel:
     standing: tuple[WarpPlace, ...]
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class FoundMap:
-    """A tensor map among the parameters of a kernel, with the attributes of its `TensorMap`.
+    """A tensor map among the parameters of a kernel; it also has the attributes of `map`.
 
     Attributes
     ----------
     map : TensorMap
     kernel : str
     offset : int
-        Bytes from the first parameter to the map.
+        Number of bytes from the first parameter to the map.
     """
 
-    map: TensorMap
+    map: tma.TensorMap
     kernel: str
     offset: int
 
@@ -102,19 +98,19 @@ class FoundMap:
         return f"parameter +{self.offset:#x} of {self.kernel}: {map_words(self.map)}"
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of one or several warps, at one instruction and for one reason.
+    """A fault of one or more warps at one instruction, with one reason.
 
     Attributes
     ----------
     kernel : str
     lines : tuple of str
-        ``file:line``, the innermost first, then its callers; empty without ``-lineinfo``.
+        Lines ``file:line``: the innermost line, then its callers; empty without ``-lineinfo``.
     block, thread : tuple of int or None
-        blockIdx and threadIdx in the first of the warps, x first; None if the warp had ended.
+        blockIdx and threadIdx of a thread of the first warp, x first; None if the warp had ended.
     alike : int
         Number of warps with this fault.
     exception : str
@@ -122,19 +118,19 @@ class Fault:
     instruction : str
         Name of the machine instruction, such as "UTMALDG.3D".
     destination, barrier : int or None
-        Addresses in shared memory; `destination` of a store is its source. The bits from 24 on are
-        the rank of the block in its cluster.
+        Addresses of the tile and of the mbarrier in shared memory. For a store, `destination` is
+        the source. Bits 24 and up are the rank of the block in its cluster.
     coordinates : tuple of int or None
-        Coordinates of the copy, innermost first.
+        Coordinates of the copy, the innermost first.
     map : FoundMap or TensorMap or None
         The map of the copy.
     causes : tuple of Cause
-        Every cause that holds, as ``(rule, message, fix, is_sure, is_likely)``, the surest first.
-        If no cause holds, likely candidates.
+        Every cause whose test holds, as ``(rule, message, fix, is_sure, is_likely)``, the sure
+        causes first. If no test holds, `causes` has the likely causes.
     notes : tuple of str
-        What the file lacks.
+        The parts of the fault that the file lacks.
     listing : tuple of str
-        The machine code around the instruction; empty if nvdisasm is not installed.
+        Lines of machine code around the instruction; empty if nvdisasm is not installed.
     """
 
     kernel: str
@@ -147,37 +143,37 @@ class Fault:
     destination: int | None = None
     barrier: int | None = None
     coordinates: tuple[int, ...] | None = None
-    map: FoundMap | TensorMap | None = None
+    map: FoundMap | tma.TensorMap | None = None
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The facts that warps with the same fault share."""
+        """The attributes that are equal in all warps with the same fault."""
         return self.kernel, self.lines, self.instruction, self.exception, self.rule
 
     @property
     def rule(self) -> str:
-        """Rule of the surest cause; "UNKNOWN" without a cause."""
+        """Rule of the first cause; "UNKNOWN" without a cause."""
         return self.causes[0].rule if self.causes else "UNKNOWN"
 
     @property
     def message(self) -> str:
-        """The surest cause in words."""
+        """Message of the first cause."""
         return self.causes[0].message if self.causes else "no cause that is known holds"
 
     @property
     def fix(self) -> str:
-        """The fix of the surest cause; "" without a cause."""
+        """Fix of the first cause; "" without a cause."""
         return self.causes[0].fix if self.causes else ""
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class DeadBarrier:
-    """One state of an mbarrier, for all blocks whose barrier was in this state.
+    """A state of an mbarrier, with the number of blocks in which the mbarrier has this state.
 
     Attributes
     ----------
@@ -185,19 +181,19 @@ class DeadBarrier:
     address : int
         Offset in the block's shared memory.
     count : int
-        Number of arrivals that end a phase.
+        Number of arrivals in each phase.
     arrivals, bytes : int
-        Pending arrivals and bytes; bytes are negative if copies came before their announcement.
+        Pending arrivals and bytes; bytes are negative if they arrived before they were expected.
     phase : int
         Parity of the current phase.
     blocks, waiting : int
-        Number of blocks with this state, and of warps in these blocks that wait at the barrier.
+        Number of blocks with this state, and number of their warps that wait at the barrier.
     lines : tuple of str
-        Source line of the wait as ``file:line``, the innermost first.
+        Source lines ``file:line`` of the wait: the innermost line, then its callers.
     parity : int or None
-        Parity that the warps wait for; None if nobody waits, or the registers no longer hold it.
+        Parity for which the warps wait; None if no warp waits, or if the parity is unknown.
     rule, message, fix : str
-        Reason of the hang and its fix; "" if the state shows no hang.
+        Reason for the hang, and its fix; "" if the state shows no hang.
     """
 
     kernel: str
@@ -215,24 +211,24 @@ class DeadBarrier:
     fix: str = ""
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
-class PostMortem(Drawn):
-    """The state of TMA in a GPU core dump, from `postmortem`.
+class PostMortem(public.Drawn):
+    """The kernels, faults, barriers and maps in a GPU core dump, as `postmortem` returns them.
 
-    ``print(pm)`` shows each kind of finding once; notebooks show it with pictures.
+    ``print(pm)`` shows each kind of finding once, and notebooks show the findings with pictures.
 
     Attributes
     ----------
     kernels : tuple of DeadKernel
     faults : tuple of Fault
     barriers : tuple of DeadBarrier
-        Barriers; those with waiting warps come first.
+        Barriers; barriers with waiting warps come first.
     maps : tuple of FoundMap
         The tensor maps among the kernels' parameters.
     notes : tuple of str
-        What the file lacks, and what could not be read.
+        The parts that the file lacks or that could not be read.
     """
 
     path: str
@@ -261,7 +257,7 @@ class PostMortem(Drawn):
     # -- text ------------------------------------------------------------------------------------
 
     def head(self) -> str:
-        """Return what was found in one line."""
+        """Return a summary of the findings in one line."""
         hung = [barrier for barrier in self.barriers if barrier.rule]
         if self.faults:
             kinds = counted(len(self.faults), "kind") + " of fault"
@@ -276,7 +272,7 @@ class PostMortem(Drawn):
         return f"{PurePath(self.path).name} ({self.target}): {found}"
 
     def __repr__(self) -> str:
-        return printable(f"<PostMortem: {self.head()}>")
+        return coerce.printable(f"<PostMortem: {self.head()}>")
 
     def __str__(self) -> str:
         sections = [
@@ -295,7 +291,7 @@ class PostMortem(Drawn):
         text = "\n\n".join(
             "\n".join(_wrapped(line) for line in section) for section in sections if section
         )
-        return printable(text)
+        return coerce.printable(text)
 
     def _quiet_barriers(self) -> list[str]:
         quiet = [barrier for barrier in self.barriers if not barrier.rule]
@@ -304,10 +300,10 @@ class PostMortem(Drawn):
 
 
 def _plain(value: Any) -> Any:
-    """Return a record as a dict, list or number that JSON can store."""
+    """Return a record as dicts, lists and numbers, which JSON can store."""
     if isinstance(value, FoundMap):
         return {**_plain(value.map), "kernel": value.kernel, "offset": value.offset}
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         shown = {name: getattr(value, name) for name in _MAP_FIELDS}
         return {**shown, "data_type": value.data_type.name}
     if isinstance(value, Cause | WarpPlace):
@@ -324,11 +320,11 @@ def _more(count: int, what: str) -> Iterator[str]:
 
 def _wrapped(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
-    return wrapped(line.strip(), indent)
+    return errors.wrapped(line.strip(), indent)
 
 
-def map_words(found: TensorMap) -> str:
-    """Return a map in one line."""
+def map_words(found: tma.TensorMap) -> str:
+    """Return a description of a map in one line."""
     dims, box = "x".join(map(str, found.shape)), found.box_sizes
     tile = f"box {box}" if box else f"{found.pixels_per_column} pixels x {found.channels_per_pixel}"
     return (
@@ -346,7 +342,7 @@ def place_words(lines: tuple[str, ...]) -> str:
 
 
 def _short_place(lines: tuple[str, ...]) -> list[str]:
-    """Return the innermost line, and the first caller in another file."""
+    """Return the innermost line, and the first caller that is in another file."""
     called = [line for line in lines if _file_of(line) != _file_of(lines[0])]
     return [*lines[:1], *(f"called at {line}" for line in called[:1])]
 
@@ -356,14 +352,14 @@ def _file_of(line: str) -> str:
 
 
 def _shared_words(address: int) -> str:
-    """Return an address in shared memory as text, with the block's rank if it is not 0."""
+    """Return an address in shared memory as text, with the block's rank unless the rank is 0."""
     block = address >> BLOCK_SHIFT
     offset = address & (1 << BLOCK_SHIFT) - 1
     return f"{offset:#x} of the cluster's block {block}" if block else f"{offset:#x}"
 
 
 def fault_lines(fault: Fault) -> list[str]:
-    """Return a fault as lines."""
+    """Return the lines of text about a fault."""
     whose = f"block {fault.block}, thread {fault.thread}" if fault.block else "a warp that is gone"
     alike = f" ({counted(fault.alike, 'warp')} alike)" if fault.alike > 1 else ""
     lines = [f"fault in {fault.kernel}: {fault.exception}", f"  at {place_words(fault.lines)}"]
@@ -378,7 +374,7 @@ def fault_lines(fault: Fault) -> list[str]:
         operands.append(f"coordinates {fault.coordinates}, innermost first")
     lines += [f"  {', '.join(operands)}"] if operands else []
     if fault.map is not None:
-        words = map_words(fault.map) if isinstance(fault.map, TensorMap) else str(fault.map)
+        words = map_words(fault.map) if isinstance(fault.map, tma.TensorMap) else str(fault.map)
         lines.append(f"  map: {words}")
     for cause in fault.causes or (Cause(fault.rule, fault.message, "", True),):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
@@ -389,7 +385,7 @@ def fault_lines(fault: Fault) -> list[str]:
 
 
 def barrier_words(barrier: DeadBarrier) -> str:
-    """Return a barrier's state in one line."""
+    """Return a description of a barrier's state in one line."""
     return (
         f"barrier {barrier.address:#x} of {barrier.kernel}, in {counted(barrier.blocks, 'block')}: "
         f"count {barrier.count}, pending {counted(barrier.arrivals, 'arrival')} and "
@@ -398,7 +394,7 @@ def barrier_words(barrier: DeadBarrier) -> str:
 
 
 def barrier_lines(barrier: DeadBarrier) -> list[str]:
-    """Return a barrier that warps wait at as lines."""
+    """Return the lines of text about a barrier at which warps wait."""
     parity = "a parity that the registers no longer hold"
     if barrier.parity is not None:
         parity = f"parity {barrier.parity}"
@@ -411,7 +407,7 @@ def barrier_lines(barrier: DeadBarrier) -> list[str]:
 
 
 def kernel_lines(kernel: DeadKernel) -> list[str]:
-    """Return a kernel as lines."""
+    """Return the lines of text about a kernel."""
     cluster = f", cluster {kernel.cluster}" if any(kernel.cluster) else ""
     there = f"{counted(kernel.blocks, 'block')} and {counted(kernel.warps, 'warp')} on the GPU"
     lines = [f"kernel {kernel.name}: grid {kernel.grid}, block {kernel.block}{cluster}; {there}"]

@@ -1,10 +1,11 @@
-"""A decoder of machine code: the instructions of TMA and mbarriers, and their operands.
+"""Decoder of machine code, for the instructions of TMA and mbarriers and their operands.
 
-Each row maps an opcode (bits 0..11) to the meaning of the uniform registers that bits 32..39 and
-bits 24..31 name. The codings of sm_90a, 100a, 103a, 110a and 120a are the same, except for the
-uniform register of SYNCS (6 bits on sm_90, 8 bits later).
+A coding maps the opcode of a TMA instruction (bits 0..11) to its operands. The operands are in
+uniform registers, whose numbers are in bits 32..39 and bits 24..31. sm_90a, sm_100a, sm_103a,
+sm_110a and sm_120a have the same codings, except for the number of the uniform register of SYNCS,
+which has 6 bits on sm_90a and 8 bits on the others.
 
-Source: nvdisasm 13.5's listing of code from ptxas 13.0 (tests/postmortem/codings.cu).
+Source: the listing by nvdisasm 13.5 of code from ptxas 13.0 (tests/postmortem/codings.cu).
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ KNOWN_TARGETS = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 
 
 def signed(value: int, bits: int) -> int:
-    """Return the two's complement number that the low `bits` bits of `value` are."""
+    """Return a value of `bits` bits as a two's complement number."""
     return value - (value >> bits - 1 << bits)
 
 
 class Coding(NamedTuple):
-    """A TMA instruction, and the operands in its uniform registers, as names of `causes.Use`.
+    """A TMA instruction and the operands in its uniform registers, named as in `causes.Use`.
 
-    The operands of `first` begin at the register that bits 32..39 name, those of `second` at the
-    register that bits 24..31 name. The address of a map or of global memory takes two registers;
-    `coordinates` takes all registers that follow.
+    The operands of `first` begin at the register whose number is in bits 32..39. The operands of
+    `second` begin at the register whose number is in bits 24..31. The address of a map or of global
+    memory takes two registers. `coordinates` is last and takes one register for each coordinate.
     """
 
     name: str
@@ -38,9 +39,9 @@ class Coding(NamedTuple):
 
 _MAP, _GLOBAL, _SHARED = ("map_address",), ("global_address",), ("shared_address",)
 _LOAD, _STORE = (*_SHARED, "barrier", "coordinates"), (*_SHARED, "coordinates")
-# instructions that read shared memory: their address in shared memory is the source
+# instructions that copy from shared memory, so that their address in shared memory is the source
 STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")
-# tensor copies by opcode; each has two forms, 0x3.. and 0x5..
+# opcode -> coding of a tensor copy; each tensor copy has two opcodes, 0x3.. and 0x5..
 _CODINGS: Final = {
     form | code: Coding(name, first, _MAP)
     for form in (0x300, 0x500)
@@ -51,27 +52,27 @@ _CODINGS: Final = {
         (0xB8, "UTMAPF", ("coordinates",)),
     )
 }
-#: Bulk copies without a map, by bits 73..74: global to shared, shared to global, shared to shared.
+#: Bits 73..74 -> coding of a bulk copy without a map (S is shared memory, G is global memory).
 _BULK: Final = {
     1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
     2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
-    # its source is in shared memory, too, and has no name in `Use`
+    # the source is also in shared memory, and `Use` has no attribute for it
     3: Coding("UBLKCP.S.S", (*_SHARED, "barrier"), ()),
 }
 _BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)
 _UBLKCP, _UBLKRED = 0x3BA, 0x3BB
 _MODES: Final = ("", ".IM2COL", ".W128", ".W", ".GATHER4")  # bits 82..84
 _REDUCTIONS: Final = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")  # bits 87..89
-# SYNCS on an mbarrier: test or try_wait, arrive or expect_tx, init
+# opcodes of SYNCS on an mbarrier: test_wait or try_wait, arrive or expect_tx, init
 _PHASECHK, _ARRIVE, _EXCH = 0x5A7, 0x9A7, 0x5B2
-#: Forms of an arrival by bits 84..86: ``A`` is the number of arrivals, ``T`` the bytes; 0, 1, or R
-#: (the value of the register operand).
+#: Bits 84..86 -> the form of an arrival. After ``A`` is the number of arrivals, and after ``T`` the
+#: number of bytes: 0, 1, or R for the value of the register operand.
 _ARRIVALS: Final = {0: "", 1: ".A1T0", 2: ".A0TX", 3: ".A0TR", 5: ".ART0"}
-# BSSY names the place where the threads of a warp meet again, BSYNC waits there
+# BSSY has the distance to the place where the threads of a warp meet again; at BSYNC, they wait
 _EXIT, BSSY, BSYNC = 0x94D, 0x945, 0x941
 _BRANCHES: Final = (0x947, 0x547)
 _NO_RETURN: Final = (0x950, 0x949)  # RET, BRX
-# names of other instructions at which warps wait, sleep or trap, by opcode
+# opcode -> name of another instruction at which warps wait, sleep or trap
 _OTHERS: Final = {
     0x31D: "BAR",
     0xB1D: "BAR",
@@ -83,7 +84,7 @@ _OTHERS: Final = {
     0x348: "WARPSYNC",
     _EXCH: "SYNCS.EXCH.64",
 }
-#: Instructions that write no register; their bits 16..23 have another meaning.
+#: Instructions that write no register, so that bits 16..23 have another meaning.
 _NO_TARGET: Final = frozenset(
     (
         *_BRANCHES, _EXIT, BSSY, BSYNC, 0x95D, 0x918, 0x948, 0xB1D, 0x31D, 0x992, 0x98F,
@@ -91,8 +92,8 @@ _NO_TARGET: Final = frozenset(
         0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0x3C6, 0x91A, 0x946, 0x9C5, 0x9C7,  # stores
     )
 )  # fmt: skip
-#: Instructions that write the uniform register which bits 16..23 name. Bits 8..11 of an opcode are
-#: the kinds of its operands.
+#: Instructions that write a uniform register, whose number is in bits 16..23. Bits 8..11 of an
+#: opcode are the kinds of its operands.
 _UNIFORM: Final = frozenset(
     kind << 8 | code
     for kind in (2, 7, 8, 9, 10, 12)
@@ -101,18 +102,18 @@ _UNIFORM: Final = frozenset(
         0xBF, 0xC3, 0xCA,
     )
 )  # fmt: skip
-#: Instructions that write one register: moves, sums, shifts, logic, comparisons, special registers.
-#: Any other instruction is taken to write at least two.
+#: Instructions that write one register, such as moves, sums, shifts, logic and comparisons. Any
+#: other instruction is assumed to write at least two registers.
 _SHORT: Final = frozenset(
     kind << 8 | code
     for kind in (2, 4, 8, 9, 10, 12)
     for code in (0x02, 0x10, 0x11, 0x12, 0x16, 0x17, 0x19, 0x24, 0x07, 0x0C)
 ) | {0x919, 0x9A7}
-#: Loads of up to 128 bits, which are four registers.
+#: Loads of up to 128 bits, which write up to four registers.
 _LONG: Final = frozenset((0x981, 0x984, 0x980, 0x983, 0x23B, 0x83B, 0xB82))
-# low 8 bits of the opcode of HGMMA in any form; it writes up to 128 registers
+# low 8 bits of the opcode of every form of HGMMA, which writes up to 128 registers
 _MATRIX: Final = 0xF0
-# block barriers, stores and the cluster barrier: instructions that a mere wait loop does not have
+# block barriers, stores and the cluster barrier, which a loop that only waits does not contain
 _WORK: Final = frozenset((0xB1D, 0x31D, 0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0xDC7))
 # instructions that write two uniform registers
 _WIDE: Final = (0x2A5, 0x8A5)
@@ -121,7 +122,7 @@ _LOADS: Final = (0xAB9, 0x7AC)
 
 
 class _Bits:
-    """A descriptor of a field of an instruction: `count` bits from bit `first` on."""
+    """A descriptor of an instruction's field, which has `count` bits and begins at bit `first`."""
 
     def __init__(self, first: int, count: int) -> None:
         self.first: int = first
@@ -147,22 +148,22 @@ class Instruction:
     convergence: ClassVar[_Bits] = _Bits(16, 4)
     # register, or uniform register, that receives the result
     target: ClassVar[_Bits] = _Bits(16, 8)
-    # operands: uniform registers in TMA instructions, registers in SYNCS and others
+    # operands, which are uniform registers in TMA instructions, and registers in other instructions
     second: ClassVar[_Bits] = _Bits(24, 8)
     first: ClassVar[_Bits] = _Bits(32, 8)
-    # constant operand, in place of `first`; of a BSSY, bytes to the place where its threads meet
+    # constant operand, in place of `first`; in a BSSY, the distance in bytes to the meeting place
     constant: ClassVar[_Bits] = _Bits(32, 32)
     # operation of a reduction: index in `_REDUCTIONS`
     operation: ClassVar[_Bits] = _Bits(87, 3)
 
     @property
     def third(self) -> int:
-        """Number of the uniform register in bits 64..69; in bits 64..71 after sm_90."""
+        """Number of the uniform register in bits 64..69, or in bits 64..71 on GPUs after sm_90."""
         return self.high & (0x3F if self.major == 9 else 0xFF)
 
     @property
     def immediate(self) -> int:
-        """Bytes that a SYNCS adds to its address: bits 40..63, signed."""
+        """Number of bytes that a SYNCS adds to its address (bits 40..63, signed)."""
         return signed(self.low >> 40, 24)
 
     @property
@@ -174,18 +175,18 @@ class Instruction:
 
     @property
     def has_map(self) -> bool:
-        """Whether the instruction copies by a tensor map."""
+        """Whether the instruction copies with a tensor map."""
         return self.opcode in _CODINGS
 
     @property
     def rank(self) -> int:
-        """Rank of a tensor copy: bits 79..81, plus 1."""
+        """Rank of a tensor copy, which is bits 79..81 plus 1."""
         return (self.high >> 15 & 7) + 1
 
     @property
     def mode(self) -> str:
-        """Mode of a tensor copy, as in its name: "", ".IM2COL", ".GATHER4" ..."""
-        # the codes of a store differ: 2 is .SCATTER4
+        """Mode of a tensor copy in the instruction's name, such as "", ".IM2COL" or ".GATHER4"."""
+        # in a store, code 2 means .SCATTER4
         code = self.high >> 18 & 7
         if self.opcode in (0x5B5, 0x3B5) and code == 2:
             return ".SCATTER4"
@@ -193,12 +194,12 @@ class Instruction:
 
     @property
     def coordinates(self) -> int:
-        """Number of coordinates, each in a register; with four rows it is a column and 4 rows."""
+        """Number of coordinates, each in a register; for 4 rows, a column and 4 row indices."""
         return 5 if self.mode in (".GATHER4", ".SCATTER4") else self.rank
 
     @property
     def is_multicast(self) -> bool:
-        """Whether the copy writes into several blocks of the cluster."""
+        """Whether the copy writes to several blocks of the cluster."""
         return self.opcode in (0x3B4, _UBLKCP) and bool(self.high >> 11 & 1)
 
     @property
@@ -228,7 +229,7 @@ class Instruction:
 
     @property
     def arrival(self) -> str:
-        """Form of an arrival: "" (one arrival, and bytes from a register), ".A1T0"..."""
+        """Form of an arrival as in `_ARRIVALS`; "" is one arrival with bytes from a register."""
         return _ARRIVALS.get(self.high >> 20 & 7, "")
 
     @property
@@ -253,13 +254,13 @@ class Instruction:
         """Numbers of the uniform registers that the instruction writes."""
         if self.opcode not in _UNIFORM:
             return range(0)
-        # bits 73..75 are the size of a load; 5 is 64 bits
+        # bits 73..75 are the size of a load, in which 5 means 64 bits
         is_wide = self.opcode in _WIDE or (self.opcode in _LOADS and self.high >> 9 & 7 == 5)
         return range(self.target, self.target + 1 + is_wide)
 
     @property
     def writes(self) -> range:
-        """Numbers of the registers that the instruction may write, rather too many than too few."""
+        """Numbers of all registers that the instruction may write, and possibly of others."""
         is_other = self.coding is not None or self.is_wait or self.opcode in _NO_TARGET
         if is_other or self.target == ZERO_REGISTER or self.writes_uniform:
             return range(0)
@@ -269,30 +270,30 @@ class Instruction:
 
     @property
     def branch(self) -> int | None:
-        """Distance of a branch in bytes, from the next instruction; None for other instructions."""
+        """Bytes from the next instruction to a branch's target; None for other instructions."""
         if self.opcode not in _BRANCHES:
             return None
-        # 56 bits in three pieces: bits 16..23, 34..63 and 64..81; the unit is 4 bytes
+        # the distance, in units of 4 bytes, has 56 bits: bits 16..23, bits 34..63 and bits 64..81
         return 4 * signed(self.target | self.low >> 34 << 8 | (self.high & 0x3FFFF) << 38, 56)
 
     @property
     def does_work(self) -> bool:
-        """Whether the instruction does more than a loop that only waits: copy, arrive, store..."""
+        """Whether a loop that only waits cannot contain the instruction, such as a copy."""
         is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
         return is_other or self.coding is not None
 
     @property
     def set_scoreboards(self) -> tuple[int, int]:
-        """Scoreboards held until the result is written, and until operands are read; 7 is none."""
+        """The scoreboards for the end of the write and for the end of the reads; 7 means none."""
         return self.high >> 46 & 7, self.high >> 49 & 7
 
     @property
     def needed_scoreboards(self) -> tuple[int, ...]:
-        """Scoreboards that the instruction waits for: a bit each, from bit 116 on."""
+        """Scoreboards for which the instruction waits; scoreboard n is bit 116 + n."""
         return tuple(n for n in range(6) if self.high >> 52 + n & 1)
 
     @property
     def ends(self) -> bool:
-        """Whether the next instruction cannot run after this one."""
-        # an EXIT, branch or return without a predicate
+        """Whether the next instruction in memory cannot run after this instruction."""
+        # this is so for an EXIT, branch or return without a predicate
         return self.guard == ALWAYS and self.opcode in (_EXIT, 0x947, *_NO_RETURN)

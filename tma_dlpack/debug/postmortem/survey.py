@@ -1,4 +1,4 @@
-"""The position of every warp, and every state of the barriers that warps wait at."""
+"""Survey of the position of every warp, and of the states of the barriers at which warps wait."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, of
 from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
 
-# largest count of a barrier that nobody waits at; 8 bytes with a larger count are other data
+# maximum count of a barrier without waiting warps; 8 bytes with a larger count are other data
 _MOST_ARRIVALS = 4096
-# largest distance in bytes of two barriers in one array
+# maximum distance, in bytes, between two barriers of one array
 _NEIGHBOURS = 64
 _WARP_THREADS, _WARPGROUP_THREADS = 32, 128
 TRAP = "at a trap (__trap, a failed assert)"
 _WAIT = "at the wait of an mbarrier"
 _AT_WGMMA = "at a wgmma, which needs all four warps of its warpgroup"
 _OF_THE_WARP = "where the threads of a warp meet (WARPSYNC, BSYNC)"
-#: Words for threads that wait at no mbarrier, by the name of their instruction, or of the
-#: instruction before it.
+#: Name of an instruction -> description of the threads that are at this instruction or, for BAR and
+#: BPT, after it.
 _STANDING: Final = {
     "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
     "BPT": TRAP,
@@ -35,30 +35,30 @@ _STANDING: Final = {
     "HGMMA": _AT_WGMMA,
 }
 _ELSEWHERE = "elsewhere: no control flow ties it to the wait of an mbarrier"
-_ANNOUNCING = ("", ".A0TX", ".A0TR")  # arrivals that announce bytes
+_ANNOUNCING = ("", ".A0TX", ".A0TR")  # forms of arrivals that announce bytes
 
 
 class Wait(NamedTuple):
     """A wait at an mbarrier by threads of a warp."""
 
-    lines: tuple[str, ...]  # ``file:line``, innermost first
-    parity: int | None  # None if the registers do not hold it
-    place: int  # of the instruction in its function
+    lines: tuple[str, ...]  # ``file:line``, the innermost line first
+    parity: int | None  # None if the registers no longer have the parity
+    place: int  # index of the instruction in its function
 
 
 class Code(NamedTuple):
-    """The facts about copies and barriers that a kernel's code shows, without any registers."""
+    """Facts about copies and barriers that the code of a kernel shows without register values."""
 
-    # bytes that each arrival announces; None for a number that is not constant
+    # numbers of bytes that arrivals announce; None stands for a number that is not constant
     announces: frozenset[int | None] = frozenset()
     multicasts: bool = False
-    # offsets of the barriers whose addresses are computed from constants
+    # offsets of the barriers whose addresses the code computes from constants
     barriers: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class State:
-    """One state of the barrier at one address, over all blocks whose barrier has this state."""
+    """A state of the barrier at an address, for all blocks whose barrier has this state."""
 
     kernel: Kernel
     address: int  # offset in a block's shared memory
@@ -67,17 +67,17 @@ class State:
     maps: tuple[FoundMap, ...] = ()
     blocks: int = 0
     waits: Counter[Wait] = field(default_factory=Counter)
-    # the other barriers that warps of these blocks wait at
+    # the other barriers at which warps of these blocks wait
     here: dict[tuple[int, Word], State] = field(default_factory=dict)
-    # addresses of the other barriers that warps of other blocks of the cluster wait at
+    # addresses of the other barriers at which warps of other blocks of the cluster wait
     far: set[int] = field(default_factory=set)
     # states of the barriers at this address in other blocks of the cluster
     peers: set[Word] = field(default_factory=set)
-    # whether no barrier of the kernel has had an arrival yet
+    # True if no barrier of the kernel has had an arrival yet
     is_first: bool = False
-    # warps at a wgmma whose warpgroup has other warps that still wait at this barrier
+    # number of warps at a wgmma, if other warps of their warpgroup still wait at this barrier
     passed: int = 0
-    # warps of a block that have ended, if all other warps of the cluster wait at this address
+    # number of ended warps of a block, if all other warps of the cluster wait at this address
     ended: int = 0
 
     @property
@@ -87,23 +87,23 @@ class State:
 
     @property
     def came(self) -> int:
-        """Number of arrivals that the current phase has had."""
+        """Number of arrivals in the current phase so far."""
         return self.word.count - self.word.arrivals
 
     @property
     def elsewhere(self) -> set[int]:
-        """Addresses of the other barriers that warps of these blocks wait at."""
+        """Addresses of the other barriers at which warps of these blocks wait."""
         return {address for address, _ in self.here}
 
     @property
     def announced(self) -> int | None:
-        """Bytes of each phase, if the code announces one constant and the count is 1."""
+        """Bytes of each phase, if the code announces one constant number and the count is 1."""
         is_one = self.word.count == 1 and len(self.code.announces) == 1
         return next(iter(self.code.announces)) if is_one else None
 
     @property
     def is_behind(self) -> bool:
-        """Whether its bytes came by multicast from another block, which has already arrived."""
+        """Whether bytes came by multicast from a block whose own barrier has had an arrival."""
         return (
             self.word.bytes < 0
             and self.code.multicasts
@@ -113,7 +113,7 @@ class State:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether another block, which may send bytes by multicast, has not arrived at its own."""
+        """Whether a block that may send bytes by multicast has no arrival at its own barrier."""
         return self.code.multicasts and any(
             peer.phase == self.word.phase and peer.arrivals == peer.count for peer in self.peers
         )
@@ -125,14 +125,14 @@ class State:
 
 
 class _Stands(NamedTuple):
-    """A position of threads of a warp, and the barrier that they wait at."""
+    """A position of threads of a warp, and the barrier at which they wait."""
 
     words: str  # a value of `_STANDING`, or another description
-    # the fields of `Wait`, in its order
+    # the fields of `Wait`, in the same order
     lines: tuple[str, ...] = ()
     parity: int | None = None
     place: int = 0
-    address: int | None = None  # offset of the barrier; None if threads wait at none
+    address: int | None = None  # offset of the barrier; None if the threads do not wait
 
 
 class _Waited(NamedTuple):
@@ -140,11 +140,11 @@ class _Waited(NamedTuple):
 
     word: Word
     waits: Counter[Wait]
-    passed: int  # as in `State`
+    passed: int  # as `State.passed`
 
 
 class _Blocked(NamedTuple):
-    """A block, the barriers that its warps wait at (by address), and its number of warps."""
+    """A block, the barriers at which its warps wait (by address), and the number of its warps."""
 
     block: Block
     waited: dict[int, _Waited]
@@ -156,14 +156,14 @@ class Survey:
 
     def __init__(self, dump: Dump) -> None:
         self.dump = dump
-        # by kernel, address and word
+        # (kernel, address, word) -> state
         self.states: dict[tuple[Kernel, int, Word], State] = {}
-        # (words, lines) of a position -> number of groups of threads
+        # kernel -> (words, lines) of a position -> number of groups of threads
         self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
         self._codes: dict[Kernel, Code] = {}
-        # blocks of one cluster are kept together, because a barrier may wait for another block
+        # blocks are grouped by cluster, because a barrier may wait for another block of its cluster
         clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
             kernel = dump.kernel_of(block.grid)
@@ -181,10 +181,10 @@ class Survey:
                 state.is_first = is_first
 
     def _read(self, kernel: Kernel, block: Block) -> _Blocked:
-        """Count the positions of a block's warps, and return the barriers that they wait at."""
-        # address -> number of the warp, wait
+        """Count the positions of a block's warps, and return the barriers at which they wait."""
+        # address -> (number of the warp, wait)
         waits: dict[int, set[tuple[int, Wait]]] = defaultdict(set)
-        # warpgroup -> its warps at a wgmma
+        # warpgroup -> number of its warps at a wgmma
         at_wgmma: Counter[int] = Counter()
         warps = [*self.dump.warps(block)]
         for number, warp in enumerate(warps):
@@ -200,7 +200,7 @@ class Survey:
             word = Word.at(block.shared, address)
             if word is None:
                 continue
-            # a wait for the other parity has its phase behind it, and would go on
+            # if a warp waits for the other parity, its phase has ended, so the wait would end
             stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
             if stuck:
                 groups = {_warpgroup(warps[n]) for n, _ in stuck}
@@ -209,7 +209,7 @@ class Survey:
         return one
 
     def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
-        """Add the barriers of a block to `states`; `others` are the other blocks of the cluster."""
+        """Add a block's barriers to `states`; `others` are the other blocks of the cluster."""
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
@@ -225,7 +225,7 @@ class Survey:
             state.here |= {other: found for other, found in states.items() if other[0] != key[0]}
 
     def state(self, kernel: Kernel, block: Block, address: int, word: Word) -> State:
-        """Return the state of a barrier; a new state is added."""
+        """Return the state of a barrier; add a state that is not known yet."""
         key = kernel, address, word
         if key not in self.states:
             maps = maps_of(self.dump, block.grid) if block.grid is not None else ()
@@ -233,7 +233,7 @@ class Survey:
         return self.states[key]
 
     def _stand(self, warp: Warp, pc: int, lane: int) -> _Stands:
-        """Return the position of threads, and the barrier that they wait at."""
+        """Return the position of threads, and the barrier at which they wait."""
         function = self.dump.function_at(pc)
         if function is None:
             return _Stands("in code that the file has not")
@@ -245,8 +245,8 @@ class Survey:
         if not waits:
             return _Stands(_standing_words(flow, place), self.dump.lines_at(pc))
         lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
-        # in a loop, the wait has run before `pc` and will run again: the registers of the dump may
-        # hold its operands in only one of the two directions
+        # the wait is in a loop, so it ran before `pc` and will run again after it; its operands may
+        # be known for only one of these two runs
         for ahead in (False, True):
             registers = Registers(warp, flow, pc, lane, ahead)
             address = _only(registers.barrier(wait) for wait in waits)
@@ -255,7 +255,7 @@ class Survey:
         else:
             return _Stands(f"{_WAIT} that the registers no longer name", lines)
         token = _only(registers.register(flow[wait].first, wait) for wait in waits)
-        # bit 31 of a wait's operand is the parity
+        # the parity is bit 31 of a wait's operand
         parity = None if token is None else token >> 31
         return _Stands(_WAIT, lines, parity, waits[0], offset_of(address))
 
@@ -265,7 +265,7 @@ class Survey:
         return self._codes[kernel]
 
     def _read_code(self, block: Block) -> Code:
-        """Return the facts that the code of a block's kernel shows, without any registers."""
+        """Return the facts that the code of a block's kernel shows without register values."""
         function = self.dump.function_of(block.grid)
         flow = flow_of(self.dump, function) if function is not None else None
         warp = next(self.dump.warps(block), None)
@@ -285,10 +285,10 @@ class Survey:
         )
 
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
-        """Add the barriers that nobody waits at.
+        """Add the barriers at which no warp waits.
 
-        They are 8 bytes that look like an mbarrier, and are near a known barrier or at the same
-        address in all blocks.
+        Such a barrier is 8 bytes that look like an mbarrier. The 8 bytes are near a known barrier,
+        or all blocks have such bytes at this address.
         """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}
@@ -298,7 +298,7 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        # up and down, because each chosen barrier makes its neighbour on either side known
+        # two passes, up and down, because each chosen barrier makes its neighbours known barriers
         for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
@@ -333,7 +333,7 @@ def _warpgroup(warp: Warp) -> int:
 
 
 def _only(values: Iterable[int | None]) -> int | None:
-    """Return the value that all items have; None if they differ."""
+    """Return the common value of all items, or None if items differ."""
     found = {*values}
     return found.pop() if len(found) == 1 else None
 

@@ -1,12 +1,13 @@
-"""`trace`: every tensor map that a process or a program makes, from any library.
+"""`trace`: a list of every tensor map that a process or a program makes with any library.
 
-`native/inject.c` is a library that libcuda loads into a program; `trace` loads it into this
-process. The library subscribes to CUPTI, and writes every call that encodes a map and every launch
-into a folder. `result` reads the folder and shows the maps, and `traced` checks them against the
-rules. `run` runs a program with the library, for ``tma-dlpack trace -- PROGRAM``.
+The recorder is a library, built from `native/inject.c`. The function `trace` loads it into this
+process. For ``tma-dlpack trace -- PROGRAM``, the function `run` starts the program so that libcuda
+loads the recorder. The recorder subscribes to CUPTI and writes a record of every call that encodes
+a map, and of every launch, to a folder. `result` reads the folder and shows the maps. `traced`
+checks the maps against the rules.
 
-To trace another call of the driver, add a row to `ENCODERS` or `LAUNCHES` of native/inject.c: the
-number of the call's callback (cupti_driver_cbid.h) and the offsets of its parameters
+To trace another driver function, add a row to `ENCODERS` or `LAUNCHES` of native/inject.c. The row
+has the number of the function's callback (cupti_driver_cbid.h) and the offsets of its parameters
 (generated_cuda_meta.h).
 """
 
@@ -27,56 +28,63 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tma_dlpack import driver
 from tma_dlpack.debug import programs
+from tma_dlpack.debug.core import driver, public, tma
 from tma_dlpack.debug.programs import INJECTION, status_of
-from tma_dlpack.debug.trace.result import ALONE, Trace, parse, problem_text, refusal_text, refusals
+from tma_dlpack.debug.trace.result import (
+    ALONE,
+    Trace,
+    parse,
+    problem_text,
+    refusal_text,
+    refused_lines,
+)
 from tma_dlpack.debug.trace.traced import TracedMap, merged
-from tma_dlpack.public import untraced
-from tma_dlpack.tables.errors import TmaUnsupportedError
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-# Seconds between two searches for refused calls of a running program.
+# Seconds between two reads of a running program's folder, in which new refused calls are found.
 _PAUSE_SECONDS = 0.02
-# Maximum number of refused calls on standard error. The report has all of them.
+# Maximum number of refused calls that are printed to standard error. The report has all of them.
 _MOST_EXPLAINED = 20
-# Where pip installs CUPTI, below a Python's prefix; _CUPTI_FILES are relative to site-packages.
+# Where pip installs CUPTI: `_SITES` is relative to a Python's prefix, and `_CUPTI_FILES` are
+# relative to site-packages.
 _SITES = "lib/python3*/site-packages"
 _CUPTI_FILES = (
     "nvidia/cu13/lib/libcupti.so*",
     "nvidia/cuda_cupti/lib/libcupti.so*",
     "triton/backends/nvidia/lib/cupti/libcupti.so*",
 )
-# Where CUDA toolkits have CUPTI.
+# Paths of CUPTI relative to the root of a CUDA toolkit.
 _TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/libcupti.so")
 
 
-@untraced
+@public.untraced
 @contextmanager
 def trace() -> Iterator[Trace]:
     """Record every tensor map that this process makes in the ``with`` block.
 
-    Maps of all libraries that call the driver are recorded (torch, Triton, CUTLASS, CuPy, this
-    package), in every thread.
+    The maps of every thread and of every library that calls the driver are recorded (torch, Triton,
+    CUTLASS, CuPy, this package).
 
     Yields
     ------
     Trace
-        `.maps` has each different map with the driver's arguments, result, verdict, advice and
-        kernels. ``print(t)`` shows the trace as text, notebooks show it as HTML.
+        `.maps` has each different map, with its arguments, the driver's result, broken rules,
+        advice and kernels. ``print(t)`` shows the trace as text, and notebooks show it as HTML.
 
     Raises
     ------
     TmaUnsupportedError
-        Without a GPU or CUPTI, or if another tool uses CUPTI. CUPTI has one subscriber at a time,
-        so torch.profiler, Proton, nsys, ncu and compute-sanitizer cannot run during a trace.
+        If there is no GPU, if CUPTI is not found, or if another tool uses CUPTI. CUPTI has one
+        subscriber at a time, so torch.profiler, Proton, nsys, ncu and compute-sanitizer cannot run
+        during a trace.
         The driver makes no GPU core dumps during a trace, so use `postmortem` in another run.
 
     Notes
     -----
-    Maps that a kernel builds on the device are not seen. For a whole program, Python or not:
-    ``tma-dlpack trace -- PROGRAM ARGS``.
+    Maps that a kernel builds on the device are not recorded. To trace a whole program, in Python or
+    another language, run ``tma-dlpack trace -- PROGRAM ARGS``.
 
     Examples
     --------
@@ -89,7 +97,7 @@ def trace() -> Iterator[Trace]:
     refuse_another_tool()
     reason = driver.status().reason
     if reason is not None:
-        raise TmaUnsupportedError(reason)
+        raise tma.TmaUnsupportedError(reason)
     library = _library()
     with tempfile.TemporaryDirectory(
         prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
@@ -98,7 +106,7 @@ def trace() -> Iterator[Trace]:
         if not library.tma_dlpack_trace_start(os.fsencode(folder), cupti_paths().encode()):
             problems = [p for process in traced._raw["processes"] for p in process["problems"]]
             running = "another trace of this process is running: CUPTI has one subscriber at a time"
-            raise TmaUnsupportedError("; ".join(map(problem_text, problems)) or running)
+            raise tma.TmaUnsupportedError("; ".join(map(problem_text, problems)) or running)
         try:
             yield traced
         finally:
@@ -115,7 +123,7 @@ def library() -> Path:
     """Return the path of the library that libcuda loads; raise if it was not built."""
     path = Path(__file__).with_name("_inject.abi3.so")
     if not path.exists():
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             "this installation has no library for trace: it is built on Linux with glibc; install "
             "the wheel for Linux, or a C compiler and run pip install again"
         )
@@ -131,15 +139,15 @@ def refuse_another_tool() -> None:
 
 
 def cupti_paths(program: str | None = None) -> str:
-    """Return the paths of CUPTI as `TMA_DLPACK_TRACE_CUPTI` has them, with colons between.
+    """Return possible paths of CUPTI, separated by colons, for `TMA_DLPACK_TRACE_CUPTI`.
 
-    A value that the user set comes first, then the packages of this Python and of the program's
-    Python, then CUDA toolkits.
+    The user's value of this variable comes first. The packages of this Python and of the program's
+    Python come next, and then CUDA toolkits.
     """
     sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
     found = shutil.which(program) if program else None
     if found:
-        # The program may be a script of a virtual environment, whose Python is a link elsewhere.
+        # In a virtual environment, the program may be a link to a Python with other packages.
         for python in (Path(found), Path(found).resolve()):
             sites += python.parent.parent.glob(_SITES)
     toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
@@ -150,9 +158,10 @@ def cupti_paths(program: str | None = None) -> str:
 
 
 def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
-    """Run a program to its end; return its exit status, 128 + n for a signal n, and the trace.
+    """Run a program to its end; return its exit status and the trace.
 
-    Refused calls are explained on standard error while the program runs, unless `talks` is False.
+    The status is 128 + n if signal n ended the program. Refused calls are explained on
+    standard error while the program runs, unless `talks` is False.
     """
     refuse_another_tool()
     with tempfile.TemporaryDirectory(
@@ -188,7 +197,7 @@ class _Watch:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Bytes of each file that were read.
+        # Path of a file -> the number of its bytes that were read.
         self.read: dict[Path, int] = {}
         self.explained = 0
 
@@ -210,8 +219,10 @@ class _Watch:
             if line["is"] == "problem":
                 text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
                 print(text, file=sys.stderr, flush=True)
-        # The columns that `read_folder` adds, without counts and kernels, which are not known yet.
-        refused = [{**line, "process": 0, "count": 1, "kernels": []} for line in refusals(lines)]
+        # `merged` needs the fields that `read_folder` adds. Counts and kernels are not known yet.
+        refused = [
+            {**line, "process": 0, "count": 1, "kernels": []} for line in refused_lines(lines)
+        ]
         for traced in merged(refused, [process]):
             self.explained += 1
             if self.explained <= _MOST_EXPLAINED:
@@ -222,7 +233,7 @@ class _Watch:
 
 @contextmanager
 def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ignore Ctrl-C, which the terminal also sends to the program, and pass other signals on."""
+    """Pass signals on to the program; ignore Ctrl-C, which the terminal sends to both processes."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         child.send_signal(number)

@@ -1,6 +1,6 @@
-"""The result of `trace`: every different map, as text, HTML and JSON.
+"""The result of `trace`: each different map once, as text, HTML and JSON.
 
-native/inject.c writes two files for each process: JSON lines, and counts of 64 bits.
+native/inject.c writes two files for each process: JSON lines, and counts of 64 bits each.
 """
 
 from __future__ import annotations
@@ -13,27 +13,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.foreign import printable, refusing
+from tma_dlpack.debug.core import coerce, counted, errors, public, refusals, tma
+from tma_dlpack.debug.foreign import refusing
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.coerce import counted, shown, summary
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
-from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
 
 UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
     "tl.make_tensor_descriptor), and kernels that read a map from global memory"
 )
-# Bytes of HTML; the pictures of one map have about 120 KB.
+# Maximum bytes of pictures in a notebook's HTML. The pictures of one map have about 120 KB.
 _MOST_BYTES_IN_NOTEBOOKS = 380_000
 _MOST_KERNELS = 6
 # The version of the JSON format.
 _FORMAT = 1
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 class Trace:
-    """Every tensor map that a process or a program made, from `trace`.
+    """The tensor maps that a process or a program made, as `trace` recorded them.
 
     ``print(t)`` shows each different map: the driver's arguments, the result, the library that made
     the map, the kernels that use it, and the rules that it breaks. Notebooks also show pictures.
@@ -41,8 +38,8 @@ class Trace:
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order of the first calls. Within the ``with`` block, the maps
-        made until now.
+        Each different map, in the order of the first calls. Inside the ``with`` block, only the
+        maps that were made until now.
     notes : tuple of str
         Calls that could not be traced, and why.
 
@@ -55,7 +52,7 @@ class Trace:
     """
 
     def __init__(self, raw: Raw | Path) -> None:
-        # A folder is read again at each use, until `_freeze` keeps its content.
+        # A folder is read again at each use, until `_freeze` replaces it by its content.
         self._source = raw
         self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
 
@@ -69,7 +66,7 @@ class Trace:
 
     @property
     def maps(self) -> tuple[TracedMap, ...]:
-        """Each different map."""
+        """Each different map, in the order of the first calls."""
         raw = self._raw
         if self._read is None or self._read[0] is not raw:
             self._read = raw, tuple(merged(raw["maps"], raw["processes"]))
@@ -90,9 +87,9 @@ class Trace:
     @classmethod
     @refusing("FILE_TRACE")
     def from_json(cls, text: str) -> Trace:
-        """Read a trace from the JSON of `to_json` or ``tma-dlpack trace --json``."""
+        """Return the trace in the JSON that `to_json` or ``tma-dlpack trace --json`` wrote."""
         try:
-            if len(text) > MAX_TRACE_CHARACTERS:
+            if len(text) > refusals.MAX_TRACE_CHARACTERS:
                 raise ValueError
             raw = json.loads(text)
             if raw["tma_dlpack_trace"] != _FORMAT:
@@ -100,23 +97,25 @@ class Trace:
             trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
             str(trace)  # reads every map, so that wrong content is refused here
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise REFUSALS["FILE_TRACE"].error("text", f"text is {shown(text)}") from error
+            raise refusals.REFUSALS["FILE_TRACE"].error(
+                "text", f"text is {coerce.shown(text)}"
+            ) from error
         return trace
 
     def to_json(self) -> str:
-        """Return the whole record as JSON that `from_json` reads."""
+        """Return the whole trace as JSON, which `from_json` reads."""
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
     def __repr__(self) -> str:
-        return summary(f"Trace: {self._head()}")
+        return coerce.summary(f"Trace: {self._head()}")
 
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
-            lines += ["", wrapped(_title(number, traced)), *_described(traced)]
+            lines += ["", errors.wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        notes = [wrapped(f"note: {note}") for note in self.notes]
-        return printable("\n".join([*lines, *([""] if notes else []), *notes]))
+        notes = [errors.wrapped(f"note: {note}") for note in self.notes]
+        return coerce.printable("\n".join([*lines, *([""] if notes else []), *notes]))
 
     def _head(self) -> str:
         maps, processes = self.maps, self._raw["processes"]
@@ -139,25 +138,24 @@ class Trace:
     def html(self, most_bytes: int = 20_000_000) -> str:
         """Return the report as HTML, with pictures of at most `most_bytes` bytes in total."""
         # imported when first needed
-        from tma_dlpack.draw.cards import bold, finding_html, plain
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
-        parts = [bold(self._head()), *self._overview()]
+        parts = [cards.bold(self._head()), *self._overview()]
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
             parts += [f"<div><code>{html.escape(line)}</code></div>" for line in _lines(traced)]
-            parts += [finding_html(f, with_argument=False) for f in _findings(traced)]
+            parts += [cards.finding_html(f, with_argument=False) for f in _findings(traced)]
             pictures = _pictures(traced) if room > 0 else ""
             room -= len(pictures)
             if room > 0:
                 parts.append(pictures)
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(printable, parts)])
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(coerce.printable, parts)])
 
     def _overview(self) -> list[str]:
-        """Return small pictures of all maps next to each other; none for a single map."""
-        from tma_dlpack.draw.multiples import multiples
+        """Return small pictures of all maps next to each other, if there are two maps or more."""
+        from tma_dlpack.debug.core import cards
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
         # (number of the map, the map, whether a problem is marked)
@@ -165,23 +163,21 @@ class Trace:
         if len(drawn) < 2:
             return []
         some = f"{len(drawn)} of {len(self.maps)}" if len(drawn) < len(self.maps) else len(drawn)
-        return [multiples(drawn, f"{some} maps, each to its own scale").panels()]
+        return [cards.multiples(drawn, f"{some} maps, each to its own scale").panels()]
 
 
 def _pictures(traced: TracedMap) -> str:
     """Return pictures of the tensor with its box and of the tile in shared memory.
 
-    "" for a map without known bytes.
+    The result is "" if the map's bytes are not known.
     """
-    from tma_dlpack import draw
-
     tensor_map = traced.tensor_map()
     if tensor_map is None:
         return ""
     first = "tensor" if tensor_map.kind == "tiled" else "walk"
     try:
-        return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
-    except TmaError as error:  # a map with which every copy fails
+        return "".join(tma.draw.figure(tensor_map, name).panels() for name in (first, "shared"))
+    except tma.TmaError as error:  # every copy with this map fails, so there is no picture
         return f"<p>not drawn: {html.escape(str(error))}</p>"
 
 
@@ -205,7 +201,7 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
         yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
 
 
-def _findings(traced: TracedMap) -> tuple[Finding, ...]:
+def _findings(traced: TracedMap) -> tuple[errors.Finding, ...]:
     return (*traced.report.violations, *traced.report.advice)
 
 
@@ -222,7 +218,7 @@ def _title(number: int, traced: TracedMap) -> str:
 
 
 def _lines(traced: TracedMap) -> Iterator[str]:
-    """Return the facts about a map, a line each."""
+    """Yield the lines of facts about a map."""
     yield str(traced.arguments)
     if traced.made_by:
         yield f"made by {traced.made_by}"
@@ -243,14 +239,14 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _described(traced: TracedMap) -> list[str]:
-    lines = [wrapped(line, "  ") for line in _lines(traced)]
+    lines = [errors.wrapped(line, "  ") for line in _lines(traced)]
     if traced.result == 0 and not traced.report.ok:
         lines.append("  the driver accepted it, although these rules refuse it:")
     return lines
 
 
-def _finding(finding: Finding) -> str:
-    return ("advice: " if isinstance(finding, Advice) else "") + str(finding)
+def _finding(finding: errors.Finding) -> str:
+    return ("advice: " if isinstance(finding, tma.Advice) else "") + str(finding)
 
 
 def refusal_text(traced: TracedMap) -> str:
@@ -258,14 +254,14 @@ def refusal_text(traced: TracedMap) -> str:
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
     lines = [head, *_described(traced), *map(str, traced.report.violations)]
     text = "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
-    return printable(text)
+    return coerce.printable(text)
 
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Ids of the counts that belong to no line, and the form of a count, as in native/inject.c.
+#: Indices of the counts that belong to the process instead of a JSON line (native/inject.c).
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
-_COUNT = struct.Struct("<Q")
+_COUNT = struct.Struct("<Q")  # one count
 
 Raw = dict[str, Any]
 
@@ -273,11 +269,12 @@ Raw = dict[str, Any]
 def read_folder(folder: Path) -> Raw:
     """Return the records of all processes: ``{"processes": [...], "maps": [...]}``.
 
-    Processes are in the order of their start. A map has the index of its process, its count, and
-    its kernels with their counts. `Trace.to_json` writes the same record.
+    Processes are in the order of their start. The record of a map has the index of the map's
+    process, the number of calls that made the map, and the map's kernels, each with its number of
+    launches. `Trace.to_json` writes the records unchanged.
     """
     raw: Raw = {"processes": [], "maps": []}
-    # Maps that were passed to kernels and that no call of the driver made.
+    # Maps that were seen as a kernel's parameter, although no call of the driver made them.
     unknown: list[Raw] = []
     # File names are "PID-START.jsonl".
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem.partition("-")[2]):
@@ -286,7 +283,7 @@ def read_folder(folder: Path) -> Raw:
     return raw
 
 
-def refusals(lines: list[Raw]) -> list[Raw]:
+def refused_lines(lines: list[Raw]) -> list[Raw]:
     """Return the lines of calls that the driver refused, or that did not return yet."""
     return [line for line in lines if line["is"] == "map" and line.get("result") != 0]
 
@@ -303,7 +300,7 @@ def parse(content: bytes) -> list[Raw]:
 
 
 def _decoded(value: Any) -> Any:
-    """Decode strings as UTF-8, because the library writes each byte as one character."""
+    """Decode the strings in a JSON value as UTF-8; inject.c writes each byte as one character."""
     if isinstance(value, str):
         return value.encode("latin-1").decode("utf-8", "replace")
     if isinstance(value, list):
@@ -318,7 +315,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
     counts = path.with_suffix(".count").read_bytes()
 
     def count(number: int) -> int:
-        # If counts could not be written, each map counts as made once, and other counts are 0.
+        # If inject.c could not write the counts, each map counts as made once, and the counts of
+        # the process are 0.
         at = number * _COUNT.size
         is_there = at + _COUNT.size <= len(counts)
         return _COUNT.unpack_from(counts, at)[0] if is_there else int(number > _PAUSES)
@@ -344,21 +342,21 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             kernel = {name: line.pop(name) for name in ("kernel", "parameter", "offset")}
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
-    # A call with an unreadable pointer may end the program, so inject.c also writes it before the
-    # call, without a result, and subtracts it from the count when the call returns. Here a count
-    # above 0 without a result is a call that did not return.
+    # A call with an unreadable pointer may end the program. For such a call, inject.c writes a line
+    # without a result and adds 1 to its count before the call. If the call returns, inject.c
+    # subtracts the 1 again, and the line is dropped here because its count is 0.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 
 # -- problems -------------------------------------------------------------------------------------
 
-#: Tools that cannot work during a trace, as long as CUPTI has one subscriber at a time.
+#: Tools that cannot run during a trace, because CUPTI has one subscriber at a time.
 ALONE = "nsys, ncu, compute-sanitizer, cuda-gdb, torch.profiler, Proton"
 _TAKEN, _DENIED = 39, (35, 40)  # CUptiResult (cupti_result.h)
 
 
 def problem_text(problem: Raw) -> str:
-    """Describe a problem in one line: what happened, and what to do."""
+    """Return one line about a problem: what happened, and what to do."""
     code, detail = problem["code"], problem["detail"]
     if problem["what"] == "subscribe" and code == _TAKEN:
         who = f" ({detail})" if detail and "not provided" not in detail else ""

@@ -9,22 +9,25 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.report import Report
+from tma_dlpack.debug.core import (
+    CORNERS,
+    ENUMS,
+    KIND_OF,
+    MapKind,
+    check_address,
+    errors,
+    public,
+    refusals,
+    targets,
+    tma,
+)
+from tma_dlpack.debug.explain.failures import RESULTS
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.debug.names import demangled
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.limits import HOW_TO_FIND, STICKY
-from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.description import check_address
-from tma_dlpack.tensor_map.map import TensorMap
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
-#: Beginnings of the names of shared objects between a caller and the driver, which do not identify
-#: the caller.
+#: How the file names of shared objects between a caller and the driver begin. `made_by` skips these
+#: objects, because they do not identify the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 #: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
@@ -33,16 +36,16 @@ _PACKAGES = (
     "<frozen",
     *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
 )
-# The target of calls without a context.
-_ASSUMED = Target.of("sm_90")
+# The target that is assumed for calls without a context.
+_ASSUMED = tma.Target.of("sm_90")
 Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 
 
 class TracedKernel(NamedTuple):
     """A kernel that was launched with a map, and the place of the map in its parameters.
 
-    `parameter` is the index of the parameter, and `offset` is the map's first byte in it. If
-    `is_least`, not all launches were counted, so `launches` is a minimum.
+    `parameter` is the index of the parameter, and `offset` is the map's offset in the parameter, in
+    bytes. If `is_least` is true, not all launches were counted, so `launches` is a minimum.
     """
 
     name: str
@@ -52,19 +55,19 @@ class TracedKernel(NamedTuple):
     is_least: bool
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class TracedMap:
-    """A tensor map that a traced program made, and the rules that it breaks.
+    """A tensor map that a traced program made, and the rules that its arguments break.
 
-    Calls that differ only in the address are one `TracedMap`, with the address of the first call.
+    Calls that differ only in the address share one `TracedMap`, with the address of the first call.
 
     Attributes
     ----------
     call : str
-        The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was passed
-        to a kernel and that no call of the driver made.
+        The driver's function, such as ``"cuTensorMapEncodeTiled"``; "" for a map that was only
+        seen as a kernel's parameter, because no call of the driver made it.
     arguments : PrintedArguments
         The driver's arguments; None for an argument that could not be read.
     result : int or None
@@ -74,11 +77,13 @@ class TracedMap:
     bytes : bytes or None
         The 128 bytes of the first map; None if the driver refused.
     kernels : tuple of str
-        Names of the kernels that were launched with it, or with the same map at another address.
+        Names of the kernels that were launched with this map, or with the same map at another
+        address.
     count : int
         The number of calls.
     uses : tuple of TracedKernel
-        The same kernels with the parameter and the number of launches.
+        The kernels in `kernels`, each with the parameter that has the map, and the number of
+        launches.
     made_by : str
         The shared object that called the driver; "" if not known.
     python : tuple of str
@@ -93,14 +98,14 @@ class TracedMap:
     call: str
     arguments: PrintedArguments
     result: int | None
-    report: Report
+    report: tma.Report
     kernels: tuple[str, ...]
     count: int
     uses: tuple[TracedKernel, ...]
     made_by: str
     python: tuple[str, ...]
     processes: tuple[str, ...]
-    target: Target | None
+    target: tma.Target | None
     bytes: Bytes | None
 
     @property
@@ -121,13 +126,13 @@ class TracedMap:
         ours = [frame for frame in self.python if not any(p in frame for p in _PACKAGES)]
         return next(iter(ours or self.python), "")
 
-    def tensor_map(self) -> TensorMap | None:
-        """Decode the bytes; None if there are no bytes, or their layout is not known."""
+    def tensor_map(self) -> tma.TensorMap | None:
+        """Return the decoded map, or None if there are no bytes or their layout is not known."""
         return _decoded(self.bytes, self.target or _ASSUMED)
 
 
 def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
-    """Merge the records of equal calls, also of several processes, into one `TracedMap` each."""
+    """Return one `TracedMap` for each group of equal calls, which may be of several processes."""
     groups: dict[object, list[dict[str, Any]]] = {}
     for raw in raws:
         groups.setdefault(_key(raw), []).append(raw)
@@ -138,7 +143,8 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
 
 
 def _key(raw: dict[str, Any]) -> object:
-    # Columns in which equal calls may differ. The address's last 5 bits decide about its alignment.
+    # Fields in which equal calls may differ. The address may differ too, except in its last 5 bits,
+    # because these bits determine whether the address is aligned.
     apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
     known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
     if known.get("bytes"):
@@ -158,7 +164,7 @@ def _traced(
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
-        # A map that no encode made: cuTensorMapReplaceAddress, or bytes of a kernel's parameter.
+        # No encode made this map: it is from cuTensorMapReplaceAddress or a kernel's parameter.
         before = made if data else _decoded(bytes.fromhex(first["before"]), known)
         arguments = PrintedArguments() if before is None else of_map(before)
         if "global_address" in first:  # the new address of cuTensorMapReplaceAddress
@@ -185,11 +191,11 @@ def _traced(
     )
 
 
-def _target(device: dict[str, Any] | None) -> Target | None:
+def _target(device: dict[str, Any] | None) -> tma.Target | None:
     if device is None:
         return None
     versions = device.get("driver_version"), device.get("multiprocessors")
-    return Target((device["major"], device["minor"]), device["max_smem_bytes"], *versions)
+    return tma.Target((device["major"], device["minor"]), device["max_smem_bytes"], *versions)
 
 
 def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
@@ -224,7 +230,7 @@ def _made_by(raw: dict[str, Any]) -> str:
 
 
 def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
-    """Return the arguments of an encode; None for an array that could not be read."""
+    """Return the arguments of an encode, with None for each array that could not be read."""
     names = ("rank", "global_address", "channels_per_pixel", "pixels_per_column")
     values: dict[str, Any] = {name: raw.get(name) for name in names}
     for name in ("global_dim", "global_strides", "box_dim", "element_strides", *CORNERS):
@@ -238,60 +244,63 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
     return PrintedArguments(kind=kind, implied=implied, **values)
 
 
-def _decoded(data: Bytes | None, target: Target) -> TensorMap | None:
+def _decoded(data: Bytes | None, target: tma.Target) -> tma.TensorMap | None:
     """Return the map that 128 bytes encode; None if there are no bytes or they are not a map."""
     try:
-        return None if data is None else TensorMap.from_bytes(data, target)
-    except TmaError:
+        return None if data is None else tma.TensorMap.from_bytes(data, target)
+    except tma.TmaError:
         return None
 
 
 def _report(
-    arguments: PrintedArguments, raw: dict[str, Any], made: TensorMap | None, target: Target
-) -> Report:
-    """Check arguments against the driver's rules; the call was accepted if its result is 0."""
+    arguments: PrintedArguments, raw: dict[str, Any], made: tma.TensorMap | None, target: tma.Target
+) -> tma.Report:
+    """Return the rules that a call breaks; if it breaks none but failed, the driver's result."""
     refused = bool(raw["call"]) and raw.get("result") != 0
     violations = tuple(_unreadable(raw))
     if violations or arguments.rank is None:
-        return Report(violations or tuple(_other_reasons(raw)) * refused)
+        return tma.Report(violations or tuple(_other_reasons(raw)) * refused)
     if raw["call"] == "cuTensorMapReplaceAddress":
         violations = _wrong_address(raw["global_address"]) if refused else ()
     else:
         report = check_printed(arguments, target)
         if report.ok and not refused:
-            return Report((), report.advice + (made.advice if made is not None else ()))
+            return tma.Report((), report.advice + (made.advice if made is not None else ()))
         violations = report.violations
-    return Report(violations or tuple(_other_reasons(raw)) * refused)
+    return tma.Report(violations or tuple(_other_reasons(raw)) * refused)
 
 
-def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
-    # In place of an argument that it could not read, inject.c writes {"unreadable": address}.
+def _unreadable(raw: dict[str, Any]) -> Iterator[tma.Violation]:
+    # inject.c writes {"unreadable": address} in place of an argument that it could not read.
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
             what = "the CUtensorMap" if name == "map_address" else name
             pointer = f"the pointer is {value['unreadable']:#x}"
             found = f"{what} is not readable: {pointer}, where this process has no memory"
-            yield REFUSALS["UNREADABLE"].violation(name, found)
+            yield refusals.REFUSALS["UNREADABLE"].violation(name, found)
 
 
-def _wrong_address(address: int) -> tuple[Violation, ...]:
-    """Check an address for cuTensorMapReplaceAddress, which requires 16 bytes for every map."""
+def _wrong_address(address: int) -> tuple[tma.Violation, ...]:
+    """Return what is wrong with an address for cuTensorMapReplaceAddress.
+
+    That function requires an alignment of 16 bytes for every map.
+    """
     try:
         check_address(address, "global_address", 16)
-    except TmaPreconditionError as error:
+    except tma.TmaPreconditionError as error:
         return error.violations
     return ()
 
 
-def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
-    """Return the driver's result as a violation, for a refused call that breaks no rule."""
+def _other_reasons(raw: dict[str, Any]) -> Iterator[tma.Violation]:
+    """Yield the driver's result as a violation, for a refused call that breaks no rule."""
     result = raw.get("result")
     if result is None:
         return
     name = _NAMES.get(result, "an unknown error")
     found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
     fix = next((known.fix for known in RESULTS if known.code == result), "")
-    if result in STICKY:
+    if result in targets.STICKY:
         limit = "this is the error of an earlier kernel, which every later call returns"
-        fix = HOW_TO_FIND
-    yield REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)
+        fix = targets.HOW_TO_FIND
+    yield refusals.REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)

@@ -1,4 +1,4 @@
-"""The operator of the wheel: loads its library, adds fake kernel and gradient."""
+"""The operator of the wheel, with its fake kernel and its gradient."""
 
 from pathlib import Path
 

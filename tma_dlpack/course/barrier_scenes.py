@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from tma_dlpack.draw.barrier_model import (
+from tma_dlpack.course.barrier_model import (
     FOREVER,
     LATENCY,
     SYNC,
@@ -23,7 +23,7 @@ from tma_dlpack.draw.barrier_model import (
     Program,
     Wait,
 )
-from tma_dlpack.tables import coerce
+from tma_dlpack.course.core import rows
 
 PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: of one tile, and in a ring
 PIECES = 4  # maximum number of pieces of a tile
@@ -34,7 +34,7 @@ STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "
 #: Name of a mistake -> the kernel's action, and its effect.
 MISTAKES = {
     name: (does, why)
-    for name, does, why in coerce.rows("""
+    for name, does, why in rows("""
 expects too little | expect_tx announces some of the bytes:
     | they run out while others are still on their way, and the phase ends early
 expects too much | expect_tx announces twice the bytes:

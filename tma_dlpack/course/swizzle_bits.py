@@ -6,16 +6,31 @@ from collections import Counter
 from dataclasses import dataclass
 from textwrap import wrap
 
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.chunks import CHUNKS, ROWS_READ
-from tma_dlpack.draw.figure import TEXT_COLUMNS, Figure, played, svg_panel
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, words
-from tma_dlpack.geometry import CHUNK_BYTES, SMEM_ALIGNMENT, SWIZZLES, swizzle_offset
-from tma_dlpack.public import opaque
-from tma_dlpack.tables.coerce import integer_of, text_of
-from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import bad_value
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.course.core import (
+    CHUNK_BYTES,
+    CHUNKS,
+    ROWS_READ,
+    SMEM_ALIGNMENT,
+    SWIZZLES,
+    TEXT_COLUMNS,
+    Cell,
+    Figure,
+    Grid,
+    Scene,
+    TensorMap,
+    Tile,
+    TmaSwizzle,
+    bad_value,
+    integer_of,
+    label,
+    lay_out,
+    opaque,
+    played,
+    svg_panel,
+    swizzle_offset,
+    text_of,
+    words,
+)
 
 BITS, LINES = 10, 8  # drawn bits of an address, and drawn lines of 128 bytes
 COUNT = CHUNKS * LINES

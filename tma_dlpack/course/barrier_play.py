@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from textwrap import wrap
-from typing import Any, overload
 
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.draw.barrier_model import FOREVER, SYNC, Do, Wait
-from tma_dlpack.draw.barrier_scenes import Frame, Played, Row, Setup
-from tma_dlpack.draw.figure import MAKE_ONE, TEXT_COLUMNS, Figure, played, require, svg_panel
-from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out, text_width, words
-from tma_dlpack.draw.timeline import Timeline, TimelineRow, lanes
-from tma_dlpack.public import opaque
-from tma_dlpack.tables.coerce import counted, integer_of, text_of
-from tma_dlpack.tables.errors import bad_value
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.course.barrier_model import FOREVER, SYNC, Do, Wait
+from tma_dlpack.course.barrier_scenes import Frame, Played, Row, Setup
+from tma_dlpack.course.core import (
+    TEXT_COLUMNS,
+    Cell,
+    Figure,
+    Grid,
+    Scene,
+    TensorMap,
+    Tile,
+    bad_value,
+    counted,
+    integer_of,
+    label,
+    lay_out,
+    played,
+    svg_panel,
+    text_of,
+    text_width,
+    words,
+)
 
 TX_BYTES = 8192  # default: a tile of 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
@@ -52,8 +62,6 @@ LEGEND = [
 ]
 AXIS = "time goes from left to right: the order of events counts, their distances do not"
 
-
-Rows = Iterable[TimelineRow | tuple[Any, ...]]
 Span = tuple[int, int | None]  # ticks [begin, end); end is None if it never ends
 
 
@@ -335,84 +343,10 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
 # --- The function ---------------------------------------------------------------------------------
 
 
-@overload
-def barrier(
-    tensor_map: TensorMap | Tile | None = None,
-    *,
-    mistake: str | None = None,
-    stages: int = 1,
-    blocks: int = 1,
-) -> BarrierPlay: ...
-@overload
-def barrier(tensor_map: Rows) -> Timeline: ...
-@opaque
-def barrier(
-    tensor_map: TensorMap | Tile | Rows | None = None,
-    *,
-    mistake: str | None = None,
-    stages: int = 1,
-    blocks: int = 1,
-) -> BarrierPlay | Timeline:
-    """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
-
-    The picture plays the kernel on a model of the mbarrier (phase, pending arrivals, pending
-    bytes). In a notebook, switches show each mistake and a slider goes from event to event. If rows
-    are passed, such as those of a run, the picture shows the rows and no model.
-
-    Parameters
-    ----------
-    tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        A map or tile: the kernel loads its `tx_bytes`. None: 8192 bytes, 64 x 64 elements of 16
-        bits. Rows, as `lanes` takes them: the model and its options are not used.
-    mistake : str, optional
-        Name of the kernel's mistake: "expects too little", "expects too much", "wrong parity",
-        "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
-        "empty parity", "never flipped", "not released".
-    stages : int
-        1 for one tile: load, wait, change, store. 2 to 8 for a ring with `full` and `empty`
-        barriers, a producer and a consumer.
-    blocks : int
-        2 for a cluster in which each block loads its part of a tile into both (multicast).
-
-    Returns
-    -------
-    BarrierPlay, or Timeline of rows
-
-    Raises
-    ------
-    TmaPreconditionError
-        For rows together with options of the model, for a mistake that is unknown or that this
-        kernel cannot make, and for numbers out of range.
-
-    Examples
-    --------
-    >>> barrier().outcome
-    'right'
-    >>> barrier(mistake="expects too little").outcome
-    'early read'
-    >>> print(barrier(mistake="initialised for 2").frames[-1].states[0])
-    ('full', Barrier(arrivals=2, pending=1, tx_bytes=0, phase=0))
-    >>> print(barrier([("copy 0", 0, 3, "copy"), ("warp 0", 1, 3, "wait")]))
-    mbarrier
-    copy 0 |################################################|
-    warp 0 |               .................................|
-    # copies; . waits
-
-    Notes
-    -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
-    whose caption says "not measured".
-    """
-    if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
-        # Text and DLPack tensors are iterable, but are not rows.
-        is_text = isinstance(tensor_map, str)
-        if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
-            require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
-        for name, given in {"mistake": mistake, "stages": stages, "blocks": blocks}.items():
-            if given not in (None, 1):
-                must = "be omitted where rows are passed, which have no model"
-                raise bad_value(name, given, must, f"omit {name}, or the rows")
-        return lanes(tensor_map, title="mbarrier")
+def play_barrier(
+    tensor_map: TensorMap | Tile | None, mistake: str | None, stages: int, blocks: int
+) -> BarrierPlay:
+    """Play the kernel that `draw.barrier` shows; the arguments are those of `draw.barrier`."""
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
             raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")

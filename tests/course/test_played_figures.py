@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import tma_dlpack as tma
 from tma_dlpack import draw
-from tma_dlpack.draw import barrier_scenes
-from tma_dlpack.draw.barrier_model import MOST, Barrier, BarrierError, Do, Play, Wait
-from tma_dlpack.draw.barrier_scenes import MISTAKES, Setup
-from tma_dlpack.draw.bits import COUNT
+from tma_dlpack.course import barrier_play, barrier_scenes
+from tma_dlpack.course.barrier_model import MOST, Barrier, BarrierError, Do, Play, Wait
+from tma_dlpack.course.barrier_scenes import MISTAKES, Setup
+from tma_dlpack.course.swizzle_bits import COUNT
 from tma_dlpack.draw.grid import WORDS, fitted
 from tma_dlpack.geometry import SWIZZLES
 
@@ -312,7 +312,7 @@ def test_the_outcomes_do_not_depend_on_the_size(tx_bytes, blocks):
     for mistake, outcome in OUTCOMES[1, blocks].items():
         setup = Setup(mistake, 1, blocks, tx_bytes)
         assert sum(setup.sizes) == tx_bytes
-        figure = draw.barrier_figure._figure(setup)
+        figure = barrier_play._figure(setup)
         assert figure.outcome == outcome, mistake
 
 
