@@ -6,9 +6,9 @@ A verb is a function of the header. Two lines follow the comment of each verb::
     //   e.g. an example
 
 The entry of a verb on the page contains these two lines, the comment, and the declarations that
-follow. A line such as ``// ---- loads ----`` begins a chapter. Declarations of the same name
-without such lines, such as those with a policy for L2, belong to the entry before them. The pages
-are checked in, and a test compares them with the output of this generator.
+follow. A line such as ``// ---- loads ----`` begins a chapter. If a declaration has no such two
+lines, it belongs to the entry before it if the names are equal; an example is an overload with a
+policy for L2. The pages are checked in. A test compares them with the output of this generator.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ MARKER = "<!-- from here on: .packaging/header_reference.py, from the comments o
 ROW = re.compile(r"//   (.+) \| (.+) \| (.+) \| (\d\.\d) \| (.+)")
 EXAMPLE = re.compile(r"//   e\.g\. (.+)")
 CHAPTER = re.compile(r"// -{4} (.+?) -{4,}")
-#: Columns of code that the site shows without cutting it.
+#: Longest line of code that the site shows without cutting it, in columns.
 WIDTH = 80
 #: Macro of the header -> the declaration that it expands to, with its arguments as {0}, {1}, ...
 MACROS = {
@@ -132,7 +132,7 @@ def declaration(lines: list[str], at: int) -> str | None:
 
 
 def methods(lines: list[str], at: int) -> Iterator[str]:
-    """Return the member functions of the struct that begins at a line."""
+    """Yield the member functions of the struct that begins at a line."""
     for line in lines[at : lines.index("};", at)]:
         found = re.match(r"  __host__ __device__ (.*?\))(?: const)?(?: \{|$)", line)
         if found:
@@ -230,16 +230,16 @@ def part_of(entry: Verb) -> str:
 
 
 def links(header: str) -> dict[str, str]:
-    """Return the address of each verb's entry, relative to the folder of the pages."""
+    """Return verb -> the address of its entry, relative to the folder of the pages."""
     return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(header)}
 
 
 def pages(hand_written: str, header: str) -> dict[str, str]:
     """Return the text of each page by its name.
 
-    The first page is the hand-written text and a list of all verbs; the other pages have the
-    entries. The list also has the anchors of the entries, because links from elsewhere may point
-    to the first page, which once contained all entries.
+    The first page is the hand-written text and a list of all verbs. The other pages have the
+    entries. The list also has the anchors of the entries, because the first page once contained all
+    entries, and links from other sites may still use these anchors.
     """
     entries = verbs(header)
     contents = [

@@ -34,7 +34,7 @@ CONSTANTS: dict[str, int] = {
     "SWIZZLE_32B": int(TmaSwizzle.bytes32),
     "SWIZZLE_128B": int(TmaSwizzle.bytes128),
 }
-#: Names of powers of two, by which C takes remainders with a mask.
+#: Names whose values are powers of two. C computes a remainder by such a value with a mask.
 POWERS_OF_TWO = {"alignment_bytes", *(n for n, v in CONSTANTS.items() if v > 0 and not v & v - 1)}
 #: Set of rules -> its name in C.
 SET_NAMES = {
@@ -131,7 +131,7 @@ def in_c(expression: str) -> str:
 class InJavaScript(InC):
     """Print an expression of the subset as JavaScript.
 
-    Its numbers are exact below 2^53; ``| 0`` wraps to 32 bits, signed.
+    JavaScript's numbers are exact below 2^53. ``| 0`` wraps a number to a signed 32-bit integer.
     """
 
     comparisons = {**_COMPARISONS, ast.Eq: "===", ast.NotEq: "!=="}  # noqa: RUF012
@@ -178,21 +178,21 @@ class Syntax(NamedTuple):
     condition: Callable[[str], str]
     loop: Callable[
         [str, int, str], str
-    ]  # takes the variable, its first value and the field of its end
+    ]  # takes the variable, its first value, and the field with its end
     predicate: Callable[[Rule], list[str]]
     end: str = ""
     load: Callable[[str], str] | None = None  # prints the load of a field into a local variable
 
 
 def judge_lines(syntax: Syntax) -> list[str]:
-    """Return the lines of a judge: predicates grouped by kind of map, then by loop."""
+    """Return the lines of a judge, with the predicates grouped by kind of map, then by loop."""
 
     def block(head: str, body: list[str]) -> list[str]:
         inner = [syntax.indent + line for line in body]
         return [head, *inner, *filter(None, [syntax.end])]
 
     lines = []
-    loaded: set[str] = set()  # fields that are loaded outside of any condition
+    loaded: set[str] = set()  # fields that the lines above load for every kind of map
     for kinds, condition in KIND_GROUPS.items():
         groups: dict[str, list[str]] = {"": []}
         fields = {"kind"}
@@ -237,11 +237,11 @@ def python_judge() -> str:
         "",
         "from typing import Any",
         "",
-        f"ABI = {abi():#010x}  # changes with the struct and the rows",
+        f"ABI = {abi():#010x}  # checksum of the struct, the rows and the options",
         "",
         *(f"{name} = {CONSTANTS[name]}" for name in used),
         "",
-        "#: The arguments that each row reads.",
+        "#: The arguments that each row's predicate depends on.",
         "READS: tuple[tuple[str, ...], ...] = (",
         *(f"    {reads_of(rule)},  # {rule.id}" for rule in RULES),
         ")",
@@ -252,7 +252,11 @@ def python_judge() -> str:
         "",
         "",
         "def judge(c: Any, asked: int) -> list[tuple[int, int]]:",
-        '    """Return (row, entry) of each false predicate in `asked`; entry -1: no loop."""',
+        '    """Return (row, entry) for each row in `asked` whose predicate is false.',
+        "",
+        "    `asked` is a mask of rows. `entry` is the index at which the predicate is false, or",
+        "    -1 if the predicate has no index.",
+        '    """',
         "    failed: list[tuple[int, int]] = []",
     ]
     lines += judge_lines(
@@ -295,7 +299,7 @@ def c_judge() -> list[str]:
     """Return the judge as C functions."""
     lines = judge_lines(with_braces(in_c, "int", "c->", _c_predicate))
     return [
-        "/* Mark a condition that is true in ordinary calls. */",
+        "/* Tell the compiler that a condition is true in ordinary calls. */",
         "#ifdef __GNUC__",
         "#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)",
         "#else",
@@ -303,7 +307,8 @@ def c_judge() -> list[str]:
         "#endif",
         "",
         "/* Return the mask of the rows in `asked` whose predicates are false. `entries` is NULL,",
-        " * or has a 0 for each row. A row with a loop stores the mask of its false entries. */",
+        " * or an array with a 0 for each row. If a predicate is evaluated for several indices,",
+        " * bit i of entries[row] is set if the predicate is false at index i. */",
         "static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,",
         "                                                uint64_t asked, uint8_t *entries) {",
         "  uint64_t failed = 0;",
@@ -328,7 +333,7 @@ def _c_predicate(rule: Rule) -> list[str]:
 
 
 def abi() -> int:
-    """Return a number that changes with the struct, the rows and the constants."""
+    """Return a checksum of the struct, the rows, the constants and the options."""
     words = [(r.id, r.holds, r.each, r.kinds, sorted(r.sets), r.make_only) for r in RULES]
     options = [option[:3] for option in arguments.RARE_OPTIONS]
     return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS, options)).encode())
