@@ -9,8 +9,8 @@ Run this script after a change of the rows in `checks/`, of `checks.struct.STRUC
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
 
-A row is a rule with a predicate, which must be true for an accepted call. A judge is the function
-that evaluates all predicates. All these files are checked in.
+A rule is a row of `checks/`. Its predicate is an expression that is true for every accepted call. A
+judge is a function that evaluates the predicates of all rules. All generated files are checked in.
 tests/include/test_generated.py compares the files with the output of this script. `predicates.py`
 translates the predicates, `rare_options.py` prints the options, and `in_javascript.py` prints the
 tables of the page. This module prints the tables in C.
@@ -24,7 +24,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for tests, which load this file by its path
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # tests load this file by its path, without its folder
 
 from in_javascript import js_tables
 from predicates import (
@@ -54,7 +56,7 @@ MASK_BITS = 64  # width of the judge's mask in C, and of `allowed` in TmaDlpackO
 
 
 def mask(ids: Iterable[str]) -> str:
-    """Return the rows' bits as a C constant; raise ValueError if there are too few bits."""
+    """Return the mask of these rules as a C constant; raise ValueError if a rule has no bit."""
     number = sum(1 << NUMBER[i] for i in ids)
     if number >> MASK_BITS:
         raise ValueError(
@@ -90,7 +92,7 @@ def c_rows() -> list[str]:
 
 
 def c_types() -> list[str]:
-    """Return the C table of data types, and the C function from DLPack types to data types."""
+    """Return the C table of data types, and the C function from a DLPack type to a data type."""
     rows = []
     for r in DATA_TYPES:
         columns = (
@@ -186,7 +188,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return the array fields, or the other fields, of the struct as arguments of a macro."""
+    """Return FIELD(name) for each field of the struct that is an array, or that is a number."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 

@@ -46,7 +46,7 @@ from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.rule import DOCUMENTS, LIBCUDACXX
 from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS
 
-#: Argument of our functions -> its enum.
+#: Argument of this package's functions -> its enum.
 ENUMS = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle": TmaSwizzle,
@@ -132,14 +132,14 @@ def js_fields() -> list[dict[str, Any]]:
 
 
 class OfOperand(InJavaScript):
-    """Print a module's one-expression functions as JavaScript; a call becomes the called body."""
+    """Print a module's one-expression functions as JavaScript, and inline the called functions."""
 
     def __init__(self, module: ModuleType) -> None:
         self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
         self.given = {"o": "o"}  # parameter of the function -> the JavaScript of its value
 
     def row(self, call: ast.Call) -> tuple[str, str]:
-        """Return a row's id, and its predicate as JavaScript, from the call that makes the row."""
+        """Return the id and the predicate (in JavaScript) of the row that a call makes."""
         columns = {keyword.arg: keyword.value for keyword in call.keywords}
         holds = columns["holds"]
         body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
@@ -231,7 +231,7 @@ def js_operand() -> dict[str, Any]:
 
 
 def js_verbs() -> dict[str, Any]:
-    """Return, for each kind of map, the function that makes it, with names and defaults."""
+    """Return kind of map -> the names of its function, and the defaults of the parameters."""
     rows = {}
     for kind, (_, make) in choice.VERBS.items():
         given = choice.parameters(kind)

@@ -1,9 +1,11 @@
 """Translation of predicates to C and JavaScript; the judges in Python and C.
 
-A rule (a row) has a predicate, which must be true for an accepted call; a judge is the function
-that evaluates all predicates. A predicate is an expression in a small subset of Python: names of
-`STRUCT` and of `CONSTANTS`, subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``,
-``a if b else c`` and ``int32(x)``, which wraps as the driver's signed 32-bit sums do.
+A rule is a row of `checks/`. Its predicate is true for every accepted call. A judge is a function
+that evaluates the predicates of all rules.
+
+A predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
+subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
+``int32(x)``, which wraps as the driver's signed 32-bit sums do.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ CONSTANTS: dict[str, int] = {
     "SWIZZLE_32B": int(TmaSwizzle.bytes32),
     "SWIZZLE_128B": int(TmaSwizzle.bytes128),
 }
-#: Names whose values are powers of two. C computes a remainder by such a value with a mask.
+#: Names whose values are powers of two. C computes a remainder by such a value with `&`.
 POWERS_OF_TWO = {"alignment_bytes", *(n for n, v in CONSTANTS.items() if v > 0 and not v & v - 1)}
 #: Set of rules -> its name in C.
 SET_NAMES = {
@@ -58,10 +60,10 @@ _OPERATORS = {
 
 
 class InC(ast.NodeVisitor):
-    """Print an expression of the subset as C."""
+    """Print an expression in the subset of Python as C."""
 
     comparisons = _COMPARISONS
-    masks = True  # print a remainder by a power of two as a mask
+    masks = True  # print `x % 2^n` as `x & (2^n - 1)`
 
     def visit_Expression(self, node: ast.Expression) -> str:
         return self.visit(node.body)
@@ -123,13 +125,13 @@ def _is_power_of_two(node: ast.expr) -> bool:
 
 
 def in_c(expression: str) -> str:
-    """Return an expression as C."""
+    """Return an expression in the subset of Python as C."""
     text: str = InC().visit(ast.parse(expression, mode="eval"))
     return text
 
 
 class InJavaScript(InC):
-    """Print an expression of the subset as JavaScript.
+    """Print an expression in the subset of Python as JavaScript.
 
     JavaScript's numbers are exact below 2^53. ``| 0`` wraps a number to a signed 32-bit integer.
     """
@@ -153,7 +155,7 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print an expression of the compute capability's `major` and `minor` as C."""
+    """Print as C an expression in which only `major` and `minor` of a capability are names."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
@@ -172,7 +174,7 @@ NUMBER = {rule.id: number for number, rule in enumerate(RULES)}
 
 
 class Syntax(NamedTuple):
-    """The syntax of a judge in a language: how to print blocks and predicates."""
+    """The syntax of a judge in one language: functions that print blocks and predicates."""
 
     indent: str
     condition: Callable[[str], str]
@@ -210,7 +212,7 @@ def judge_lines(syntax: Syntax) -> list[str]:
 
 
 def reads_of(rule: Rule) -> tuple[str, ...]:
-    """Return the arguments that a rule's predicate depends on, in the order of STRUCT."""
+    """Return the arguments on which a rule's predicate depends, in the order of STRUCT."""
     read = names_in(rule.holds)
     found = [word for name, _, words, _ in STRUCT if name in read for word in words.split()]
     return tuple(dict.fromkeys((*found, *rule.reads)))
@@ -285,7 +287,7 @@ def with_braces(
     member: str,
     predicate: Callable[[Rule], list[str]],
 ) -> Syntax:
-    """Return the syntax of a language with braces around blocks."""
+    """Return the syntax of a language with braces around blocks (C)."""
     return Syntax(
         "  ",
         lambda condition: f"if {printed(condition)} {{",

@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobF
 
 
 class Form(NamedTuple):
-    """Templates for one form (type) of option; `is_given` tests whether a call has the option."""
+    """Templates for one form (a type of option); `is_given` tests whether a call has the option."""
 
     python: str
     cpp: str
@@ -50,7 +50,7 @@ def _printed(option: Option, template: str) -> str:
 
 
 def c_options() -> list[str]:
-    """Return the C struct of a call's options, and the C functions and macros for it."""
+    """Return the C struct of a call's options, and the functions and macros for this struct."""
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)

@@ -39,7 +39,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#)([^)]+)\)")
 
 
 def absolute_links(text, url, version):
-    """Return a text whose relative links are changed to links to the release's files at `url`."""
+    """Return a text in which relative links become links to the release's files below `url`."""
 
     def link(found):
         is_image, shown, path = found.groups()
@@ -103,7 +103,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def _choose(config_settings):
-    # free-threaded builds of CPython have no stable ABI, so they get the pure wheel
+    # free-threaded builds of CPython have no stable ABI, so they use the pure wheel
     if "pure" in (config_settings or {}) or sysconfig.get_config_var("Py_GIL_DISABLED"):
         Distribution.parse_config_files = _parse_without_extensions
 
@@ -111,4 +111,4 @@ def _choose(config_settings):
 def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
     parse(self, *arguments, **keywords)
     self.ext_modules = None
-    self.command_options.pop("bdist_wheel", None)  # its option selects the stable ABI
+    self.command_options.pop("bdist_wheel", None)  # this command's option selects the stable ABI
