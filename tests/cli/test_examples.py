@@ -66,5 +66,6 @@ def test_no_module_of_commands_imports_more_than_it_needs_to_register():
     assert len(modules) >= 8
     for module in modules:
         text = module.read_text("utf-8")
-        top = re.findall(r"^from tma_dlpack\.(\w+)", text, flags=re.MULTILINE)
+        # `core.py` of a room imports each name on first use
+        top = re.findall(r"^from tma_dlpack\.(\w+)(?!\w*\.core )", text, flags=re.MULTILINE)
         assert set(top) & set(late) == set(), module

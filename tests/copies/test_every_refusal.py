@@ -18,7 +18,7 @@ import pytest
 import tma_dlpack as tma
 from tma_dlpack.consumer.verbs import LDMATRIX_RULES
 from tma_dlpack.debug import Trace, foreign
-from tma_dlpack.debug.hexdump import map_bytes
+from tma_dlpack.debug.foreign import map_bytes
 from tma_dlpack.driver.encode import ENCODERS, bind
 from tma_dlpack.tables.errors import Finding
 from tma_dlpack.tables.refusals import REFUSALS

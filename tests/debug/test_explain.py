@@ -39,9 +39,10 @@ import tma_dlpack as tma
 from tma_dlpack.cli.main import main
 from tma_dlpack.debug import Explanation
 from tma_dlpack.debug.explain import NOTHING_READ
-from tma_dlpack.debug.explain.results import RESULTS, STICKY, results_of
+from tma_dlpack.debug.explain.failures import RESULTS, results_of
 from tma_dlpack.debug.explain.sentences import FIXES, SENTENCES
 from tma_dlpack.debug.explain.words import FORMS
+from tma_dlpack.tables.targets import STICKY
 
 
 def rules(found: Explanation) -> list[list[str]]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from instruction_cases import KEPT, LANES, bits, cases, kernel, operands
 
-from tma_dlpack.kernel.core import TmaUnsupportedError
+from tma_dlpack import TmaUnsupportedError
 from tma_dlpack.kernel.machine import simulate
 from tma_dlpack.kernel.memory import Region
 

@@ -379,3 +379,14 @@ def test_a_report_survives_pickle_with_its_repairs(channels):
     report = tma.check_conv_descriptor(IMAGES, (3, 3), padding=1, **words)
     again = pickle.loads(pickle.dumps(report))
     assert (again, again.fixed(), again.advice) == (report, report.fixed(), report.advice)
+
+
+def test_the_fix_of_an_unreadable_shape_is_judged_with_the_corners_of_that_shape():
+    images = np.zeros((2, 14, 14, 64), np.float16)
+    options = {"shape": [2.0, 14.0, 14.0, 64.0], "padding": 1, "channels_per_pixel": 64}
+    report = tma.check_conv_descriptor(images, 3, pixels_per_column=32, **options)
+    fixed = report.fixed()
+    assert fixed is not None
+    assert fixed["shape"] == (2, 14, 14, 64)
+    tm = tma.make_conv_descriptor(images, **fixed)
+    assert tm.pixel_box_lower_corner == (-1, -1)

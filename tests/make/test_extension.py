@@ -38,9 +38,11 @@ from in_c import (
 )
 from laws import SHARE, law, many
 from random_requests import request_at_random
+from snapshot import CHECKS, MAKES
 
 import tma_dlpack as tma
 from tma_dlpack.checks.report import refusal_of
+from tma_dlpack.checks.struct import STRUCT, describe
 from tma_dlpack.make import build, extension
 from tma_dlpack.tables.arguments import RARE_OPTIONS
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
@@ -861,6 +863,34 @@ def test_with_address_moves_a_map_to_a_tensor_of_the_same_layout():
     assert _core.accept_address(made, 4096).global_address == 4096
     for other in (tensor(127), tensor().to(torch.bfloat16), 4097, 0, 1 << 57, -16, None, True):
         assert _core.accept_address(made, other) is None
+
+
+def _filled(value):
+    """Return a field without the zeros after its last entry, which C may not write."""
+    return (
+        value
+        if not isinstance(value, tuple)
+        else tuple(itertools.dropwhile(lambda n: n == 0, value[::-1]))
+    )
+
+
+@compiled
+def test_the_struct_of_a_map_in_c_is_the_struct_that_python_describes():
+    compared = 0
+    for seed in range(3000):
+        asked = request_at_random(random.Random(seed))
+        if asked is None or not CHECKS[asked.kind](asked.tensor, **asked.given).ok:
+            continue
+        made = MAKES[asked.kind](asked.tensor, **asked.given)
+        in_c = made._described(made)
+        if in_c is None:  # C leaves this tensor to Python
+            continue
+        in_python = describe(made.description.request)
+        for name, *_ in STRUCT:
+            assert _filled(getattr(in_c, name)) == _filled(getattr(in_python, name)), (seed, name)
+        assert in_c.mask == 0
+        compared += 1
+    assert compared > 300
 
 
 _FRESH = """

@@ -308,12 +308,12 @@ def test_machine_code_is_listed_where_nvdisasm_is_installed(dumps, tmp_path, mon
         "print('  /*01f0*/   UTMALDG.3D [UR8], [UR6] ;')\n"
     )
     tool.chmod(0o755)
-    monkeypatch.setattr("tma_dlpack.debug.postmortem.faults.tool", lambda _: str(tool))
+    monkeypatch.setattr("tma_dlpack.driver.tool", lambda _: str(tool))
     found = tma.postmortem(dumps / "fault_rank.core")
     assert found.faults[0].listing == (
         "  0x01e0  @P0 ELECT P1, URZ, PT",
         "> 0x01f0  UTMALDG.3D [UR8], [UR6]",
     )
     assert "\n    > 0x01f0  UTMALDG.3D [UR8], [UR6]\n" in str(found)
-    monkeypatch.setattr("tma_dlpack.debug.postmortem.faults.tool", lambda _: None)
+    monkeypatch.setattr("tma_dlpack.driver.tool", lambda _: None)
     assert tma.postmortem(dumps / "fault_rank.core").faults[0].listing == ()

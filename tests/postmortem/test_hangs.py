@@ -12,7 +12,7 @@ from tma_dlpack.debug import DeadBarrier
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
 from tma_dlpack.debug.postmortem.pictures import frozen
-from tma_dlpack.report import stuck
+from tma_dlpack.ptx import stuck
 
 #: Case -> of each barrier that is waited at: address, warps, parity, rule, what is said.
 HANGS = {

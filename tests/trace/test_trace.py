@@ -557,7 +557,7 @@ def test_other_json_is_refused(text):
 
 
 def test_json_beyond_the_limit_is_refused_before_it_is_parsed(monkeypatch):
-    monkeypatch.setattr("tma_dlpack.debug.trace.result.MAX_TRACE_CHARACTERS", 10)
+    monkeypatch.setattr("tma_dlpack.tables.refusals.MAX_TRACE_CHARACTERS", 10)
     with pytest.raises(TmaError, match="be the JSON of a trace, of at most 134217728 char"):
         Trace.from_json('{"tma_dlpack_trace": 1, "processes": [], "maps": []}')
 

@@ -166,7 +166,7 @@ def test_another_file_is_refused_by_name(tmp_path, content):
 def test_what_expands_beyond_the_limit_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 21)))
-    monkeypatch.setattr("tma_dlpack.verification.learning.MAX_VERIFY_BYTES", 1 << 20)
+    monkeypatch.setattr("tma_dlpack.tables.refusals.MAX_VERIFY_BYTES", 1 << 20)
     with pytest.raises(tma.TmaPreconditionError, match="it holds more than 1 MiB"):
         Findings.read(path)
 

@@ -17,9 +17,10 @@ A command is one function below its row of the table::
 
 `maps.py` has the commands that make and show a map, and their options; `machine.py` has the
 commands about this installation. Other folders of the package, such as `debug`, have their commands
-in a `commands.py`, which `table.py` imports. `table.py` registers commands. `main.py` reads the
-command line and prints errors. `output.py` has the options of many commands, and writes
-results (``--json``, ``--html``, colours; `-` is standard output).
+in a `commands.py`. `table.py` imports these files, and they use the names that this package
+exports. `table.py` registers commands. `main.py` reads the command line and prints errors.
+`output.py` has the options of many commands, and writes results (``--json``, ``--html``, colours;
+`-` is standard output).
 
 Results go to standard output and remarks to standard error. A command that runs a program
 (``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to
@@ -29,3 +30,98 @@ Results go to standard output and remarks to standard error. A command that runs
 A new command needs files in tests/cli/examples for its examples, tests in tests/cli, and a sentence
 in the guide; tests check that all three exist.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tma_dlpack.public import imported_later
+
+if TYPE_CHECKING:
+    from tma_dlpack.cli.main import program
+    from tma_dlpack.cli.output import (
+        JSON,
+        STDOUT,
+        as_json,
+        attributes,
+        failure,
+        hex_lines,
+        html,
+        integer,
+        out,
+        show,
+        target,
+        to_file,
+        write,
+    )
+    from tma_dlpack.cli.table import (
+        EXIT_NOTHING,
+        EXIT_OK,
+        EXIT_REFUSED,
+        FAILURES,
+        HIDDEN,
+        MACHINE,
+        MAPS,
+        UsageError,
+        command,
+        option,
+    )
+
+
+__all__ = [
+    "EXIT_NOTHING",
+    "EXIT_OK",
+    "EXIT_REFUSED",
+    "FAILURES",
+    "HIDDEN",
+    "JSON",
+    "MACHINE",
+    "MAPS",
+    "STDOUT",
+    "UsageError",
+    "as_json",
+    "attributes",
+    "command",
+    "failure",
+    "hex_lines",
+    "html",
+    "integer",
+    "option",
+    "out",
+    "program",
+    "show",
+    "target",
+    "to_file",
+    "write",
+]
+_LATER = {
+    "tma_dlpack.cli.main": ("program",),
+    "tma_dlpack.cli.output": (
+        "JSON",
+        "STDOUT",
+        "as_json",
+        "attributes",
+        "failure",
+        "hex_lines",
+        "html",
+        "integer",
+        "out",
+        "show",
+        "target",
+        "to_file",
+        "write",
+    ),
+    "tma_dlpack.cli.table": (
+        "EXIT_NOTHING",
+        "EXIT_OK",
+        "EXIT_REFUSED",
+        "FAILURES",
+        "HIDDEN",
+        "MACHINE",
+        "MAPS",
+        "UsageError",
+        "command",
+        "option",
+    ),
+}
+__getattr__ = imported_later(__name__, _LATER)

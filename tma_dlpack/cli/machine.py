@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tma_dlpack.cli.output import JSON, show
+from tma_dlpack.cli.output import JSON, hex_lines, show
 from tma_dlpack.cli.table import (
     EXIT_OK,
     FAILURES,
@@ -66,7 +66,6 @@ def _demo(options: argparse.Namespace) -> int:
     import numpy as np
 
     import tma_dlpack as tma
-    from tma_dlpack.tensor_map import text
 
     x = np.arange(128 * 64, dtype=np.float16).reshape(128, 64)
     _say('tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")')
@@ -74,7 +73,7 @@ def _demo(options: argparse.Namespace) -> int:
     tm = tma.make_tma_descriptor(x, box_sizes=(16, 64), swizzle="bytes128")
     print(tm)
     print(f"\nits 128 bytes (encoder: {tm.encoder}):")
-    print("\n".join(text.hex_lines(bytes(tm))))
+    print("\n".join(hex_lines(bytes(tm))))
 
     _say("tma.load_tile(tm, (120, 0)).array   # rows 120..135 of 128: half is out of bounds")
     tile = tma.load_tile(tm, (120, 0))

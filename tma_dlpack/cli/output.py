@@ -6,7 +6,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
 
 STDOUT = Path("-")
+BYTES_A_LINE = 32  # of a hex dump
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -183,6 +184,16 @@ def attributes(tensor_map: TensorMap) -> dict[str, object]:
     }
 
 
+def hex_lines(data: bytes) -> Iterable[str]:
+    """Yield lines of 32 bytes in hex digits, each after the offset of its first byte.
+
+    >>> next(iter(hex_lines(bytes(range(33)))))
+    '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
+    """
+    for start in range(0, len(data), BYTES_A_LINE):
+        yield f"{start:3d}  {data[start : start + BYTES_A_LINE].hex(' ', 4)}"
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
@@ -193,7 +204,7 @@ def failure(
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
-        from tma_dlpack.report.escape import printable
+        from tma_dlpack.tables.coerce import printable
 
         write(sys.stderr, f"error: {printable(message)}\n")
 

@@ -1,4 +1,4 @@
-// Fixes of a call, as checks/candidates.py, checks/views.py and the `candidates` of the rows have them: the same
+// Fixes of a call, as checks/candidates.py and the `candidates` of the rows have them: the same
 // alternatives, each a list of the same tries in the same order. tests/explorer holds both equal.
 //
 // A way is {change: other arguments, view: another tensor {shape, strides, dtype, address} or null, isGuess}.

@@ -1,5 +1,5 @@
 // The judge with words: what a request breaks, and what to change, found by trying values of the
-// arguments that the rule's row names, as checks/repairs.py tries the row's ways.
+// arguments that the rule's row names, as checks/fixes.py tries the row's ways.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;

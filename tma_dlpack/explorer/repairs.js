@@ -1,4 +1,4 @@
-// The rules that a call breaks, in libcu++'s order, and the first fixes, as checks/repairs.py has them.
+// The rules that a call breaks, in libcu++'s order, and the first fixes, as checks/fixes.py and checks/report.py have them.
 
 const tmaRepairs = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;

@@ -85,13 +85,16 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
     room : str
         The module whose names they are.
     modules : dict
-        Module -> the names that it defines.
+        Module -> the names that it defines, and the names of modules in it.
     """
 
     def of_room(name: str) -> Any:
         for module, names in modules.items():
             if name in names:
-                value = getattr(importlib.import_module(module), name)
+                try:
+                    value = getattr(importlib.import_module(module), name)
+                except AttributeError:  # a module that nothing has imported yet
+                    value = importlib.import_module(f"{module}.{name}")
                 setattr(sys.modules[room], name, value)
                 return value
         raise AttributeError(f"module {room!r} has no attribute {name!r}", name=name)

@@ -18,6 +18,11 @@ MAX_REPR = 200
 MAX_SHOWN = 80  # characters of a value in a message
 INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
 INTEGER_END = 1 << INTEGER_BITS
+#: C0 and C1 controls without the newline, bidirectional controls, invisible characters, surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})")
 
 
@@ -139,6 +144,23 @@ def shown(value: object) -> str:
     except Exception:  # a tensor without data, a list that holds a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def printable(text: str) -> str:
+    r"""Return a text without characters that move the cursor, are invisible, or reverse a line.
+
+    >>> printable("a\x1b[2Jb\u202ec\td\n")
+    'a\\x1b[2Jb\\u202ec d\n'
+    """
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    # A tab becomes a blank, other characters become Python's escapes.
+    code = ord(found[0])
+    if code == 9:
+        return " "
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def summary(words: str) -> str:

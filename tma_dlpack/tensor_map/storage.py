@@ -147,7 +147,7 @@ if TYPE_CHECKING:
         Attributes
         ----------
         _call : tuple or None
-            Items of `dlpack.Layout` and of `checks.options.Options`; () for a `driver_encode_*`
+            Items of `dlpack.Layout` and of `checks.struct.Options`; () for a `driver_encode_*`
             call.
         _producer : type or None
             Type of the tensor whose layout the map has, if `with_address` replaced the tensor by a
