@@ -199,7 +199,7 @@ def js_operand_functions() -> list[str]:
 
 
 def js_operand() -> dict[str, Any]:
-    """Return the instructions that read tiles through matrix descriptors, and their rules."""
+    """Return the instructions that read a matrix descriptor, and the rules of the descriptor."""
     instructions = [
         {
             "name": row.name,
