@@ -48,18 +48,18 @@ HEAD = """# Compilers
 
 `tma_dlpack.h` needs C++17 and CUDA 12.4 or later. The first table lists, for each verb (function of
 the header) and target, the first release of CUDA that compiles the verb, with and without
-`TMA_DLPACK_CHECK`. The error of an older release names the release that the verb needs. `python
-tests/include/compilers.py` writes this page: it compiles every verb's example with NVRTC
-{releases}.
+`TMA_DLPACK_CHECK`. If a release is older, its error names the release that the verb needs. `python
+tests/include/compilers.py` compiles every verb's example with NVRTC {releases},
+and writes this page.
 
 - **nvcc** 13.0 compiles every verb for every target (`python tests/include/compile_matrix.py`).
 - **clang** 20 and later compile every verb except those of the tensor cores (wgmma, tcgen05),
-  because clang's asm has no operand "C". We tried clang 22, and assembled its PTX with CUDA 13.0's
-  ptxas. clang before 20 ignores `__grid_constant__`, which puts a map into local memory, so the
-  copy ends with error 700; the header therefore refuses these releases by `#error`. Host code
-  needs any C++17 compiler.
-- **NVRTC before 12.9** has no `__builtin_FILE`, so a checked kernel prints `file ?:0` instead of
-  the file and line.
+  because the inline assembly of clang has no constraint "C". We tried clang 22, and assembled its
+  PTX with ptxas of CUDA 13.0. clang releases before 20 ignore `__grid_constant__`, so the map is in
+  local memory, and the copy ends with error 700. So the header refuses these releases by `#error`.
+  For host code, any C++17 compiler works.
+- **NVRTC before 12.9** has no `__builtin_FILE`, so a kernel with `TMA_DLPACK_CHECK` prints
+  `file ?:0` instead of the file and the line.
 - **NVRTC 12.8 and wgmma**: write `float d[128] = {{}};`. If no statement initialises the
   accumulators, ptxas serializes the wgmma (C7515).
 """
