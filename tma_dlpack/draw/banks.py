@@ -172,7 +172,10 @@ class BankConflicts(Figure):
         return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
 
     def panels(self) -> str:
-        """Return one panel for all swizzles, shown in turn. With scripts, readers choose a swizzle."""
+        """Return the HTML of one panel that shows the swizzles in turn.
+
+        With scripts, a reader chooses the swizzle.
+        """
         if len(self.swizzles) == 1:
             return Figure.panels(self)
         ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
