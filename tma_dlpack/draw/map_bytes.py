@@ -75,7 +75,10 @@ class Segment:
     field: str
 
     def cell(self, row: float, unit: float) -> Cell:
-        """Draw the segment with `key`, and with the field's name if it fits. A bit has `unit` px."""
+        """Draw the segment with `key`, and with the field's name if it fits.
+
+        A bit is `unit` px wide.
+        """
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
         name = named if text_width(named) <= self.width * unit - 6 else self.key
