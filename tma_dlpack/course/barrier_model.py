@@ -1,10 +1,10 @@
 """A model of the mbarrier, and a player that runs programs on this model.
 
 `Barrier` is the state that PTX describes. A phase ends when two conditions hold: the number of
-arrivals is the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs programs
-(threads, warps, copy engines) on one time axis. It records the actions of the programs, and every
-state of every barrier. A program is a generator. To run an action that takes time, it yields a `Do`
-or a `Wait`. To run an operation that takes no time, it calls a method of `Play`.
+arrivals has reached the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs
+programs (threads, warps, copy engines) on one time axis. It records the actions of the programs,
+and every state of every barrier. A program is a generator. To run an action that takes time, it
+yields a `Do` or a `Wait`. To run an operation that takes no time, it calls a method of `Play`.
 
 Times are ticks without a unit, because the model shows the order of events, not their duration.
 NVIDIA does not document in how many steps the engine counts its bytes.
@@ -37,7 +37,10 @@ FOREVER, UNDEFINED = "waits forever", "undefined from here on"
 
 
 class BarrierError(RuntimeError):
-    """A misuse that PTX calls undefined behavior, or a measured CUDA_ERROR_LAUNCH_FAILED."""
+    """A misuse of an mbarrier.
+
+    Some misuses are undefined behavior in PTX. Others end in CUDA_ERROR_LAUNCH_FAILED (measured).
+    """
 
 
 class Barrier(NamedTuple):
@@ -53,8 +56,8 @@ class Barrier(NamedTuple):
         Announced bytes that are still missing; negative if bytes were written before they were
         announced.
     phase : int
-        Number of phases that have ended, which is the number of the current phase. A thread passes
-        the parity of a phase's number to `wait`.
+        Number of the current phase, counted from 0, which is the number of phases that have ended.
+        A thread passes the parity of a phase's number to `wait`.
     """
 
     arrivals: int
@@ -70,7 +73,7 @@ class Barrier(NamedTuple):
         return cls(arrivals, arrivals)
 
     def arrive(self, tx_bytes: int = 0) -> Barrier:
-        """Return the state after ``mbarrier.arrive``, or after ``.expect_tx`` of some bytes."""
+        """Return the state after ``mbarrier.arrive``, which first announces `tx_bytes` bytes."""
         if not self.pending:
             raise BarrierError(f"too many arrivals in phase {self.phase}")
         return self._next(self.pending - 1, self.tx_bytes + tx_bytes)
@@ -168,7 +171,7 @@ class Play:
         self.changes: list[Change] = []
         self.events: list[tuple[int, str, str]] = []
         self.barriers: dict[str, Barrier] = {}
-        self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
+        self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> (tile, bytes)
         self._free: dict[str, int] = {}  # engine -> tick when its last copy ends
         # A heap of (tick, count, program, bar). The count grows, so that programs with the same
         # tick run in the order in which they were scheduled.

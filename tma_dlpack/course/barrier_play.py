@@ -47,7 +47,7 @@ HEIGHTS = {
     "slot": (20, 0),
     "strip": (14, 0),
 }
-#: Kind of a row -> the attribute of a barrier's state that it shows.
+#: Kind of a row -> the attribute of a barrier's state that the row shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
 PARITY = ("even", "odd")  # styles of a phase, by its parity
 LEGEND = [
@@ -270,7 +270,7 @@ class _Timeline:
     def _numbers(self, row: Row, top: float) -> list[Cell]:
         """Draw one number of a barrier's state over time, with a cell per run of equal values."""
         name = FIELDS[row.kind]
-        # If several changes have the same tick, keep only the last: the picture has no room.
+        # If several changes have the same tick, keep only the last, because a tick has one place.
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)

@@ -1,9 +1,9 @@
 """Kernels that wait for copies, with and without mistakes, as programs for `barrier_model.Play`.
 
-There are three kernels. In the first, a block loads a tile, waits for it, changes it and stores it.
-In the second, each of two blocks loads a part of a tile into both blocks (multicast). The third has
-a ring of stages with `full` and `empty` barriers, as in hopper_gemm.cu. Each mistake is a row of
-`MISTAKES`.
+There are three kernels. In the first kernel, a block loads a tile, waits for it, changes it and
+stores it. In the second kernel, each of two blocks loads a part of a tile into both blocks
+(multicast). The third kernel has a ring of stages with `full` and `empty` barriers, as in
+hopper_gemm.cu. Each mistake is a row of `MISTAKES`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Frame(NamedTuple):
     events: tuple[str, ...]
     states: tuple[tuple[str, Barrier], ...]  # the state of every barrier after the events
     changed: frozenset[str]  # names of the barriers that changed
-    lines: tuple[int, ...]  # lines of the code that run now
+    lines: tuple[int, ...]  # lines of the code that run at this tick
 
 
 class Played(NamedTuple):
@@ -163,7 +163,8 @@ class Setup(NamedTuple):
     def sizes(self) -> tuple[int, ...]:
         """The sizes in bytes of the pieces in which a load is drawn; all sizes are equal."""
         most = PIECES if self.stages == 1 else 2
-        # At most `most` pieces, as many as possible, if each is a multiple of 16 bytes; else one.
+        # Find the largest number of pieces, from `most` down, for which each piece is a multiple of
+        # 16 bytes. If no number fits, the load is one piece.
         count = next(n for n in range(most, 0, -1) if self.tx_bytes % (16 * n) == 0 or n == 1)
         return (self.tx_bytes // count,) * count
 
@@ -171,7 +172,8 @@ class Setup(NamedTuple):
     def expected(self) -> int:
         """The bytes that expect_tx announces.
 
-        With "expects too little", the bytes are those of one of two loads, or of half a load.
+        With the mistake "expects too little", two blocks announce only one of the two loads, and a
+        single block announces half of its load.
         """
         if self.mistake == "expects too little":
             half = sum(self.sizes[: len(self.sizes) // 2])

@@ -26,7 +26,7 @@ class Barrier extends Played {
     this.play(false);
     this.seek();
   }
-  // Make the picture focusable, so that after a click it gets the keys, and not the notebook cell.
+  // Make the picture focusable, so that after a click the picture gets the keys instead of the notebook cell.
   takeKeys() {
     for (const e of [this.svg, this.svg.getRootNode().host]) ownKeys(e);
     this.svg.setAttribute("tabindex", "-1");

@@ -39,7 +39,8 @@ BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  #
 FOLD, LEVEL = 20, 11  # px: from the bits to the line of the first XOR, and from line to line
 # (column, line) where the picture of the chunks after the swizzle begins.
 AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)
-#: Groups of address bits: (highest bit, number of bits, label if wide, label if narrow).
+#: Groups of address bits: (highest bit, number of bits, label in the wide picture, label in the
+#: narrow picture).
 GROUPS = (
     (9, 3, "line of 128 bytes", "line"),
     (6, 3, "chunk: 4 banks", "chunk"),
@@ -71,7 +72,10 @@ class SwizzleBits(Figure):
 
     @property
     def folds(self) -> tuple[tuple[int, int], ...]:
-        """The pairs (source, target) of address bits that the swizzle XORs, highest bits first."""
+        """The pairs (source, target) of address bits; the pair with the highest bits is first.
+
+        The swizzle XORs the source bit onto the target bit.
+        """
         # A term (r, m, left) means: address ^= (address >> r & m) << left.
         terms = SWIZZLES[self.swizzle].terms
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
@@ -106,13 +110,13 @@ class SwizzleBits(Figure):
         return tuple(range(first, first + ROWS_READ * step, step))
 
     def ways(self, chunk: int, swizzled: bool = True) -> int:
-        """Return the largest number of chunks of the column in the same banks; 1 is no conflict."""
+        """Return the bank conflict degree of a read of `column(chunk)`; 1 means no conflict."""
         places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
         return max(Counter(place % CHUNKS for place in places).values())
 
     @property
     def misplaced_chunks(self) -> int:
-        """Number of chunks at another place than a kernel expects that swizzles tile offsets.
+        """Number of chunks that are not where a kernel looks if the kernel swizzles tile offsets.
 
         The hardware swizzles the shared-memory address, not the offset from the tile's start.
         """
@@ -236,7 +240,8 @@ class SwizzleBits(Figure):
 
     def panels(self) -> str:
         """Return the picture as HTML; with scripts, it has switches and clickable chunks."""
-        # Compute every start of the tile in PATTERN bytes, after which the swizzle repeats.
+        # Compute the picture for every start of the tile within PATTERN bytes, after which the
+        # swizzle repeats.
         offsets = range(self.smem_offset % SMEM_ALIGNMENT, PATTERN, SMEM_ALIGNMENT)
         choices = []
         for swizzle in SWIZZLES:
@@ -325,12 +330,12 @@ def swizzle_bits(
 
     Notes
     -----
-    Source: measured (H200, driver 580.159.04); the atoms are documented (PTX ISA).
+    Source: the bits are measured (H200, driver 580.159.04). PTX ISA documents the swizzle atoms.
     """
     if isinstance(tensor_map, (TensorMap, Tile)):
         tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
         tensor_map = tile_map.swizzle
-    # An int is no swizzle, even if it equals a member; isinstance() could call `__class__`.
+    # An int is no swizzle, even if it equals a member. type() does not call the value's methods.
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:

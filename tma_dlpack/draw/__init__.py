@@ -14,15 +14,15 @@ To add a figure:
 
 1. Write a module with a frozen dataclass that derives from `Figure`. Define `title`, `sentence`
    (the caption), `scenes()` and `text()`. A line of the text has at most 100 characters. The facts
-   must be readable without colours. In the caption, "[words](key)" are highlighted together with
-   the cells of this key.
+   must be readable without colours. In the caption, the words of "[words](key)" are highlighted
+   together with the cells of this key.
 2. Let `scenes()` return the results of ``lay_out(about, grids, ...)``. `about` is a sentence for
    screen readers. The style of each cell is a key of `grid.STYLES`.
 3. Write a public function ``(tensor_map, coords=None)`` that returns the figure.
 4. Export the function and the class in this file: import both for type checkers, and add both
    names to `__all__` and `_LATER`.
-5. For the command line and `figure()`, add a row to `FIGURES`, and add the name to the docstring of
-   `figure`.
+5. To offer the figure on the command line and in `figure()`, add a row to `FIGURES`, and add the
+   name to the docstring of `figure`.
 6. Test the facts and the text of the figure in tests/draw.
 
 >>> import numpy as np
@@ -256,8 +256,8 @@ def barrier(
     Parameters
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        The `tx_bytes` of a map or a tile are the bytes of each load in the kernel. With None, each
-        load has 8192 bytes: 64 x 64 elements of 16 bits. Rows are those of `lanes`; with rows, all
+        Each load in the kernel has the `tx_bytes` of the map or tile. With None, each load has 8192
+        bytes: 64 x 64 elements of 16 bits. The rows are rows that `lanes` accepts. With rows, all
         other arguments must be omitted.
     mistake : str, optional
         Name of the mistake in the kernel. Every kernel can have "expects too little", "expects too
@@ -274,7 +274,7 @@ def barrier(
 
     Returns
     -------
-    BarrierPlay, or Timeline of rows
+    BarrierPlay, or Timeline for rows
 
     Raises
     ------
@@ -298,8 +298,8 @@ def barrier(
 
     Notes
     -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
-    whose caption says "not measured".
+    Source: PTX ISA, mbarrier. The outcomes are measured (H200, driver 580.159.04), unless the
+    caption says "not measured".
     """
     from tma_dlpack.copies.tile import Tile
 

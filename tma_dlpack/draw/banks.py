@@ -39,7 +39,7 @@ LEVELS = (
 
 
 def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw the background, with labels for 4 banks each (above) and for wavefronts (left)."""
+    """Draw the background, a label above each 4 banks, and a label left of each wavefront."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
         four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
@@ -164,7 +164,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel per swizzle: its banks, and the number of wavefronts of all swizzles."""
+        """Return a panel per swizzle, with its banks, and with the wavefronts of each swizzle."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -192,7 +192,7 @@ class BankConflicts(Figure):
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
-        """Draw a panel that shows the swizzles of `shown` in turn, and all other bars in grey."""
+        """Draw one panel, in which an animation shows the swizzles of `shown` in turn."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
         # All panels have the same scale, so that their heights can be compared.
         levels = max(s.worst for s in self.swizzles)
@@ -267,8 +267,8 @@ def bank_conflicts(
         and the tensor cores do. ``"row"``: in each phase, threads read 8 neighbouring 16-byte
         chunks along the rows. A function: it returns, for a thread number, the row-major index of
         an element in the logical tile (`Tile.array`), or None for an idle thread. Integers: the
-        shared-memory addresses, one per thread. Their number is a multiple of 8, such as the first
-        8 x num addresses of `ldmatrix_addresses`.
+        shared-memory addresses, one per thread. The number of addresses must be a multiple of 8,
+        which is true for the first 8 x num addresses of `ldmatrix_addresses`.
     threads : int
         Number of threads for which the function `access` is called, 1..65536.
     bytes_per_thread : int, optional
@@ -395,7 +395,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
-            # A pair "thread:bank" for each thread that reads; the bank is the first that it reads.
+            # A pair "thread:bank" for each thread that reads; `bank` is its first bank.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"

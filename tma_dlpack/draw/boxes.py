@@ -61,8 +61,8 @@ class Axis:
     Attributes
     ----------
     dimension, driver_dimension : int
-        Index of the dimension in row-major order, and in the driver's order (innermost first). Both
-        are -1 for the single row as which a tensor of rank 1 is drawn.
+        Index of the dimension in row-major order, and in the driver's order (innermost first). A
+        tensor of rank 1 is drawn with one row; for the axis of rows, both indices are then -1.
     extent : int
         Extent of the tensor, in elements. The innermost axis of an interleaved map counts units of
         16 or 32 bytes instead.
@@ -144,7 +144,10 @@ class Axis:
         return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
-        """Return the box's in-bounds positions as spans; a single span if they are too narrow."""
+        """Return the box's in-bounds positions as spans [first, last), to draw as rectangles.
+
+        Positions without gaps are one span. So are positions of `unit` px that are too narrow.
+        """
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
             return [(first, last)] * (first < last)
@@ -194,7 +197,7 @@ class TensorBox(Figure):
     Attributes
     ----------
     rows, columns : Axis
-        The dimensions that are drawn; `rows` of a rank-1 tensor has extent 1.
+        The dimensions of the plot. For a tensor of rank 1, `rows` has the extent 1.
     outer : tuple of Axis
         The other dimensions, outermost first. The picture shows one strip per outer dimension. The
         plot shows the slice of the tensor at the box's first position along the outer dimensions.
@@ -254,7 +257,7 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return one panel: the plot, a strip per outer dimension, an overview of a cut tensor."""
+        """Return one panel: plot, one strip per outer dimension, and overview if the plot is cut."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -431,7 +434,8 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    least = {down: 0, across: 0}  # dimension -> minimum of drawn positions; a strip has MAX_CELLS
+    # Dimension -> length up to which the dimension is drawn whole; MAX_CELLS for a strip.
+    least = {down: 0, across: 0}
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
     one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # rows of a rank-1 tensor
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
@@ -470,7 +474,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
 
 
 def _plane(plane: object, rank: int) -> tuple[int, int]:
-    """Return the vertical and the horizontal dimension of the plot; at rank 1, -1 is vertical."""
+    """Return the vertical and the horizontal dimension of the plot; (-1, 0) at rank 1."""
     if plane is None:
         return rank - 2, rank - 1
     match integers_of(plane):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 MOST_VALUES = 8  # maximum number of values of a tile along one axis
-MOST_BYTES = 400_000  # size from which on a card has shorter figures
+MOST_BYTES = 400_000  # the figures of a larger card are shortened
 _NARROW = re.compile(r' data-narrow="[^"]*"')  # the phone layout of a panel
 
 
@@ -87,9 +87,9 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet. If it would be larger than 400 KB, its figures are
-        shortened, with a note. If `load_tile` would refuse the first tile, the reason replaces the
-        figures of the tile.
+        A fragment with its own style sheet. If the fragment would be larger than 400 KB, its
+        figures are shortened, with a note. If `load_tile` would refuse the first tile, the reason
+        replaces the figures of the tile.
 
     Examples
     --------
@@ -210,7 +210,7 @@ def report_parts(report: Report) -> list[str]:
 
 
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
-    """Return a finding as HTML. Its first word is its kind, for readers who do not see colours."""
+    """Return a finding as HTML that begins with its kind, for readers who do not see colours."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     argument = f"{finding.argument}: " if with_argument else ""
     words = html.escape(f"{argument}{finding.found}; {finding.limit}")
@@ -343,7 +343,7 @@ def _cut(line: str) -> str:
 
 
 def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
-    """Return three texts: type and swizzle; shape of the tensor; box. Both are row-major."""
+    """Return three texts: type with swizzle, row-major shape of the tensor, and row-major box."""
     a = tensor_map.arguments
     box = " x ".join(map(str, a.box_dim[::-1]))
     tile = f"box {box}" if a.box_dim else f"{a.pixels_per_column} px x {a.channels_per_pixel} ch"

@@ -24,7 +24,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 CHUNKS = LINE_BYTES // CHUNK_BYTES  # chunks per line of 128 bytes
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # maximum number of drawn lines of 128 bytes, per layout
-LEAST_BLOCK_BYTES = 1024  # minimum size of a block that is drawn only once if it repeats
+LEAST_BLOCK_BYTES = 1024  # minimum size of a block of lines; repeats of a block are not drawn
 
 State = Literal["padding", "data", "filled", "clipped"]
 _STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
@@ -96,7 +96,8 @@ class Chunk:
     first, last : int
         First and last element (inclusive) of the line that are in this chunk.
     global_offset : int
-        Bytes from the map's global_address to the first element; valid only if it is in bounds.
+        Bytes from the map's global_address to the first element, which is valid only if this
+        element is in bounds.
     linear, placed : int
         Address of the chunk before and after the swizzle of the map.
     element : tuple of int
@@ -190,7 +191,7 @@ class Chunk:
 
 @lru_cache
 def _bits(mask: int, low: int) -> str:
-    """Return the name of the address bits of a mask, whose lowest bit is number `low`.
+    """Return the name of the address bits that are selected by `mask`, shifted left by `low`.
 
     >>> _bits(7, 4), _bits(1, 7)
     ('6:4', '7')
@@ -269,7 +270,7 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        # The swizzle is its own inverse, so it also returns the address before the swizzle.
+        # The swizzle is its own inverse, so here it returns the address before the swizzle.
         # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may be the middle of a chunk.
         linear = geometry.swizzle_offset(swizzle, self.address)
         # The 8-byte halves of a chunk are exchanged if bit 3 of `linear` is 1.
@@ -298,7 +299,7 @@ class _Contents:
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
-        """Return blocks of `step` lines, at most MAX_LINES lines; omit repeats of a block."""
+        """Return blocks of `step` lines, at most MAX_LINES lines in all; omit repeated blocks."""
         count, room = len(self.address), MAX_LINES
         # One entry per block: first line, end of its drawn lines, end of the lines that repeat it.
         drawn: list[tuple[int, int, int]] = []
@@ -329,7 +330,7 @@ class _Contents:
     def _alike(self, shown: int, begin: int, count: int) -> bool:
         """Return whether `count` lines from `begin` on repeat the lines from `shown` on.
 
-        The rows may differ by a constant, which must be the same for all chunks.
+        The row numbers may differ by a constant, which must be the same for all chunks.
         """
         a, b = slice(shown, shown + count), slice(begin, begin + count)
         further = self.row[b] - self.row[a]
@@ -362,8 +363,8 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
-            # `first` counts elements; a line of an interleaved map is one unit, so `first` is not
-            # added there.
+            # `first` counts elements. In an interleaved map, a line is one unit and not a number of
+            # elements, so `first` is not added.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)

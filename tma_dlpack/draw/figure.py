@@ -48,7 +48,7 @@ PHONE_SCALE = 1.2  # scale of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # distance from the top of a line of text to its baseline / font size
-HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: hatching, zigzags, heads of arrows
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: see `hatching` and `_line`
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
@@ -64,8 +64,8 @@ ENLARGED = 1.15  # maximum additional scale, on a wide page
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
-#: Kind of a played figure -> the script of this kind, which a page contains after `play.js`. A
-#: folder with such figures adds its kinds when it is imported.
+#: Kind of a figure that `played` returns -> the script of this kind. A page contains this script
+#: after `play.js`. Other folders add their kinds when they are imported.
 PLAYERS: dict[str, Path] = {}
 
 
@@ -135,7 +135,7 @@ class Figure(ABC):
         return fragment([self])
 
     def panels(self) -> str:
-        """Return the HTML of the figure without the style sheet and script, as `fragment` needs."""
+        """Return the HTML of the figure without style sheet and script, which `fragment` adds."""
         title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
         return f"{title}{panel_row(self)}{prose(self.sentence)}"
 
@@ -182,7 +182,7 @@ def prose(sentence: str) -> str:
 def panel_row(figure: Figure) -> str:
     """Return the HTML of a figure's panels, in rows that wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
-    # id() of a wide panel -> its narrow panel; `side_by_side` only regroups the wide panels.
+    # id() of a wide panel -> its narrow panel. `side_by_side` returns the same wide panels.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
@@ -210,8 +210,8 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
 
     Sanitisers of untrusted notebooks and of code hosts remove SVG elements, scripts and style
     sheets, but they keep images. On a wide page, the panels of a row grow by the same factor, at
-    most `ENLARGED`. On a narrow page, a panel first wraps to a new row, so that its letters keep
-    their size. Only then does it shrink.
+    most `ENLARGED`. On a narrow page, a panel wraps to a new row, so that its letters keep their
+    size. A panel shrinks only if it is wider than the page.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     other = ""
@@ -314,7 +314,7 @@ def svg_file(
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
         for n, scene in enumerate(row):
-            # Each row of similar panels begins a new line. A panel that does not fit does too.
+            # Begin a new line for each row of similar panels, and for a panel that does not fit.
             if row_height and (n == 0 or x + scene.width > row_width):
                 x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
             placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, COLOURED)}</g>')

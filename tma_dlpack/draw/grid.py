@@ -133,11 +133,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells, the size of a column and a row in pixels, and the (column, row) of the corner.
+    """Cells, the size in pixels of a column and a row, and the (column, row) of the corner.
 
-    The corner is the upper left one. `windows` tells scripts along which axes a box can be dragged.
-    An entry has four items: "x" or "y", the dimension of the tensor, the first drawn position, and
-    the end of the drawn positions.
+    The corner is the upper left corner of the grid. `windows` tells scripts along which axes a box
+    can be dragged. An entry has four items: "x" or "y", the dimension of the tensor, the first
+    drawn position, and the end of the drawn positions.
     """
 
     cells: tuple[Cell, ...]
@@ -311,7 +311,7 @@ def text_width(text: str, size: float = LABEL_SIZE) -> float:
 
 
 def fitted(text: str, width: float, height: float) -> list[str]:
-    r"""Return the lines of a text that fit in width x height pixels; lines that are long are cut.
+    r"""Return the lines of a text that fit in width x height pixels; cut lines that are too long.
 
     >>> fitted("columns 0..7", 45, 13), fitted("a", 7, 13), fitted("too\nhigh", 45, 13)
     (['column…'], ['a'], ['too'])

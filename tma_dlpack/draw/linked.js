@@ -45,7 +45,7 @@ if (!window.tmaPassesKeys) {
   window.tmaPassesKeys = true;
   addEventListener("keydown", passKeys, true);
 }
-// If a page is so narrow that letters would be smaller than this, the panel scrolls its picture.
+// If a page is so narrow that letters would be smaller than LEAST_LETTER, a panel scrolls its picture.
 const LEAST_LETTER = 12;  // px
 const keepLegible = (svg) => {
   const size = (e) => Number(e.getAttribute("font-size")), own = size(svg);

@@ -197,7 +197,7 @@ def _style(field: str) -> str:
 
 
 def _keys(fields: Iterable[str]) -> dict[str, str]:
-    """Return the letters of each field: a capital letter with the field's index, or a small one."""
+    """Return the letters of each field: a capital letter with an index, or a small letter."""
     keys, small = {}, iter(string.ascii_lowercase)
     for field in dict.fromkeys(fields):
         name, _, index = field.partition("[")
@@ -236,7 +236,8 @@ class MapBytes(Figure):
     def lines(self) -> tuple[int, ...]:
         """Indices of the drawn lines of 8 bytes.
 
-        A line is not drawn if the engine does not read it, it has no field, and it is 0.
+        A line is not drawn if three conditions hold: the engine does not read the line, no field is
+        in the line, and all bytes of the line are 0.
         """
         used = {segment.bit // LINE_BITS for segment in self.segments}
         used |= {bit // LINE_BITS for bit in self.changed}

@@ -92,7 +92,10 @@ class DrawnLayout:
         return firsts if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
-        """Return how many of `first_chunks` are in each group of 4 banks; keys are first bytes."""
+        """Return how many of `first_chunks` are in each group of 4 banks.
+
+        A key is the first byte of the group in a line of 128 bytes.
+        """
         return Counter([chunk.address % LINE_BYTES for chunk in self.first_chunks])
 
 

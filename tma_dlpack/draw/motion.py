@@ -130,7 +130,7 @@ class CopyMotion(Figure):
     def _places(self, places: Places) -> list[Cell]:
         """Return the names of tensor, engine, shared memory and mbarrier, and the engine's cell."""
         (engine, at), (counter, below), (left, top) = places[1:]
-        heading = 2.5 if places is WIDE else 1.5  # above the engine, in rows
+        heading = 2.5 if places is WIDE else 1.5  # distance from the engine, in rows
         return [
             words(0, -2, "tensor", "strong"),
             words(0, -1, f"box at {self.chunks[0].element}"),

@@ -1,4 +1,4 @@
-"""Timelines, in which each actor has a lane with bars, and chains of waits.
+"""Timelines with a lane of bars for each actor; and pictures of a hang as a chain of waits.
 
 The rows of a timeline are plain tuples, so that `run_kernel`, `lint` and `postmortem` can all use
 the same picture.
@@ -27,7 +27,7 @@ from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
 LANE, GAP, NAME = 26, 8, 16  # px: height of a lane, of the space below it, of its name on a phone
-TAIL = 0.12  # space after the last event for bars that never end / time before the last event
+TAIL = 0.12  # length of endless bars after the last event / length of the axis before it
 MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars
 LEAST_LETTERS = 8  # a label is omitted if it would be cut to fewer letters
@@ -416,7 +416,7 @@ class WaitChain(Figure):
             if (link := about.get(name)) is None:
                 continue
             said = f"waits for {link.about}" if link.about else "waits for"
-            # An arrow only reaches the box below. For a wait for another box, name that box.
+            # An arrow only reaches the box below. If the wait is for another box, name this box.
             if tops[link.what] != top + height:
                 said = f"waits for {link.what}" + f": {link.about}" * bool(link.about)
             else:

@@ -158,7 +158,7 @@ class Im2colWalk(Figure):
         return [f"{drawn}; {left} pixels are elsewhere" if left else drawn]
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
-        """Return (h, w) -> cell for the drawn part of an image, with pixels of the tile or not."""
+        """Return (h, w) -> cell for all drawn pixels of an image, copied or not."""
         (rows, columns), (height, width) = self.window(image), self.extent
         inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
         found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
@@ -259,7 +259,8 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     coords : sequence of int, optional
         Row-major coordinates, as in `load_tile`; None means the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
-        Row-major offsets (D, H, W). In a convolution, an offset is tap x dilation.
+        Row-major offsets (D, H, W). In a convolution, an offset is the index of the filter tap
+        times the dilation.
     smem_offset : int
         Start of the tile in shared memory, in bytes; a multiple of 128.
 
