@@ -31,7 +31,7 @@ from tma_dlpack.course.core import (
     words,
 )
 
-TX_BYTES = 8192  # default: a tile of 64 x 64 elements of 16 bits
+TX_BYTES = 8192  # bytes of a load if no map is passed: 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
 WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, wide and on a phone
 TAIL, LONG_TAIL = 4, 16  # ticks after the last event; a hang needs the long tail to be visible
@@ -351,7 +351,7 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
 def play_barrier(
     tensor_map: TensorMap | Tile | None, mistake: str | None, stages: int, blocks: int
 ) -> BarrierPlay:
-    """Run the kernel that `draw.barrier` shows; the arguments are those of `draw.barrier`."""
+    """Run the kernel that `draw.barrier` shows, with the arguments of `draw.barrier`."""
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
             raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")

@@ -90,7 +90,7 @@ class Frame(NamedTuple):
     at: int
     events: tuple[str, ...]
     states: tuple[tuple[str, Barrier], ...]  # the state of every barrier after the events
-    changed: frozenset[str]  # names of the barriers that changed
+    changed: frozenset[str]  # names of the barriers that changed at this tick
     lines: tuple[int, ...]  # lines of the code that run at this tick
 
 

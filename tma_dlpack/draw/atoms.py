@@ -1,4 +1,4 @@
-"""The picture of a matrix descriptor: its atoms, K steps and offsets in shared memory."""
+"""The picture of an operand that a matrix descriptor describes: atoms, K steps and offsets."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class MatrixAtoms(Figure):
         return lay_out(self.title, [grid], heading, (), self.notes, is_narrow=is_narrow)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
-        """Draw an atom, with its K steps side by side if K runs along its rows."""
+        """Draw an atom. Its K steps are side by side if K runs along the rows of the atom."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
         # `share`: the fraction of a row that one K step reads; 1 if a K step reads whole rows.
         share = K_STEP_BYTES / self.span_bytes

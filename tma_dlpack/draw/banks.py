@@ -31,7 +31,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px: width of a bank, height of a wavefront
 BAR, NARROW_BAR = (250, 22), (236, 16)  # px: length of the longest bar, height of a bar's row
 NARROW_TEXT = 40  # maximum characters of a line above the banks, on a phone
-SECONDS = 1.4  # how long each phase is shown
+SECONDS = 1.4  # time for which each phase or swizzle is shown
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
     '"3+": 3 and others that read the same words, no conflict; a narrow cell has no "+".',
@@ -218,7 +218,7 @@ class BankConflicts(Figure):
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
             style, length = _style(s.worst) if s is shown else "cell", s.wavefronts / most
             text = "strong" if s is shown else "muted"
-            # On a phone the name is on a row of its own above the bar.
+            # On a phone, the swizzle's name is in a row of its own, above the bar.
             row = 2 * n + 1 if is_narrow else n
             cells.append(Cell(0, row, style, "", "wavefronts", length, 0.7))
             if is_narrow:

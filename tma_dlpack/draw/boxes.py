@@ -113,7 +113,7 @@ class Axis:
 
     @property
     def inside(self) -> int:
-        """Number of taken positions that are in bounds."""
+        """Number of positions in `taken` that are in bounds."""
         return sum([0 <= p < self.extent for p in self.taken])
 
     @property
@@ -129,7 +129,7 @@ class Axis:
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
     def about(self) -> str:
-        """Describe the axis in a sentence."""
+        """Return a description of the axis and of the box along it."""
         outside, (first, last) = len(self.taken) - self.inside, self.shown
         what = "rows" if self.gathered else "box"
         parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): {what} {self.ends}"]
@@ -216,7 +216,7 @@ class TensorBox(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The axes in words, outermost first, and the remarks."""
+        """A description of each axis, outermost axis first, and the remarks."""
         axes = sorted((*self.outer, self.rows, self.columns), key=lambda axis: axis.dimension)
         return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
 
@@ -257,7 +257,7 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return one panel: plot, one strip per outer dimension, and overview if the plot is cut."""
+        """Return one panel: plot, a strip per outer dimension, and overview if the plot is cut."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -493,7 +493,7 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
-        spans = {inner: chunk.last - chunk.first + 1}  # one position along the other dimensions
+        spans = {inner: chunk.last - chunk.first + 1}  # 1 along the other dimensions
         # Skip a chunk if its position along a dimension outside the plane is not that of the box.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue

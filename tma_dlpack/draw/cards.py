@@ -1,6 +1,6 @@
 """Views of maps, tiles and reports as HTML for notebooks, and whole HTML pages.
 
-This file escapes every value, and every text that comes from the user.
+This file escapes every value, and every text of the user.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def tile_html(tile: Tile) -> str:
     Parameters
     ----------
     tile : Tile
-        One tile, or the tiles of `load_tiles`, of which only the first tile's values are shown.
+        One tile, or the tiles of `load_tiles`. Only the values of the first tile are shown.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def report_html(report: Report) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Return the parts of `report_html`, to join with other parts in a page."""
+    """Return the pieces of HTML that `report_html` joins, for a page that has other pieces too."""
     from tma_dlpack.checks.report import Report
 
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")

@@ -41,9 +41,9 @@ def request_of(
 ) -> CopyRequest:
     """Return the checked load that a figure shows.
 
-    A Tile has its own coordinates and offsets, so the other arguments are ignored. Without
-    coordinates, the load is that of the map's first tile. If `load_tile` would refuse the load, the
-    same error is raised.
+    A Tile has its own coordinates and offsets, so the other arguments are ignored. For a map
+    without coordinates, return the load of its first tile. Raise the same error as `load_tile` for
+    a load that it would refuse.
     """
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if isinstance(tensor_map, TensorMap):
@@ -149,7 +149,7 @@ class Chunk:
 
     @property
     def label(self) -> str:
-        """Row and columns, in two lines; "" for padding."""
+        """The label: row and columns of the chunk, in two lines; "" for padding."""
         columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
         return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
@@ -174,7 +174,7 @@ class Chunk:
 
     @property
     def token(self) -> str:
-        """The label in at most 10 characters, for terminals."""
+        """A short label for terminals, of at most 10 characters."""
         mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
         return f"r{self.row}c{self.first}{mark}" if self.row >= 0 else "."
 

@@ -52,14 +52,14 @@ HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: see `hatching` and `_lin
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
-#: The query that `live.js` looks for.
+#: The media query of the dark colours, which `live.js` replaces.
 DARK = "@media (prefers-color-scheme:dark)"
 TEXT_COLUMNS = 100  # maximum number of characters per line of `text`
 ALIKE = 2.5  # maximum ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
 LETTERS = 1.2  # scale of a panel on a page: labels of 10 units become letters of 12 px
-ENLARGED = 1.15  # maximum additional scale, on a wide page
+ENLARGED = 1.15  # maximum additional scale of a panel on a wide page
 # [words](key) in a caption.
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"

@@ -322,7 +322,7 @@ def fitted(text: str, width: float, height: float) -> list[str]:
     fitting = []
     for line in text.split("\n")[:lines]:
         cut = line if len(line) <= room else line[: room - 1] + "…"
-        # Omit a line of which only one letter and an ellipsis would remain.
+        # Omit a line if only one letter and an ellipsis would remain.
         if 0 < len(cut) <= room and cut[1:] != "…":
             fitting.append(cut)
     return fitting

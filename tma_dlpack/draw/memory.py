@@ -1,4 +1,4 @@
-"""The picture of shared memory: lines of 128 bytes (32 banks), and each chunk of a tile."""
+"""The picture of a tile in shared memory: 16-byte chunks in lines of 128 bytes (32 banks)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px: width and height of a chunk
-SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of the lines of text between rows, in rows
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of a line of text between rows of chunks, in rows
 COLOURS = "chunks at the same place in their rows have the same colour"
 #: State of a chunk -> a sample cell for the legend, and the meaning of the state.
 LEGEND = {
@@ -63,7 +63,7 @@ class DrawnLayout:
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
-        # Frames are drawn after all chunks, so that no neighbour covers them.
+        # Frames are drawn after all chunks, so that no chunk covers a frame.
         framed = list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:

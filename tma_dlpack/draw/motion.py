@@ -158,7 +158,7 @@ class CopyMotion(Figure):
         return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
-        """Return the order of the chunks, and the byte counts of the barrier."""
+        """Return the order of the first 12 chunks, with the barrier's byte count after each."""
         pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
         path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
         rows = [path.format(chunk, left) for chunk, left in pairs]

@@ -57,7 +57,7 @@ class TimelineRow(NamedTuple):
         End of the bar; None if it never ends.
     kind : {"run", "wait", "copy", "use", "fault"}
     label : str
-        Drawn in the bar if it fits.
+        The text in the bar, which is drawn only if it fits.
     about : str
         The tooltip, and the description in the text; `label` if empty.
     fault : bool
@@ -93,7 +93,7 @@ class TimelineArrow(NamedTuple):
     Attributes
     ----------
     start, end : str
-        Actors.
+        The actor where the arrow starts, and the actor where the arrow ends.
     at : float
     about : str
     """
@@ -122,7 +122,7 @@ class Timeline(Figure):
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """The actors, in the order in which rows name them."""
+        """The actors, in the order of their first rows."""
         return tuple(dict.fromkeys(row.actor for row in self.rows))
 
     @property
@@ -162,7 +162,7 @@ class Timeline(Figure):
                 mark = KINDS["fault" if row.is_wrong else row.kind][1]
                 marks[begin:stop] = mark * (min(stop, SKETCH) - begin)
             lines.append(f"{actor[:wide]:<{wide}} |{''.join(marks)}|")
-        # The legend: only kinds that occur, in the order of the rows.
+        # The legend has only the kinds that occur, in the order of the rows.
         used = dict.fromkeys("fault" if row.is_wrong else row.kind for row in self.rows)
         lines.append("; ".join(f"{KINDS[kind][1]} {KINDS[kind][2]}" for kind in used))
         for row in self.rows:
@@ -244,8 +244,8 @@ def lanes(
     Parameters
     ----------
     rows : iterable of TimelineRow
-        A row can also be a tuple (actor, start, end, kind, label, about, fault, key), of which the
-        last five items are optional. `end` is None for a bar that never ends.
+        A row can also be a tuple (actor, start, end, kind, label, about, fault, key). The last five
+        items are optional. `end` is None for a bar that never ends.
     title : str
     arrows : iterable of TimelineArrow
         An arrow can also be a tuple (from actor, to actor, at, about).
@@ -437,8 +437,7 @@ def chain(
     Parameters
     ----------
     links : iterable of ChainLink
-        A link can also be a tuple (who, what, about, fault), of which the last two items are
-        optional.
+        A link can also be a tuple (who, what, about, fault). The last two items are optional.
     title : str
 
     Returns
