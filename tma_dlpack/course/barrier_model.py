@@ -251,7 +251,7 @@ class Play:
         self.memory.setdefault(slot, {})[piece] = tile, size
 
     def missing(self, read: Do) -> int:
-        """Return how many bytes of the tile of `read` are not in its slot at this tick."""
+        """Return how many bytes of the tile that `read` needs are not in the slot at this tick."""
         pieces = self.memory.get(read.slot, {}).values()
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 

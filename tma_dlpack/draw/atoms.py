@@ -185,7 +185,7 @@ class MatrixAtoms(Figure):
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _below(self) -> str:
-        """Return the picture's label for the offset to the atom below, or "" for a single row."""
+        """Return the picture's label for the offset to the atom below, or "" if it is absent."""
         name, offset_bytes = self.offsets[0]
         return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 

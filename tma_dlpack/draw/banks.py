@@ -130,7 +130,7 @@ class BankConflicts(Figure):
     swizzles : tuple of SwizzleConflicts
         The map's own swizzle first, then the other swizzles that the rules accept for the map.
     threads : int
-        Number of threads after which the thread numbers restart at 0.
+        Number of threads after which the thread numbers in the picture restart at 0.
     """
 
     title: str
@@ -331,7 +331,7 @@ class AccessSteps(Figure):
     degrees : tuple of int
         Number of wavefronts of each phase, including the phases that are not in `phases`.
     threads : int
-        Number of threads after which the thread numbers restart at 0.
+        Number of threads after which the thread numbers in the picture restart at 0.
     """
 
     title: str
@@ -416,7 +416,8 @@ def access_steps(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Acces
     Returns
     -------
     AccessSteps
-        `degrees` has the number of wavefronts of each phase. The first 16 phases are drawn.
+        `degrees` has the number of wavefronts of each phase. Only the first 16 phases are
+        drawn.
 
     Raises
     ------

@@ -166,7 +166,7 @@ def _card(parts: Sequence[Figure | str]) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a report as HTML: each finding with its limit, fix and source, and accepted arguments.
+    """Return a report as HTML: findings with limit, fix and source, and arguments that pass.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ class Chunk:
 
     @property
     def number(self) -> int:
-        """Index of the chunk in its row, from 0."""
+        """Index of the chunk in its row, counted from 0."""
         return self.first // (self.last - self.first + 1)
 
     @property
@@ -347,7 +347,7 @@ class _Contents:
     def _line(self, n: int) -> MemoryLine:
         shape = self.request.plan.line_shape
         slices: list[tuple[int, ...]] = []
-        # gather4 has four unrelated rows, so no slices.
+        # gather4 loads four unrelated rows, so the line has no slices.
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
             places = np.stack(np.unravel_index(rows, shape[:-1]), axis=1)

@@ -48,7 +48,8 @@ PHONE_SCALE = 1.2  # scale of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # distance from the top of a line of text to its baseline / font size
-HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: see `hatching` and `_line`
+# px: gap between hatching lines, length and depth of a tooth, size of an arrow's head.
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"

@@ -260,7 +260,7 @@ def lay_out(
             y += HEADING_LINE
     # Labels may be left of the corner of their grid.
     edges = [(grid, *grid.bounds()) for grid in grids]
-    # The x of all corners: the label that is furthest left of its corner begins at MARGIN.
+    # `left` is the x of all corners. The label furthest left of its corner begins at MARGIN.
     left = MARGIN - min(edge[1] for edge in edges)
     right = left + max(edge[3] for edge in edges)
     data: list[tuple[str, str]] = []

@@ -40,7 +40,7 @@ WIDE = Places((24, 20), (9.4, 0.5), (9.4, 3.2), (14.2, 0))
 
 
 def stacked(rows: int) -> Places:
-    """Return the places for a phone: one below the other, below a tensor of `rows` rows."""
+    """Return the places for a phone, one below the other; the tensor at the top has `rows` rows."""
     engine = rows + HEADING
     memory = engine + ENGINE_ALL + HEADING
     return Places((33, 20), (0, engine), (4.5, engine - 0.5), (0, memory))

@@ -100,7 +100,7 @@ class Im2colWalk(Figure):
         The bounding box before the offsets are added: first h, last h, first w, last w. The walk
         stays in this box.
     offsets : tuple of (int, int)
-        Offsets (h, w). A copy adds them to each position of the walk to get the pixel to read.
+        Offsets (h, w). A copy reads the pixels at the positions of the walk plus these offsets.
     images : tuple of Image
         The first images of the walk, at most 3.
     notes : tuple of str
