@@ -222,8 +222,7 @@ def _wait(
 
     def ready() -> bool:
         if meeting.generation == generation and not count:
-            # Without a thread count, the barrier expects all threads of the block that have not
-            # ended.
+            # Without a thread count, the barrier expects all live threads of the block.
             meeting.complete_if(_live_threads(block))
         if meeting.generation == generation:
             return False

@@ -243,9 +243,7 @@ class Memory:
         return region is not None and address + size <= region.first + region.size
 
     def _nearest(self, address: int, size: int) -> str:
-        """Return a text with the distance from an address outside of all regions to the nearest
-        region.
-        """
+        """Return a text with the distance in bytes from an address to the nearest region."""
         if not self.regions:
             return "and no argument has memory"
         at = bisect_right(self._firsts, address)
