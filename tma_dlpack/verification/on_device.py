@@ -243,7 +243,7 @@ _ENDS = {"interleave": 3, "element_type": 11}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A load with a map of which the kernel corrects some fields first.
+    """A load with a map. The kernel corrects some fields of the map before the load.
 
     `overwritten_by` has the values of `fields` in the map that the kernel gets. If `in_place` is
     True, the kernel changes the map in global memory, otherwise in shared memory.
