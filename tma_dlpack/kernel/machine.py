@@ -189,7 +189,7 @@ class Machine:
             pass
 
     def happen(self, first: bool = False) -> bool:
-        """Let one pending event happen; return whether there was one that could happen."""
+        """Let one pending event happen if an event can happen; return whether one happened."""
         free = [p for p in self.pending if all(q.happened for q in p.after)]
         if not free:
             return False
@@ -385,7 +385,7 @@ class Machine:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        # `Group.take_waits` may have made this group of threads that already wait.
+        # `Group.take_waits` may have split off this group, whose threads wait already.
         if group.wait is not None:
             self.asleep.append(group)
             return

@@ -244,7 +244,8 @@ def _init(code: Instruction) -> Operation:
             block, offset = place_of(g, where, lanes)
             number = of_lane(count, at[0])
             if offset % 8 or offset + 8 > len(block.smem):
-                # The address is invalid. Call `barrier_at`, because it reports the address.
+                # The address is invalid. Remove an earlier barrier at this address, and call
+                # `barrier_at`, which reports the address.
                 block.sync.barriers.pop(offset, None)
                 barrier_at(g, where, lanes)
             if not 1 <= number <= MOST:

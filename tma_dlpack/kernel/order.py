@@ -616,8 +616,9 @@ class Order:
     ) -> None:  # fmt: skip
         """Report the earlier accesses that are not ordered before an asynchronous operation.
 
-        Accesses of threads need the row `fenced` of `Order.known`, or are reported as an access
-        without a fence. Asynchronous accesses need the row `plain`.
+        The row `fenced` of `known` must cover earlier accesses of threads. If only the row `plain`
+        covers such an access, a fence is missing. The row `plain` must cover earlier asynchronous
+        accesses; for an asynchronous write, the row DONE is enough.
         """
         slots = self.slot[others]
         limits = known[plain][slots].astype(np.int64)
