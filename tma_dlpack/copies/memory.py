@@ -50,7 +50,7 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse the copy unless every range of `size_bytes` bytes that starts at `begins` is inside.
+        """Refuse the copy unless each range of `size_bytes` bytes from one of `begins` is inside.
 
         `begins` are offsets in bytes from the map's address, modulo 2^64. The last `overrun` bytes
         of a range contain no elements; a store writes them because it writes whole 16-byte chunks.
