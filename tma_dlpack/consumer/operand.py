@@ -362,8 +362,8 @@ def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
         if split is not None:
             columns = counts[split]
             axes = [d for d in axes if d != split]
-        # Without `split`, the outermost axis may step from span to span. But a single axis beside a
-        # dimension 1 of extent 1 steps along the rows of a dense matrix.
+        # Without `split`, the outermost axis may step from span to span. But if dimension 1 of the
+        # tensor has extent 1, a single axis steps along the rows of a dense matrix.
         elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
             # The axis steps to the bytes right after a row of the box, so it counts the columns of

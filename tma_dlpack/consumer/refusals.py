@@ -213,7 +213,7 @@ def _can_split(o: Operand, span_bytes: int) -> bool:
 
 
 def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Propose a box of `rows` rows, each of which is one span of `row_bytes` bytes."""
+    """Propose a box of `rows` rows; each row is one span of `row_bytes` bytes."""
     row = row_bytes * 8 // o.bits
     if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"

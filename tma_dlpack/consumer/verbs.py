@@ -249,7 +249,7 @@ def ldmatrix_addresses(
     if violations:
         raise TmaPreconditionError(violations)
 
-    # Matrix 1 is below matrix 0 if there are two matrices along rows; see the table above.
+    # Matrices are numbered down the first column, then down the second; see the table above.
     lane = np.arange(LANES, dtype=np.int64) % (MATRIX_ROWS * rows * columns)
     matrix = lane // MATRIX_ROWS
     lane_row = at_row + matrix % rows * MATRIX_ROWS + lane % MATRIX_ROWS
@@ -262,7 +262,7 @@ def ldmatrix_addresses(
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Return the numbers of matrices that are below each other and beside each other."""
+    """Return the number of matrices in a column and the number in a row of the loaded area."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         raise bad_value("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
@@ -288,7 +288,7 @@ class Load(NamedTuple):
     row : int
     column : object
     rows, columns : int
-        Numbers of matrices that are below each other and beside each other.
+        Number of matrices in a column, and number in a row, of the loaded area.
     transpose : bool
     smem_address : object
     """

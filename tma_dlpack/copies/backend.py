@@ -263,7 +263,7 @@ def _add_float64(old: Values, new: Values) -> Values:
 def _add_bfloat16(old: Values, new: Values) -> Values:
     """Add bfloat16 in float32, and round the sum to bfloat16.
 
-    float32 has so many bits that the second rounding does not change the result.
+    The result is correctly rounded, because float32 has enough bits for the first rounding.
     """
     # The bits of a bfloat16 are the upper half of a float32. The sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)

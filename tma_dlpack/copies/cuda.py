@@ -1,9 +1,9 @@
 """The CUDA backend: the hardware executes the copies.
 
 The backend checks a request before the launch, because a bad coordinate would destroy the CUDA
-context. The checks are those of the simulator. The copies run on the caller's stream, in the
-context that owns the tensor's memory. Afterwards the caller's context is current again. The results
-are on the host when a call returns.
+context. The simulator makes the same checks. The copies run on the caller's stream, in the context
+that owns the tensor's memory. Afterwards the caller's context is current again. The results are on
+the host when a call returns.
 """
 
 from __future__ import annotations

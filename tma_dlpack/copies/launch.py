@@ -268,8 +268,8 @@ def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
     Parameters
     ----------
     tensor : object
-        The tensor, or None for a bare address. If it is None, the copy waits only for earlier work
-        on the stream.
+        The tensor, or None for a bare address. For a bare address, the copy waits only for earlier
+        work on the stream.
     device_id : int
     stream : object
         A CUstream as an integer, or a stream of torch, CuPy, cuda.core or another type with

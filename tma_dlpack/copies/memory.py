@@ -175,7 +175,7 @@ def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, 
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Return the view of `memory`; refuse an object that is no contiguous uint8 NumPy array."""
+    """Return the view of `memory`; refuse all but contiguous uint8 NumPy arrays."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -271,7 +271,7 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
 
 
 class Window(NamedTuple):
-    """Lines of tiles (see `geometry`) of which a copy accesses the same byte range."""
+    """Lines of tiles (see `geometry`); a copy accesses the same bytes of each line."""
 
     #: The copy accesses the bytes [first, last) of each line.
     first: int

@@ -232,9 +232,9 @@ def _items(
 ) -> tuple[Items, IntArray]:
     """View memory as items of `width` bytes; return the view and the indices of some items.
 
-    The indices are those of the items at `begins`, which are offsets in bytes from the map's
-    address. If a shape is passed, the view has a lattice of items at each index. The last item of a
-    lattice starts `reach` bytes after its first item.
+    These items are at `begins`, which are offsets in bytes from the map's address. If a shape is
+    passed, the view has a lattice of items at each index. The last item of a lattice starts `reach`
+    bytes after its first item.
     """
     # All addresses are equal modulo 16, so a view with a step of 16 bytes contains all items.
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES

@@ -74,7 +74,7 @@ def _named(name: object) -> Backend:
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Return the backend `wanted`; if it is None, choose by where the tensor's memory is."""
+    """Return the backend `wanted`; choose by the tensor's device if `wanted` is None."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
@@ -223,7 +223,7 @@ def store_tile(
         As in `load_tile`, but not negative.
     data : array
         An array in host memory: either a logical tile or shared memory. A logical tile has the
-        shape of `Tile.array`, or this shape after a leading axis of length 1. Its dtype is that of
+        shape of `Tile.array`, or this shape after a leading axis of length 1. It has the dtype of
         `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8 array or
         ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes if it
         starts at smem_offset. A one-dimensional uint8 array may have both forms. It is refused if

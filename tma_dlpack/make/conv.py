@@ -135,8 +135,8 @@ data_type, rules, allow, shape, strides, offset, target
 def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_conv_descriptor`; return a Report instead of raising.
 
-    The arguments are those of `make_conv_descriptor`. A wrong argument does not raise an error: the
-    report lists all violations.
+    The function takes the arguments of `make_conv_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------

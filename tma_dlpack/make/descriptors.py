@@ -148,8 +148,8 @@ def make_tma_descriptor(
 def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
 
-    The arguments are those of `make_tma_descriptor`. A wrong argument does not raise an error: the
-    report lists all violations.
+    The function takes the arguments of `make_tma_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------
@@ -262,8 +262,8 @@ target
 def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_descriptor`; return a Report instead of raising.
 
-    The arguments are those of `make_im2col_descriptor`. A wrong argument does not raise an error:
-    the report lists all violations.
+    The function takes the arguments of `make_im2col_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------
@@ -362,8 +362,8 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
 def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_wide_descriptor`; return a Report, never raise.
 
-    The arguments are those of `make_im2col_wide_descriptor`. A wrong argument does not raise an
-    error: the report lists all violations.
+    The function takes the arguments of `make_im2col_wide_descriptor`. A wrong argument does not
+    raise an error: the report lists all violations.
 
     Returns
     -------

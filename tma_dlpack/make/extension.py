@@ -98,7 +98,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
-    # The order is that of the parameters of setup() in native/core.c.
+    # setup() in native/core.c has parameters in this order.
     SETUP = (
         TensorMap,
         _Traceable,

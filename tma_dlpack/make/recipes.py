@@ -3,10 +3,10 @@
 A map made with `split_inner` can copy a tile that is wider than the swizzle span.
 
 A map made with `ragged` serves slices of any length along one dimension, such as the rows of an
-expert or of a sequence. The bounds of an ordinary map are those of the tensor, not of a slice. A
-ragged map has two additional dimensions. It depends on the engine's addresses, which wrap at 2^64
-bytes. S is the stride of the ragged dimension. The last column has the coordinates of row `row` of
-the slice that begins at row `offset` of the tensor and has `size` rows:
+expert or of a sequence. An ordinary map has the bounds of the tensor, not of a slice. A ragged map
+has two additional dimensions. It depends on the engine's addresses, which wrap at 2^64 bytes. S is
+the stride of the ragged dimension. The last column has the coordinates of row `row` of a slice. The
+slice begins at row `offset` of the tensor and has `size` rows:
 
     dimension            extent      stride      coordinate
     second additional    0x7fff0000  2^34 - S    2^30
@@ -49,8 +49,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
 
     A row of a box is at most one swizzle span: 32, 64 or 128 bytes. If the inner dimension is
     split, one copy moves several spans of each row. It writes them to shared memory in the order in
-    which tensor cores read them: [column of spans][rows][span]. The bytes of each column of spans
-    are those of a copy whose box is one span wide.
+    which tensor cores read them: [column of spans][rows][span]. A copy whose box is one span wide
+    would write the same bytes for a column of spans.
 
     Parameters
     ----------

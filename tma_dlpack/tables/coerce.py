@@ -80,7 +80,7 @@ def nearest_integers(value: object) -> tuple[int, ...] | None:
 
 
 def not_an_integer(value: object) -> str:
-    """Describe the first entry of a sequence that is not an integer; return "" if there is none.
+    """Describe the first entry of a sequence that is not an integer; return "" for only integers.
 
     >>> not_an_integer((16, 64.0))
     'entry 1 has type float'

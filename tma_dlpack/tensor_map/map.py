@@ -251,7 +251,7 @@ class TensorMap(MapAttributes, Drawn):
         Parameters
         ----------
         tensor_or_int : tensor or int
-            A tensor whose shape, strides, data type and device are those of the map's tensor, or an
+            A tensor with the shape, strides, data type and device of the map's tensor, or an
             address on the map's device. The new map keeps a tensor alive. If you pass an address,
             you must keep its memory alive.
 
@@ -404,7 +404,7 @@ class TensorMap(MapAttributes, Drawn):
     def replace_cuda(self, changes: dict[str, Any]) -> str:
         """Return the source of a CUDA C++ kernel that changes the map on the device.
 
-        The arguments are those of `replace`. The kernel,
+        The method takes the arguments of `replace`. The kernel,
         ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a parameter, changes
         the fields in shared memory, and copies the 128 bytes to `out` with the fence that later
         copies need. Compile the kernel for sm_90a. The new values are constants at the top of the
@@ -489,7 +489,7 @@ class TensorMap(MapAttributes, Drawn):
     def encoder(self) -> str | None:
         """The encoder of the bytes: ``"driver"`` or ``"model"`` (the measured layout).
 
-        It is None for decoded or changed bytes, and for a map without bytes.
+        The value is None for decoded or changed bytes, and for a map without bytes.
         """
         known = self._description
         return self._encoder if known is None else known.encoder
