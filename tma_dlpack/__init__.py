@@ -1,6 +1,6 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
-from tma_dlpack.public import PICTURES, public  # first, because it handles Ctrl-C
+from tma_dlpack.public import PICTURES, public  # first, because this module handles Ctrl-C
 
 # isort: split
 import importlib

@@ -8,8 +8,8 @@ graph runs. They are also available as ``torch.ops.tma_dlpack.<name>``. Each ope
 
 A graph does not know that the map contains the tensor's address. So **pass the tensor too** to the
 operator that uses the map. Otherwise the graph may reuse the tensor's memory before that operator
-runs, and it does not notice that the operator changes the tensor. An operator that stores to the
-tensor must name the tensor in its ``mutates_args``.
+runs, and the graph does not notice that the operator changes the tensor. An operator that stores to
+the tensor must name the tensor in its ``mutates_args``.
 
 Pass options as names (``swizzle="bytes128"``), because a graph does not accept the enums of this
 package. The map of a host tensor contains a host address: pass its bytes to `TensorMap.from_bytes`,
@@ -72,7 +72,7 @@ _KEEP_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_
 
 def _bytes_of(tensor_map: TensorMap) -> torch.Tensor:
     if tensor_map.launchable:
-        return tensor_map.as_torch()  # the result keeps the map alive, and the map its tensor
+        return tensor_map.as_torch()  # the result keeps the map and its tensor alive
     return torch.frombuffer(bytearray(bytes(tensor_map)), dtype=torch.uint8)
 
 

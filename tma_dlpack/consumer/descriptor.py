@@ -2,8 +2,8 @@
 
 An operand consists of atoms. An atom is 8 rows of 16 bytes (a core matrix), or of 32, 64 or 128
 bytes (the span of the swizzle). The rows of a K-major operand step along M or N; the rows of an
-MN-major operand step along K. Each of the two offsets is the distance in bytes from the start of an
-atom to the start of another atom:
+MN-major operand step along K. The leading and the stride byte offset are distances from the start
+of an atom to the start of the next atom, each in one direction:
 
 =========  ========  ==============================  ===============================
 major      swizzle   leading byte offset             stride byte offset
@@ -71,9 +71,9 @@ OFFSET_MEANINGS = {
 class MatrixDescriptor(Drawn):
     """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
 
-    The function `matrix_descriptor` returns it. `value` is the operand of one instruction, which
-    multiplies `k_elements` elements along K. ``advance(1)`` returns the descriptor for the next
-    instruction.
+    The function `matrix_descriptor` returns such a descriptor. `value` is the operand of one
+    instruction, which multiplies `k_elements` elements along K. ``advance(1)`` returns the
+    descriptor for the next instruction.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class MatrixDescriptor(Drawn):
         Number of elements along M or N in the tile. One wgmma multiplies 64 elements along M, and 8
         to 256 along N.
     k_starts : tuple of int
-        Shared-memory addresses in bytes where the remaining K steps begin. The first address is
-        this descriptor's own.
+        Shared-memory addresses in bytes where the K steps begin, from this descriptor's step to the
+        last step of the tile.
 
     Examples
     --------
@@ -161,9 +161,9 @@ class MatrixDescriptor(Drawn):
         k_steps : int
             Number of K steps to skip, from 0 to the attribute `k_steps` - 1.
         mn_elements : int
-            Number of elements along M or N to skip. It must be a multiple of an atom: of 8 elements
-            if the tile is K-major, or of the elements of a span if it is MN-major. For example, a
-            tile of 128 rows of M needs two wgmma, with mn_elements 0 and 64.
+            Number of elements along M or N to skip. For a K-major tile, this must be a multiple
+            of 8. For an MN-major tile, it must be a multiple of the number of elements in a span.
+            For example, a tile of 128 rows of M needs two wgmma, with mn_elements 0 and 64.
 
         Returns
         -------
@@ -197,8 +197,8 @@ class MatrixDescriptor(Drawn):
         """Return the operand that the tensor core reads from shared memory, as an array.
 
         The method computes the addresses from the descriptor of each K step, by the canonical
-        layouts of the PTX ISA. It does not use the tensor map. If the result equals the tile, the
-        descriptor is therefore right.
+        layouts of the PTX ISA, without the tensor map. If the result equals the tile, the
+        descriptor is therefore correct.
 
         Parameters
         ----------

@@ -2,7 +2,8 @@
 
 `Instruction` has the facts about an instruction. `Operand` has the arguments of
 `matrix_descriptor`, and the tile as a matrix. A span is a part of a row of the matrix that is
-contiguous in shared memory. The spans of all rows at the same place form a column of spans::
+contiguous in shared memory. The first spans of all rows form the first column of spans, the second
+spans form the second column, and so on::
 
     [column of spans][row][span bytes]        address = (column * rows + row) * pitch + byte
 
@@ -310,10 +311,10 @@ def _atom_bytes(o: Operand) -> int:
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     """Return a map's tile as a matrix, or None if the tile is not a matrix.
 
-    A tile is a matrix if exactly two dimensions of the box, and possibly the dimension that
-    `split_inner` added, have an extent greater than 1. The added dimension counts the columns of
-    spans. If the call that made the map is not known, a third dimension is the added dimension if
-    its stride in global memory equals the size of a row of the box in bytes.
+    A tiled map of rank 2 or more has a matrix if at most one outer dimension of the box has an
+    extent greater than 1. The dimension that `split_inner` added is not counted, because it counts
+    the columns of spans. If the call that made the map is not known, the outermost such dimension
+    is the added one if its stride in global memory equals the size of a row of the box in bytes.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None

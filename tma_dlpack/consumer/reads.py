@@ -55,8 +55,8 @@ class Reads:
     size : int
         Number of bytes that a thread reads.
     threads : int
-        Number of different threads. A pattern needs more reads than a warp has threads, so thread 0
-        follows the last thread again.
+        Number of threads. If there are more reads, as in a pattern, the threads are numbered from 0
+        again after the last thread.
     name, words : str
         Short and long description of the access.
     """
@@ -212,7 +212,7 @@ class SwizzleConflicts:
         For each thread of the phase `phase`, the numbers of the 4-byte words that it reads; empty
         for an idle thread.
     first_phases : tuple of tuple of tuple of int
-        Such words for each of the first 16 phases.
+        For each of the first 16 phases, the numbers of the words that its threads read.
     """
 
     swizzle: TmaSwizzle

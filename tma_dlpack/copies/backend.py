@@ -223,7 +223,7 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Return the min or max of 16-bit floats, given as their bits.
+    """Return the min or max of 16-bit floats; `old` and `new` have their bits.
 
     -0 is less than +0. If one operand is NaN, the result is the other operand. If both are NaN, the
     result is 0x7FFF.
@@ -263,7 +263,7 @@ def _add_float64(old: Values, new: Values) -> Values:
 def _add_bfloat16(old: Values, new: Values) -> Values:
     """Add bfloat16 in float32, and round the sum to bfloat16.
 
-    The result is correctly rounded, because float32 has enough bits for the first rounding.
+    float32 has enough bits that rounding twice gives the same result as rounding once.
     """
     # The bits of a bfloat16 are the upper half of a float32. The sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)

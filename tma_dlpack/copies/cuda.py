@@ -32,7 +32,8 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: copies.cu numbers the forms of a copy: the rank of the map, plus this number for an im2col map.
+#: copies.cu has a number for each form of a copy: the rank of a tiled map, or the sum of the rank
+#: of an im2col map and this constant.
 IM2COL_FORMS = 5
 #: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
@@ -51,9 +52,9 @@ class CudaBackend(Backend):
     """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
     If `memory` is None, a copy may access the storage of the map's tensor. For a map of a bare
-    address, it may access the CUDA allocation that contains the address. If `memory` is a
-    one-dimensional uint8 CUDA tensor, which must contain the map's addresses, a copy may access
-    this tensor only. The backend refuses a copy that would access any other byte. If several
+    address, it may access the CUDA allocation that contains the address. Otherwise `memory` must be
+    a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may access
+    only this tensor. The backend refuses a copy that would access any other byte. If several
     elements of a reduction have the same address, the reduction applies all of them.
 
     The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
@@ -68,8 +69,8 @@ class CudaBackend(Backend):
         """Load tiles, each by one thread block, and copy them to the host.
 
         The kernel loads each tile twice. Before each load it fills shared memory with another
-        background pattern. A byte that equals the pattern after both loads was not written by the
-        hardware. `Tile.written` contains the result.
+        background pattern. If a byte still has the background pattern after each of the two loads,
+        the hardware did not write it. `Tile.written` contains the result.
         """
         if isinstance(request, Gather4Request):
             raise _no_sm_100("gather4")
@@ -167,7 +168,7 @@ def _load_part(
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    # The last word is 0 until a tile fails; blocks that start after a failure return at once.
+    # The last word of `status` is 0 until a tile fails. Blocks that start later return at once.
     status[-1] = 0
     # The scratch memory contains, in this order: `smem`, `written`, `coords`, `status`.
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:

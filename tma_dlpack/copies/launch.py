@@ -100,7 +100,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
     ------
     TmaUnsupportedError
         If the target has no TMA, if NVRTC is missing or too old, or if the source does not compile.
-        In the last case the message includes the compiler's log.
+        If the source does not compile, the message includes the compiler's log.
     """
     if not target.has_tma:
         raise TmaUnsupportedError(

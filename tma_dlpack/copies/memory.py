@@ -1,6 +1,6 @@
 """The bytes that a copy may access, and the bytes that it would access.
 
-A copy that would access a byte that it may not access is refused.
+A copy is refused if it would access a byte outside of the memory that it may access.
 
 A map keeps its tensor alive, but the tensor's memory can be freed or replaced, for example by
 ``layer.half()`` or ``x.resize_()`` in torch, ``x.resize()`` in NumPy, or ``x.delete()`` in JAX. For
@@ -175,7 +175,7 @@ def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, 
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Return the view of `memory`; refuse all but contiguous uint8 NumPy arrays."""
+    """Return the view of `memory`; refuse `memory` unless it is a contiguous uint8 NumPy array."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -195,8 +195,7 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
     described = tensor_map.view
     if described is None:
         return None
-    # A map made with shape=, strides= or offset= describes another view than the tensor's; then
-    # `own` is the tensor's view.
+    # If the map was made with shape=, strides= or offset=, `own` is the view of the tensor itself.
     before = described.own or described
     if before.capsule is not None:
         return before
@@ -234,7 +233,7 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range that is not readable (if `write`: not writeable).
+    """Return the first address of a range that is not readable, or not writeable if `write`.
 
     Return None if the range has no such address, or if /proc/self/maps is missing. The function
     does not detect that another thread unmaps the memory during or after the call, or that a mapped

@@ -83,7 +83,7 @@ class CopyRequest:
 
     @property
     def note(self) -> str:
-        """``"measured"`` or ``"documented, not measured"``."""
+        """The evidence for the result: ``"measured"`` or ``"documented, not measured"``."""
         args = self.plan.arguments
         measured = (
             # The subclass is for gather4 and scatter4, which are not measured.

@@ -5,8 +5,8 @@ overlapping items. Each item has the size of a line, and an item starts every 16
 strides and inner coordinates are multiples of 16 bytes, so each line is one item. The lines of a
 box in bounds are a regular grid of items, called a lattice.
 
-`RawCopy` is a copy for the simulator of kernels. A kernel passes its coordinates innermost first,
-and memory as bytes. The copy is checked when the kernel issues it, and executed later.
+`RawCopy` is a copy for the simulator of kernels. As in a kernel, its coordinates are innermost
+first, and it reads and writes bytes. It is checked when the kernel issues it, and executed later.
 
 Source: on every recorded copy, the result is equal to an H200's (driver 580.159.04, 2026-11-20);
 see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not
@@ -66,9 +66,9 @@ Items = npt.NDArray[np.void]
 class SimulatorBackend(Backend):
     """Backend that copies tiles of host memory with NumPy.
 
-    If `memory` is None, a copy may access the storage of the map's host tensor. If `memory` is a
-    contiguous uint8 array, which must contain the map's addresses, a copy may access this array
-    only. The backend refuses a copy that would access any other byte.
+    If `memory` is None, a copy may access the storage of the map's host tensor. Otherwise `memory`
+    must be a contiguous uint8 array that contains the map's addresses, and a copy may access only
+    this array. The backend refuses a copy that would access any other byte.
 
     If lines of a store have the same address (stride 0), the last of these lines stays in memory;
     the hardware guarantees no order. If elements of a reduction have the same address, the
@@ -214,8 +214,8 @@ def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
 
     A NaN becomes 0x7FFFE000 [measured].
     """
-    # Rounding drops 13 of the 23 mantissa bits. Before that, add half of the unit of the last kept
-    # bit if this bit is 1, and the half minus 1 if it is 0.
+    # The last 13 of the 23 mantissa bits are dropped. To round to nearest even, first add 0x1000
+    # (half of the last kept bit) if the last kept bit is 1, or 0xFFF if it is 0.
     nan = (words & 0x7FFFFFFF) > 0x7F800000
     words += 0xFFF + (words >> 13 & 1)
     words &= 0xFFFFE000
@@ -290,7 +290,7 @@ def _written(data: Bytes, window: Window) -> Bytes:
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
     """Split the positions of `index` into turns; a turn contains each index at most once.
 
-    The n-th position of an index is in the n-th turn.
+    If an index occurs several times, its n-th position is in the n-th turn.
     """
     if (index[1:] > index[:-1]).all():
         yield slice(None)

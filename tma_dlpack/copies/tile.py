@@ -1,8 +1,9 @@
 """`Tile`, the result of a load, and functions that read the data of a store.
 
 A tile has three forms. A logical tile is an array of elements, row-major and unswizzled. Shared
-memory is the swizzled bytes. Lines (see `geometry`) are in between: uint8 arrays of shape (tiles,
-lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared memory.
+memory is an array of swizzled bytes. Lines (see `geometry`) are uint8 arrays of unswizzled bytes:
+(tiles, lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared
+memory.
 `smem_line_bytes` is larger than `line_bytes` for packed types, which have gaps in shared memory.
 The functions convert between these forms.
 """
@@ -81,9 +82,9 @@ def _group_bytes(row: DataTypeRow) -> int:
 
 
 def spread(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Convert lines from their form in global memory to the form in shared memory, zeros in gaps.
+    """Convert lines from their form in global memory to the form in shared memory.
 
-    The two forms differ only for packed types.
+    The two forms differ only for packed types, which have gaps in shared memory. The gaps are 0.
     """
     if plan.smem_line_bytes == plan.line_bytes:
         return lines
@@ -149,7 +150,7 @@ class Tile(Drawn):
     ----------
     smem : uint8 array (smem_offset + smem_bytes,)
         Shared memory from address 0 on, swizzled as the hardware writes it. Bytes that the copy
-        does not write are 0. `smem_bytes` is the attribute of the map: the size of a tile. For an
+        does not write are 0. `smem_bytes`, an attribute of the map, is the size of a tile. For an
         interleaved map with a swizzle, this size is rounded up to a multiple of the swizzle's span
         (32, 64 or 128 bytes), because the hardware spreads the last lines over a whole span
         [measured].
@@ -159,9 +160,9 @@ class Tile(Drawn):
     array : array
         The logical tile, row-major and unswizzled. Out-of-bounds elements have the fill value. For
         a tiled map the shape is (n[rank-1], ..., n[0]), where n[d] is the number of elements copied
-        along dimension d. For an im2col map it is (pixels, channels). For an interleaved map it is
-        (n[N], 1, ..., n[W], unit), where unit is the number of elements in 16 or 32 bytes. bfloat16
-        elements are uint16. Elements of packed types are uint8, one value per byte.
+        along dimension d. For an im2col map the shape is (pixels, channels). For an interleaved map
+        the shape is (n[N], 1, ..., n[W], unit), where unit is the number of elements in 16 or 32
+        bytes. bfloat16 elements are uint16. Elements of packed types are uint8, one value per byte.
     filled : bool array like `array`
         Whether each element is out of bounds and therefore has the fill value.
     tx_bytes : int

@@ -312,16 +312,15 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     -------
     ndarray of int64, (n, rank)
         The coordinates of one tile per row, row-major, in elements. For a map with
-        ``split_inner=True``, these are coordinates of the map's dimensions, as `split_inner_coords`
-        returns them.
+        ``split_inner=True``, each row has the form that `split_inner_coords` returns.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        If the map was made with ``ragged=``, because the tiles of each slice start at the slice.
-        `ragged_coords` returns the coordinates of a tile of a slice.
+        If the map was made with ``ragged=``, because each slice has its own tiles. `ragged_coords`
+        returns the coordinates of a tile of a slice.
 
     Examples
     --------

@@ -166,7 +166,7 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
 
-    Use this for a kernel that chooses among many tensors, such as a grouped GEMM. Copy the array to
+    Use it for a kernel that chooses among many tensors, such as a grouped GEMM. Copy the array to
     the GPU once, ``batch.as_torch().cuda()``. Each thread block then uses the address of its map in
     this copy. Before a thread block uses a map in global memory for the first time, it must execute
     ``fence.proxy.tensormap::generic.acquire.gpu``.
@@ -208,7 +208,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     maps = accept_many(all_tensors, address, options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
-    # The options are read again for every tensor, so an option must not be an iterator.
+    # The options are read again for every tensor, so replace an iterator by its entries.
     given = {name: reusable(value) for name, value in options.items()}
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 

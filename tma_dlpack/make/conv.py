@@ -161,7 +161,7 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     report = check_im2col_descriptor(tensor, **call.arguments)
     violations = (*call.unreadable, *(_worded(call, v) for v in report.violations))
     of_im2col = report._request_of
-    assert of_im2col is not None  # the report is of a check
+    assert of_im2col is not None  # every report of a check_* function has it
     return dataclasses.replace(
         report,
         violations=violations,

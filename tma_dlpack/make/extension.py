@@ -76,12 +76,13 @@ if TYPE_CHECKING or not COMPILED:
         return None
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Return a decorator that returns the function unchanged: there is no C extension."""
+        """Return a decorator without effect, because the C extension is missing."""
         return lambda function: function
 else:
     from tma_dlpack.native import _core
 
-    # C was compiled with row numbers and structs of the tables, so the tables must be the same.
+    # ABI is a checksum of the tables. C was compiled with their row numbers and structs, so C must
+    # have the same checksum.
     if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
@@ -90,7 +91,7 @@ else:
         )
 
     class _Traceable:
-        """Base class of the C functions; torch.compile traces its `__call__` instead of C."""
+        """Base class of the C functions; torch.compile calls `__call__`, as it cannot trace C."""
 
         __slots__ = ()
 

@@ -4,9 +4,9 @@ A map made with `split_inner` can copy a tile that is wider than the swizzle spa
 
 A map made with `ragged` serves slices of any length along one dimension, such as the rows of an
 expert or of a sequence. An ordinary map has the bounds of the tensor, not of a slice. A ragged map
-has two additional dimensions. It depends on the engine's addresses, which wrap at 2^64 bytes. S is
-the stride of the ragged dimension. The last column has the coordinates of row `row` of a slice. The
-slice begins at row `offset` of the tensor and has `size` rows:
+has two additional dimensions. It works because the engine's addresses wrap at 2^64. S is the stride
+of the ragged dimension. The last column has the coordinates of row `row` of a slice. The slice
+begins at row `offset` of the tensor and has `size` rows:
 
     dimension            extent      stride      coordinate
     second additional    0x7fff0000  2^34 - S    2^30
@@ -48,9 +48,9 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy moves a wide tile.
 
     A row of a box is at most one swizzle span: 32, 64 or 128 bytes. If the inner dimension is
-    split, one copy moves several spans of each row. It writes them to shared memory in the order in
-    which tensor cores read them: [column of spans][rows][span]. A copy whose box is one span wide
-    would write the same bytes for a column of spans.
+    split, one copy moves several spans of each row. The copy writes the spans to shared memory in
+    the order in which tensor cores read them: [column of spans][rows][span]. A copy whose box is
+    one span wide would write the same bytes for a column of spans.
 
     Parameters
     ----------
@@ -94,7 +94,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
         "strides": strides,
         "swizzle": tm.swizzle.name,
     }
-    # Only libcu++'s rule STRIDE_UNIQUE forbids that the rows and spans of the description overlap.
+    # The spans of a row overlap the next rows in this description. Of all rules, only libcu++'s
+    # STRIDE_UNIQUE forbids this.
     if len(shape) > 2 and shape[0] > 1 and box[-1] < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
@@ -155,8 +156,8 @@ def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
     Raises
     ------
     TmaPreconditionError
-        If the map has no split inner dimension, or if `coords` are wrong. Also if the map is ragged
-        too, because `ragged_coords` returns the coordinates for such a map.
+        If the map has no split inner dimension, if `coords` are wrong, or if the map is also
+        ragged. `ragged_coords` returns the coordinates for a map that is split and ragged.
 
     Examples
     --------
@@ -272,7 +273,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
         raise bad_value("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
         tm = _described(tensor, box_sizes, NO_SWIZZLE, False, dim)
-    except TmaPreconditionError as error:  # name `dim`, the argument of this function
+    except TmaPreconditionError as error:  # change `ragged` to `dim`, the name of the argument here
         from tma_dlpack.make.build import reworded
 
         raise reworded(error, _of_dim) from error.__cause__

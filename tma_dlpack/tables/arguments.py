@@ -98,7 +98,7 @@ if TYPE_CHECKING:
 
     Number = int | Fraction
 else:
-    Number = Rational  # int and Fraction are Rational; importing fractions would take too long
+    Number = Rational  # the base of both; importing fractions takes a tenth of the package's import
 
 
 def reverse(sequence: Sequence[T]) -> tuple[T, ...]:

@@ -236,8 +236,8 @@ FIELDS: tuple[Field, ...] = (
     Field("swizzle_repeat_bytes", None, ((576, 32),)),
 )
 
-#: The fields of maps for sm_100 and later. `swizzle_atomicity` is 0 for granules of 16 bytes, 1 for
-#: 32 bytes, 2 for 32 bytes with flipped 8-byte halves of 16 bytes, and 3 for 64 bytes.
+#: The fields of maps for sm_100 and later. `swizzle_atomicity` is 0 for the swizzle bytes128, 1 for
+#: bytes128_atom_32B, 2 for bytes128_atom_32B_flip_8B and 3 for bytes128_atom_64B.
 DERIVED_FIELDS: tuple[Field, ...] = tuple(
     sorted(
         (
@@ -340,8 +340,8 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     If `derived` is true, decode a map for sm_100 or later.
 
     Bytes 64..127 are ignored. The engine ignores them too, and ``tensormap.replace`` does not
-    update them. Array entries past the rank are ignored too. The bits of an im2col-wide map are
-    those of an im2col map whose corners have one entry, so it is decoded as an im2col map.
+    update them. Array entries past the rank are ignored too. An im2col-wide map has the bits of an
+    im2col map whose corners have one entry, so it is decoded as an im2col map.
 
     Raises
     ------
@@ -349,7 +349,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
         If `data` is not 128 bytes, if bits outside all fields are set, or if a field has a value
         that no map has.
     TmaUnsupportedError
-        If `derived` is true and the swizzle is the one of 96 bytes.
+        If `derived` is true and the map has the swizzle of 96 bytes.
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")

@@ -80,7 +80,7 @@ def nearest_integers(value: object) -> tuple[int, ...] | None:
 
 
 def not_an_integer(value: object) -> str:
-    """Describe the first entry of a sequence that is not an integer; return "" for only integers.
+    """Describe the first entry that is not an integer; return "" if all entries are integers.
 
     >>> not_an_integer((16, 64.0))
     'entry 1 has type float'
@@ -183,7 +183,7 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Return a value that can be read again later and that the caller cannot change.
+    """Return a value that can be read twice.
 
     This is a copy of a list or set, the entries of an iterator, or any other value itself.
     """

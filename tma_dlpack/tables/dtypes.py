@@ -1,4 +1,4 @@
-"""The data types: a table with the name or number of each in CUDA, NumPy and PTX.
+"""The data types: a table with the name or number of each type in CUDA, NumPy and PTX.
 
 Every fact about a data type is a column of `DATA_TYPES`. `_EXPORTED` lists the types of DLPack and
 the data type that each of them becomes.

@@ -30,7 +30,7 @@ NEAR = 0.75  # minimum similarity (difflib): 'byte128' is similar to 'bytes128',
 
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the default data type of a DLPack type, or all types of its size without a default."""
+    """Return the default data type of a DLPack type; all types of its size if none is default."""
     own = data_type_of(dtype)
     return [own] if own is not None else list(overrides_of(dtype))
 
@@ -104,8 +104,8 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Data type of packed values -> (names of value types that a map can only have packed, how they are
-#: packed).
+#: Data type of a map -> (names of types whose values it packs, number and size of values that share
+#: bytes).
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
     "16U6_ALIGN16B": ("float6 fp6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn", "four 6-bit"),
@@ -180,7 +180,7 @@ def _either(words: str) -> str:
 
 
 def near_name(enum: type[IntEnum], value: object) -> str | None:
-    """Return the name that is similar to a misspelt word; None if no or several names are.
+    """Return the only name that is similar to a misspelt word; else None.
 
     A similar name has the same numbers as the word.
 

@@ -150,17 +150,17 @@ class MapAttributes(MapStorage):
     # Three of these attributes have other names as arguments of `make_tma_descriptor`.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
-        """`interleave` under the name of the argument of `make_tma_descriptor`."""
+        """The value of `interleave`, under the argument's name."""
         return self.interleave
 
     @property
     def l2_fetch_size(self) -> TmaL2FetchSize:
-        """`l2_promotion` under the name of the argument of `make_tma_descriptor`."""
+        """The value of `l2_promotion`, under the argument's name."""
         return self.l2_promotion
 
     @property
     def oobfill(self) -> TmaOobFill:
-        """`oob_fill` under the name of the argument of `make_tma_descriptor`."""
+        """The value of `oob_fill`, under the argument's name."""
         return self.oob_fill
 
     @property
@@ -272,7 +272,7 @@ class MapAttributes(MapStorage):
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # (split_inner, ragged). If C made the map, they are known before the description is.
+        # The pair (split_inner, ragged). A map that C made has the pair without a description.
         known = self._description
         return self._added if known is None else known.added
 

@@ -49,12 +49,12 @@ class Description:
 
 
 def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Description:
-    """Describe the map that `TensorMap.replace` returns; `known` describes the map before it.
+    """Describe the map that `TensorMap.replace` returns; `known` describes the original map.
 
     `arguments` are the new arguments, and `moved` means that the address changed. The result has no
     request. If a field has changed on which the coordinates of `split_inner` or of `ragged` depend,
-    the result has neither option. In a map with both options, the coordinates of each depend on the
-    dimensions that the other option added.
+    the result has neither option. In a map with both options, the coordinates of each option depend
+    on the dimensions that the other option added.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):

@@ -39,8 +39,8 @@ class TensorMap(MapAttributes, Drawn):
     `ptr`.
 
     These attributes are row-major, as in the tensor: `shape`, `strides` (elements), `box_sizes`,
-    `elem_strides`. These attributes have the names of arguments: `interleave_layout`, `swizzle`,
-    `l2_fetch_size`, `oobfill`.
+    `elem_strides`. These attributes have the names of the arguments of `make_tma_descriptor`:
+    `interleave_layout`, `swizzle`, `l2_fetch_size`, `oobfill`.
     These attributes have the driver's names, and index 0 is the innermost dimension: `kind`,
     `data_type`, `rank`, `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`,
     `element_strides`, `interleave`, `swizzle`, `l2_promotion`, `oob_fill`. For im2col maps there

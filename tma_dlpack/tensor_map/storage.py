@@ -148,7 +148,7 @@ if TYPE_CHECKING:
     class MapStorage(PythonStorage):
         """The additional attributes of the compiled class.
 
-        They have values if C made the map.
+        They have values only for maps that C made.
 
         Attributes
         ----------

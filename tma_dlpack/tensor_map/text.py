@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 BYTES_A_LINE = 32  # bytes in a line of a hex dump
-#: Rules whose advice is part of a map's text: shape=, strides= or offset= may be a mistake.
+#: Ids of the advice that the text of a map includes.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
 ALL_ZERO = (
     "an all-zero map: all 128 bytes are 0, as before the first tensormap.replace;\n"
