@@ -277,8 +277,8 @@ class Operand(NamedTuple):
         return SMEM_ALIGNMENT
 
 
-# The leading and the stride byte offset. Each function returns one expression, because the
-# generator prints the expression for the explorer's page.
+# The functions below return the leading and the stride byte offset. Each is one expression, because
+# the generator prints the expression for the explorer's page.
 #
 #   major   (leading, stride) with swizzle none   (leading, stride) with another swizzle
 #   K       (column, atom)                        (16, atom); the 16 is not read

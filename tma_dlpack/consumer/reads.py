@@ -55,8 +55,7 @@ class Reads:
     size : int
         Number of bytes that a thread reads.
     threads : int
-        Number of threads. If there are more reads, as in a pattern, the threads are numbered from 0
-        again after the last thread.
+        Number of threads. Read number i belongs to the thread with the number i modulo `threads`.
     name, words : str
         Short and long description of the access.
     """

@@ -65,8 +65,8 @@ def _text(text: Text, facts: Any) -> str:
 
 
 def _has_instruction(o: Operand) -> bool:
-    # Accept a map for sm_90 of a host tensor: sm_90 is the default target, and the tile is the same
-    # on every GPU.
+    # Accept a host tensor's map for sm_90, because sm_90 is the default target and the tile is the
+    # same on every GPU.
     return o.tensor_map.target.compute_capability[0] in o.instruction.capabilities or (
         o.tensor_map.target.is_sm_9x and not o.tensor_map.launchable
     )
@@ -281,8 +281,8 @@ def _fix_address(o: Operand) -> str:
     return f"align the tile to {step} bytes, for example smem_address={nearest:#x}"
 
 
-# The prerequisites of rules about the width and the rows of the tile: without them the tile is not
-# a matrix of operand elements.
+# Prerequisites of the rules about the width and rows of the tile. If one of them fails, the tile is
+# not a matrix of operand elements.
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
 _row = partial(

@@ -228,8 +228,8 @@ def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
     -0 is less than +0. If one operand is NaN, the result is the other operand. If both are NaN, the
     result is 0x7FFF.
     """
-    # The ranks are unsigned numbers in the order of the floats. All bits of a negative float are
-    # inverted, because the bits of a larger negative value are a smaller number.
+    # A rank is an unsigned number; a larger float has a larger rank. The bits of a larger negative
+    # float are a smaller number, so the rank of a negative float is its inverted bits.
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank

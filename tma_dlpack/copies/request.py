@@ -110,7 +110,7 @@ class Gather4Request(CopyRequest):
         return 1
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Return the places of the four rows."""
+        """Return the places of the four rows in global memory."""
         one_row = geometry.plan(self.plan.arguments._replace(box_dim=(self.plan.counts[0], 1)))
         origins, inside = geometry.line_origins(one_row, self.coords)
         start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])

@@ -382,10 +382,9 @@ class RawCopy:
         return HostExtent(origin, len(self.raw), self.name, self.raw)
 
     def windows(self) -> list[tuple[IntArray, int]]:
-        """Return the accessed ranges of `raw`, as pairs (first bytes, number of bytes).
+        """Return the accessed ranges of `raw`, as pairs (starts of ranges, bytes in each range).
 
-        All ranges of a pair have the same number of bytes. Raises `TmaPreconditionError` for a copy
-        that accesses bytes outside of `raw`.
+        Raises `TmaPreconditionError` for a copy that accesses bytes outside of `raw`.
         """
         extent, request = self._extent, self._request
         if extent is None:

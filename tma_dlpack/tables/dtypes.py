@@ -197,7 +197,7 @@ NAMES_OF_DTYPES = {str(t): names for t, _, names in _EXPORTED if t.bits >= 8}
 
 
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
-    """Return the data type that libcu++ chooses for a DLPack type, or None.
+    """Return the data type that libcu++ chooses for a DLPack type; None if it chooses none.
 
     >>> data_type_of(DLDataType(4, 16)).name
     'BFLOAT16'

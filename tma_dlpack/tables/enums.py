@@ -299,8 +299,8 @@ class DLDataTypeCode(IntEnum):
     kDLFloat4_e2m1fn = 17
 
 
-#: The members of each enum, indexed by their C values. An index into such a tuple takes a tenth of
-#: the time of a call of the enum.
+#: The members of each enum, indexed by their C values. Indexing such a tuple takes a tenth of the
+#: time of calling the enum.
 DATA_TYPE_MEMBERS = tuple(TensorMapDataType)
 INTERLEAVE_MEMBERS = tuple(TmaInterleaveLayout)
 SWIZZLE_MEMBERS = tuple(TmaSwizzle)

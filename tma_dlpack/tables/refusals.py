@@ -187,7 +187,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: Id -> row, for copies.
+#: Id -> row, for copies. Here `unsupported` is a bool.
 COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
 
 

@@ -156,7 +156,7 @@ def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
     lines = _aligned(rows)
     if max(map(len, lines)) <= COLUMNS:
         return lines
-    # the row-major block is first; a row without a driver's name is only in this block
+    # the row-major block is first; rows without a driver's name are not in the second block
     return _aligned([row[:2] for row in rows]) + _aligned([row[2:] for row in rows if row[2]])
 
 
