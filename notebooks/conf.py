@@ -24,7 +24,7 @@ import tma_dlpack as tma
 from tma_dlpack import draw
 from tma_dlpack.cli.main import main
 from tma_dlpack.cli.table import commands
-from tma_dlpack.debug.explain.results import RESULTS
+from tma_dlpack.debug.explain.failures import RESULTS
 from tma_dlpack.explorer.page import page
 from tma_dlpack.tables.rule import CCCL_COMMIT
 

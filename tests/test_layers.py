@@ -1,4 +1,4 @@
-"""Files import only from the rooms above theirs; few rooms touch a device or ctypes."""
+"""Files import only from the folders that are listed below; few folders use a device or ctypes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import graphlib
+import importlib
 import re
 import subprocess
 import sys
@@ -40,6 +41,12 @@ WING = {"debug", "verification", "course"}
 
 #: Files that name for type checkers what they import when it is first asked for.
 NAMES_LATER = {PACKAGE.name, f"{PACKAGE.name}.draw"}
+
+#: Room of tools -> the other rooms from which its files may import. Names of the core come from its
+#: own `core.py`.
+TOOLS = {"course": set(), "debug": {"ptx"}, "kernel": {"ptx"}, "verification": set()}
+
+MOST_NAMES = 30  # of the core, in the `core.py` of a room of tools
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -119,6 +126,50 @@ def test_a_file_imports_only_from_its_room_and_those_above(module):
     assert not below
 
 
+def _names_of_core(room: str) -> list[str]:
+    """Return `__all__` of the room's `core.py`."""
+    for node in ast.parse(MODULES[f"tma_dlpack.{room}.core"].read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    raise AssertionError("no __all__")
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_a_tool_imports_the_core_through_its_own_module_alone(room):
+    core = f"tma_dlpack.{room}.core"
+    others = {
+        (module, other)
+        for module in MODULES
+        if room_of(module) == room and module != core
+        for other in imported(module)
+        if other.split(".")[0] == PACKAGE.name and room_of(other) not in TOOLS[room] | {room}
+    }
+    assert not others
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_a_tool_uses_at_most_thirty_names_of_the_core_and_each_that_it_lists(room):
+    core, used = f"tma_dlpack.{room}.core", set()
+    for module in MODULES:
+        if room_of(module) == room and module != core:
+            for node in ast.walk(ast.parse(MODULES[module].read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module == core:
+                    assert all(alias.asname is None for alias in node.names), module
+                    used |= {alias.name for alias in node.names}
+    names = _names_of_core(room)
+    assert set(names) == used
+    assert len(names) == len(used) <= MOST_NAMES
+
+
+@pytest.mark.parametrize("room", TOOLS)
+def test_every_name_of_the_core_that_a_tool_lists_is_there(room):
+    core = importlib.import_module(f"tma_dlpack.{room}.core")
+    for name in _names_of_core(room):
+        assert getattr(core, name) is not None
+    with pytest.raises(AttributeError):
+        core.no_such_name  # noqa: B018
+
+
 def test_files_of_one_room_do_not_import_in_circles_not_even_types():
     graph = {
         module: {
@@ -193,18 +244,29 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.St
     assert main("check --shape 64,64 --dtype float16 --box 8,8".split()) == 0
     assert main(["demo"]) == main(["rules"]) == main(["doctor"]) == main(["--help"]) == 0
     assert main(["explain", "error 1"]) == 2
-try:
-    tma.explain("error 1")
-except ModuleNotFoundError as error:
-    assert error.name.startswith("tma_dlpack.debug"), error
+calls = {
+    "debug": lambda: tma.explain("error 1"),
+    "verification": lambda: tma.verify(),
+    "kernel": lambda: tma.run_kernel(".version 9.0", grid=1, block=1),
+}
+for room, call in calls.items():
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        assert error.name.startswith(f"tma_dlpack.{room}"), error
+    else:
+        raise AssertionError(room)
+assert not {"debug", "kernel", "ptx", "verification"} & {n.split(".")[1] for n in sys.modules
+    if n.startswith("tma_dlpack.")}
 print(tma.__file__)
 """
 
 
-def test_the_core_works_without_the_folders_of_the_wing(tmp_path):
+def test_the_core_works_without_the_folders_of_the_tools(tmp_path):
+    removed = WING | {"ptx", "kernel"}
     for path in PACKAGE.rglob("*"):
         to = tmp_path / "tma_dlpack" / path.relative_to(PACKAGE)
-        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in WING:
+        if path.is_file() and to.relative_to(tmp_path / "tma_dlpack").parts[0] not in removed:
             to.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix != ".pyc":
                 to.write_bytes(path.read_bytes())

@@ -1,6 +1,7 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
-from tma_dlpack.public import PICTURES, public  # first, because this module handles Ctrl-C
+from tma_dlpack.public import PICTURES  # first, because this module handles Ctrl-C
+from tma_dlpack.public import public as _public
 
 # isort: split
 import importlib
@@ -224,7 +225,7 @@ TmaError._render_traceback_ = _render_traceback_  # type: ignore[attr-defined]
 
 for _name in __all__:
     if isinstance(globals().get(_name), type):
-        public(globals()[_name])
+        _public(globals()[_name])
 
 
 def _loaded() -> set[str]:

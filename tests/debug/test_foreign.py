@@ -1,4 +1,4 @@
-"""Files of other programs: pipes, archives, bombs, dumps of every tool, hidden characters."""
+"""Unusual input files: pipes, archives, archive bombs, dumps of tools, hidden characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import pytest
 
 import tma_dlpack as tma
 from tma_dlpack.cli.main import main
-from tma_dlpack.debug import Trace, foreign, hexdump
+from tma_dlpack.debug import Trace, foreign
+from tma_dlpack.tables.coerce import printable
 
 MAP = bytes(
     tma.make_tma_descriptor(np.zeros((256, 512), np.float16), (128, 64), swizzle="bytes128")
@@ -138,8 +139,6 @@ def test_a_command_refuses_a_bomb_in_a_sentence(command, tmp_path, monkeypatch, 
     path.write_bytes(lzma.compress(bytes(2 << 20)))
     for name in ("MAX_LOG_BYTES", "MAX_PIPED_DUMP_BYTES", "MAX_PTX_BYTES"):
         monkeypatch.setattr(f"tma_dlpack.tables.refusals.{name}", 1 << 20)
-    monkeypatch.setattr("tma_dlpack.debug.postmortem.MAX_PIPED_DUMP_BYTES", 1 << 20)
-    monkeypatch.setattr("tma_dlpack.debug.lint.MAX_PTX_BYTES", 1 << 20)
     assert main([command, str(path)]) == 2
     error = capsys.readouterr().err
     said = "the map is at least 65536 bytes" if command == "decode" else "has more than 1 MiB"
@@ -190,12 +189,12 @@ def test_what_a_tool_prints_is_decoded_also_amid_a_log(command, tmp_path, capsys
     path = tmp_path / "map.bin"
     path.write_bytes(MAP)
     printed = subprocess.run([*words, path], capture_output=True, text=True, check=True).stdout
-    assert hexdump.parse(printed) == MAP
-    assert [data for _, data in hexdump.find(f"a log\n{printed}\nmore of it")] == [MAP]
+    assert foreign.parse_dump(printed) == MAP
+    assert [data for _, data in foreign.find_dumps(f"a log\n{printed}\nmore of it")] == [MAP]
 
 
 def lines(step: str, data: bytes = MAP) -> str:
-    """Return od's or hexdump's lines of bytes, with equal ones folded, without these tools."""
+    """Return lines of bytes as od or hexdump print them, with repeated lines folded."""
     shown, last = [], b""
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
@@ -209,8 +208,8 @@ def lines(step: str, data: bytes = MAP) -> str:
 def test_folded_lines_are_unfolded_by_the_offsets_in_any_base(step):
     text = lines(step)
     assert "*\n" in text
-    assert hexdump.parse(text) == MAP
-    assert hexdump.parse(text.rsplit("\n", 2)[0]) != MAP  # without the last offset
+    assert foreign.parse_dump(text) == MAP
+    assert foreign.parse_dump(text.rsplit("\n", 2)[0]) != MAP  # without the last offset
 
 
 def test_lines_folded_without_offsets_ask_for_v(tmp_path, capsys):
@@ -221,7 +220,7 @@ def test_lines_folded_without_offsets_ask_for_v(tmp_path, capsys):
 
 
 def test_an_offset_that_does_not_fit_is_no_dump():
-    assert hexdump.parse(lines("x").replace("0000010", "0000012")) != MAP
+    assert foreign.parse_dump(lines("x").replace("0000010", "0000012")) != MAP
 
 
 # -- printing -------------------------------------------------------------------------------------
@@ -230,9 +229,9 @@ HIDDEN = "\x1b[31m\u202e\0\x7f\x9b\u2066\u200b\ud800"
 
 
 def test_a_hidden_character_is_escaped_and_others_stay():
-    assert foreign.printable(HIDDEN) == ("\\x1b[31m\\u202e\\x00\\x7f\\x9b\\u2066\\u200b\\ud800")
+    assert printable(HIDDEN) == ("\\x1b[31m\\u202e\\x00\\x7f\\x9b\\u2066\\u200b\\ud800")
     text = "kernel<ä, 漢>: 1 × 2\n  fix: “x”"
-    assert foreign.printable(text) == text
+    assert printable(text) == text
 
 
 def test_a_reader_that_meets_the_unforeseen_refuses_its_file():

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tma_dlpack as tma
-from tma_dlpack.debug import hexdump
-from tma_dlpack.debug.hexdump import parse
+from tma_dlpack.debug import foreign
+from tma_dlpack.debug.foreign import parse_dump
 
 NUMBERED = bytes(range(128))
 
@@ -20,7 +20,7 @@ def words(data, code):
 
 
 def gdb(data, code, a_line, label="0x7ffe{:04x}:"):
-    """Return what gdb's x prints: a label, then words between tabs."""
+    """Return the output of gdb's command x: a label, then words separated by tabs."""
     digits, size = struct.calcsize(code) * 2, struct.calcsize(code)
     printed = [f"0x{word:0{digits}x}" for word in words(data, code)]
     return "\n".join(
@@ -68,16 +68,16 @@ FORMS = {
 @pytest.mark.parametrize("write", FORMS.values(), ids=FORMS)
 @given(data=st.binary(min_size=128, max_size=128) | st.just(NUMBERED) | st.just(bytes(128)))
 def test_every_form_gives_the_bytes_back(write, data):
-    assert parse(write(data)) == data
+    assert parse_dump(write(data)) == data
 
 
 def test_gdb_repeats_are_written_out():
     printed = "{opaque = {0x63107f120000, 0x10, 0x0 <repeats 14 times>}}"
-    assert parse(printed) == struct.pack("<QQ", 0x63107F120000, 0x10) + bytes(112)
+    assert parse_dump(printed) == struct.pack("<QQ", 0x63107F120000, 0x10) + bytes(112)
 
 
 def test_words_of_4_bytes_are_little_endian():
-    assert parse("0x7f120000 0x00006310" + " 0x0" * 30)[:8].hex() == "0000127f10630000"
+    assert parse_dump("0x7f120000 0x00006310" + " 0x0" * 30)[:8].hex() == "0000127f10630000"
 
 
 @pytest.mark.parametrize(
@@ -94,21 +94,21 @@ def test_words_of_4_bytes_are_little_endian():
     ],
 )
 def test_what_shows_no_bytes_gives_none(text):
-    assert parse(text) is None
+    assert parse_dump(text) is None
 
 
 @given(text=st.text(alphabet="0x1aF:<>{},; \t\nuL|z", max_size=300) | st.text(max_size=50))
 def test_any_text_gives_bytes_or_none(text):
-    assert isinstance(parse(text), bytes | None)
+    assert isinstance(parse_dump(text), bytes | None)
 
 
 def test_the_forms_are_named():
     for form in ("x/32xw", "x/16xg", "opaque[16]", "xxd", "colons"):
-        assert form in hexdump.FORMS
+        assert form in foreign.FORMS
 
 
 def test_a_number_of_more_digits_than_a_word_has_is_no_dump():
-    assert parse("0x0 " * 15 + "9" * 5000) is None
+    assert parse_dump("0x0 " * 15 + "9" * 5000) is None
 
 
 def test_explain_gives_the_advice_on_bytes():

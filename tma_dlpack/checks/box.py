@@ -30,6 +30,8 @@ from tma_dlpack.tables.rule import (
 )
 from tma_dlpack.tables.targets import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDED_INNER_VALUES
 
+# -- the box of a tiled map ------------------------------------------------------------------------
+
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
@@ -116,8 +118,6 @@ def _span_candidates(r: Request) -> Iterator[Candidates]:
     )
     yield [Candidate("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
 
-
-# -- rules -----------------------------------------------------------------------------------------
 
 _row = partial(Rule, on="box_sizes", kinds=TILED)
 _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__get_box_sizes")
@@ -272,6 +272,8 @@ BOX_RULES: tuple[Rule, ...] = (
     ),
 )
 
+
+# -- the corners and the column of an im2col map ---------------------------------------------------
 
 _CAUSES = {"lower": "padding", "upper": "(kernel_size - 1) * dilation - padding"}
 
@@ -437,8 +439,6 @@ def _fewer_pixels(candidate: Candidate) -> str:
     pixels = counted(candidate.change["pixels_per_column"], "pixel")
     return f"use at most {pixels} per column, or fewer channels per pixel"
 
-
-# -- rules -----------------------------------------------------------------------------------------
 
 IM2COL_RULES: tuple[Rule, ...] = (
     _corner_count("lower"),

@@ -276,7 +276,6 @@ def ordinal_of(device: Device, address: int) -> int:
 
 # -- one argument at a time ------------------------------------------------------------------------
 
-
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
 _DEFAULTS = tuple(ENUMS[name](0) for name in OPTION_NAMES.values())

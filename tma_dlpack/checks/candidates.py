@@ -1,10 +1,10 @@
-"""Candidate fixes of a call: their type, and the ones that pass other arguments.
+"""Candidate fixes of a call, which pass other arguments or another tensor.
 
 The `candidates` of a rule are its alternatives, the best first. Each alternative is an iterable of
-candidates, the nearest first. `repairs.py` runs the judge on each candidate and proposes the
+candidates, the nearest first. `fixes.py` runs the judge on each candidate and proposes the
 accepted ones, so the text of a fix and `Report.fixed` always agree. No candidate depends on the
-rule that it fixes.
-Candidates with another tensor are in `views.py`.
+rule that it fixes. Candidates with another tensor apply to a `make_*` call that uses the tensor's
+own layout.
 """
 
 from __future__ import annotations
@@ -313,7 +313,6 @@ def described(
 
 
 # -- another tensor --------------------------------------------------------------------------------
-
 
 P = ParamSpec("P")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tma_dlpack.checks import ALLOWABLE, RULES, words
 from tma_dlpack.checks.advice import advise
-from tma_dlpack.checks.call import named_target, read_call, request_of_tensor
+from tma_dlpack.checks.call import named_target, read_call, read_driver_call, request_of_tensor
 from tma_dlpack.checks.candidates import Candidate
 from tma_dlpack.checks.fixes import (
     DRIVERS_RULES,
@@ -24,12 +24,12 @@ from tma_dlpack.checks.fixes import (
     is_same_entry,
     outcome_of,
 )
-from tma_dlpack.checks.request import Request, request_of_map
+from tma_dlpack.checks.request import Request, request_of_map, with_facts_in_c
 from tma_dlpack.checks.struct import JudgedCall
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.geometry import tx_bytes
 from tma_dlpack.public import Drawn, opaque, public
-from tma_dlpack.tables.arguments import KINDS
+from tma_dlpack.tables.arguments import KINDS, MapKind
 from tma_dlpack.tables.coerce import counted, reusable
 from tma_dlpack.tables.errors import (
     Advice,
@@ -41,12 +41,13 @@ from tma_dlpack.tables.errors import (
     sealed,
 )
 from tma_dlpack.tables.rule import HAS_TYPE
+from tma_dlpack.tables.targets import Target
 
 _VALUES = {type(None), tuple, str, int, bool}  # which can be read again
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 #: The mask of the rows of `_UNSUPPORTED`.
-UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
+_UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
 _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
@@ -294,10 +295,13 @@ class AcceptedCall:
 
     def __call__(self, given: Arguments) -> Request:
         """Return the request that was accepted."""
-        return self.call if isinstance(self.call, Request) else request_of_map(self.call)
+        if isinstance(self.call, Request):
+            return self.call
+        return with_facts_in_c(request_of_map(self.call), self.call)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AcceptedCall, (self({}),)
+        is_map = not isinstance(self.call, Request)
+        return AcceptedCall, (request_of_map(self.call) if is_map else self.call,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +354,7 @@ def refused(
     if given is not None:
         return Report._judged(given, read, find)
     # The class of the error depends on the first violation, so find the violations now.
-    if call.mask & UNSUPPORTED_ROWS:
+    if call.mask & _UNSUPPORTED_ROWS:
         return refusal_of(find())
     # All other errors compute their violations on first use.
     return TmaPreconditionError._deferred(find)
@@ -383,6 +387,24 @@ def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tup
     """
     unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
+
+
+def check_driver_call(
+    kind: MapKind, given: Arguments, target: Target, unread: frozenset[str]
+) -> tuple[Request, tuple[Violation, ...]]:
+    """Check a `driver_encode_*` call; the arguments and entries in `unread` are not known.
+
+    Rules that need an unknown argument are skipped. Returns the request of the call, for `advise`,
+    and the violations.
+    """
+    request = read_driver_call(kind, given, target)
+    unreadable = [(v.argument.removeprefix("tensor_"), v) for v in request.unreadable]
+    shown = tuple(v for name, v in unreadable if name not in unread)
+    # An enum value without a member is a violation itself; rules that read it are skipped.
+    wrong = frozenset(name for name, _ in unreadable)
+    asked = request.with_fields(unread=unread | wrong, unreadable=())
+    request = request.with_fields(unread=unread, unreadable=shown)
+    return request, shown + find_violations(asked)
 
 
 # -- in words --------------------------------------------------------------------------------------

@@ -156,7 +156,6 @@ class JudgedCall(Protocol):
 
 # -- the struct ------------------------------------------------------------------------------------
 
-
 #: Fields: name, number of entries (0 for a single number), the arguments that it depends on (if one
 #: of them is unreadable, rules that read the field are not reported), and the meaning. Index 0 is
 #: the innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and

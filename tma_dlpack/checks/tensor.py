@@ -377,6 +377,9 @@ TENSOR_RULES: tuple[Rule, ...] = (
 )
 
 
+# -- the data type and the fill --------------------------------------------------------------------
+
+
 def _packed_found(r: Request) -> str:
     """Name the argument that decides the map's type, and the type."""
     data_type = r.arguments.data_type.name

@@ -1,4 +1,4 @@
-"""Names of arguments as a call spells them, and what several fixes say."""
+"""Names of arguments as a call spells them, what several fixes say, and the texts of a row."""
 
 from __future__ import annotations
 

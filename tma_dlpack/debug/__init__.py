@@ -1,14 +1,16 @@
 """Tools that examine a program by its logs, its driver calls, its core dumps or its PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
-`postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `hexdump.py`
-reads the 128 bytes of a map in the forms that tools print, `names.py` demangles C++ names, and
-`commands.py` defines the commands. The classes of the results are importable from this package.
+`postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `core.py`
+lists the names of the core that these tools use. `foreign.py` reads files, and the 128 bytes of a
+map in the forms that tools print. `programs.py` runs other programs, `names.py` demangles C++
+names, and `commands.py` defines the commands. The classes of the results are importable from this
+package.
 """
 
 from typing import TYPE_CHECKING
 
-from tma_dlpack.public import imported_later
+from tma_dlpack.debug.core import public
 
 if TYPE_CHECKING:
     from tma_dlpack.debug.explain import Explanation, PrintedArguments
@@ -36,4 +38,4 @@ _LATER = {
     "tma_dlpack.debug.postmortem": ("DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem"),
     "tma_dlpack.debug.trace": ("Trace", "TracedMap"),
 }
-__getattr__ = imported_later(__name__, _LATER)
+__getattr__ = public.imported_later(__name__, _LATER)

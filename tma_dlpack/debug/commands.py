@@ -11,34 +11,22 @@ from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.cli import output
-from tma_dlpack.cli.output import JSON, show
-from tma_dlpack.cli.table import (
-    EXIT_NOTHING,
-    EXIT_OK,
-    EXIT_REFUSED,
-    FAILURES,
-    HIDDEN,
-    MAPS,
-    UsageError,
-    command,
-    option,
-)
+from tma_dlpack.debug.core import cli, coerce, refusals, targets, tma
 
 
-@command(
+@cli.command(
     "find the cause of a failed encode or launch in what was printed",
-    option(
+    cli.option(
         "words",
         "files that hold the output of programs, such as whole logs, also compressed by gzip or "
         "xz; or a symptom in words (error 715, my kernel hangs); - for standard input",
         nargs="+",
         metavar="FILE|-|WORDS",
     ),
-    output.target("the GPU that the map is for:"),
-    output.html("explanation"),
-    JSON,
-    heading=FAILURES,
+    cli.target("the GPU that the map is for:"),
+    cli.html("explanation"),
+    cli.JSON,
+    heading=cli.FAILURES,
     examples=(
         "explain build.log",
         "explain error 715",
@@ -54,9 +42,9 @@ def _explain(options: argparse.Namespace) -> int:
     found = [(name, explain(text, options.target)) for name, text in _texts(options.words)]
     _show_each(options, found)
     if any(one.reports and not one.ok for _, one in found):
-        return EXIT_REFUSED
+        return cli.EXIT_REFUSED
     explained = all(one.reports or one.symptoms for _, one in found)
-    return EXIT_OK if explained else EXIT_NOTHING
+    return cli.EXIT_OK if explained else cli.EXIT_NOTHING
 
 
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -65,8 +53,6 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
     Words that are not files are joined to one text, which has an empty name.
     """
     from tma_dlpack.debug import foreign
-    from tma_dlpack.tables.refusals import MAX_LOG_BYTES
-    from tma_dlpack.tables.targets import MAP_BYTES
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]
@@ -77,9 +63,9 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
         yield "", " ".join(words)
         return
     for word in words:
-        content = foreign.content(word, MAX_LOG_BYTES, "FILE_LOG")
+        content = foreign.content(word, refusals.MAX_LOG_BYTES, "FILE_LOG")
         # The 128 raw bytes of a map become hex digits, which `explain` reads as a dump.
-        is_map = len(content) == MAP_BYTES and (b"\0" in content or not content.isascii())
+        is_map = len(content) == targets.MAP_BYTES and (b"\0" in content or not content.isascii())
         yield word, content.hex() if is_map else content.decode("utf-8", "replace")
 
 
@@ -94,15 +80,13 @@ def _is_path(word: str) -> bool:
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
     """Show the result of each file under the file's name, but a single result without a name."""
-    from tma_dlpack.debug.foreign import printable
-
     if len(found) == 1:
         one = found[0][1]
-        show(options, one, page=one._repr_html_, **to)
+        cli.show(options, one, page=one._repr_html_, **to)
         return
-    words = "\n\n".join(f"{printable(name)}: {one}" for name, one in found)
+    words = "\n\n".join(f"{coerce.printable(name)}: {one}" for name, one in found)
     results = _Several([one for _, one in found])
-    show(options, results, words, lambda: "".join(r._repr_html_() for r in results.all), **to)
+    cli.show(options, results, words, lambda: "".join(r._repr_html_() for r in results.all), **to)
 
 
 class _Several(NamedTuple):
@@ -111,16 +95,16 @@ class _Several(NamedTuple):
     all: list[Any]
 
     def to_json(self) -> str:
-        return "[" + ",\n".join(output.as_json(result).rstrip() for result in self.all) + "]"
+        return "[" + ",\n".join(cli.as_json(result).rstrip() for result in self.all) + "]"
 
 
-@command(
+@cli.command(
     "run any program and list every tensor map that it makes",
-    output.html("report"),
-    output.out("write the report to FILE, not to standard error"),
-    option("--json", "report what was recorded as JSON, not as text", action="store_true"),
-    option("unmarked", HIDDEN, nargs=argparse.REMAINDER, default=[]),
-    heading=FAILURES,
+    cli.html("report"),
+    cli.out("write the report to FILE, not to standard error"),
+    cli.option("--json", "report what was recorded as JSON, not as text", action="store_true"),
+    cli.option("unmarked", cli.HIDDEN, nargs=argparse.REMAINDER, default=[]),
+    heading=cli.FAILURES,
     examples=(
         "trace -- python train.py",
         "trace --json -o trace.json -- python train.py --steps 2",
@@ -134,11 +118,11 @@ def _trace(options: argparse.Namespace) -> int:
 
     words = _program_of(options)
     if shutil.which(words[0]) is None:
-        output.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
+        cli.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
         return programs.NOT_FOUND
     # With --json and without -o, standard error has the JSON, so no other text is written to it.
     status, found = trace.run(words, talks=options.out is not None or not options.json)
-    show(options, found, page=found.html, to=options.out or sys.stderr)
+    cli.show(options, found, page=found.html, to=options.out or sys.stderr)
     return status
 
 
@@ -146,32 +130,32 @@ def _program_of(options: argparse.Namespace) -> list[str]:
     """Return the words of the program to trace; the ``--`` before the program may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
-        raise UsageError(
+        raise cli.UsageError(
             f"{unmarked[0]} stands before --, and is no program; -o FILE names the file of the "
             "report, and --json is a switch"
         )
     # A -- after the program's own words belongs to the program.
     words = [*unmarked, *["--"] * bool(unmarked and options.program), *options.program]
     if not words:
-        from tma_dlpack.cli.main import program
-
-        example = f"{program()} trace -- python train.py"
-        raise UsageError(f"trace needs a program to run, such as {example}")
+        example = f"{cli.program()} trace -- python train.py"
+        raise cli.UsageError(f"trace needs a program to run, such as {example}")
     return words
 
 
-@command(
+@cli.command(
     "find mistakes around TMA in PTX, in a .cu or in a binary; needs no GPU",
-    option("files", "PTX; a .cu (by nvcc); an object, library or wheel (by cuobjdump)", nargs="+",
-           metavar="FILE"),
-    option("--strict", "exit with 1 on warnings too, and on what was not followed in a kernel",
-           action="store_true"),
-    option("--notes", "show findings that are harmless on measured hardware", action="store_true"),
-    option("--map", "a trace's JSON: compare copies with the maps of its launches", metavar="FILE"),
-    option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
-    output.html("report"),
-    JSON,
-    heading=FAILURES,
+    cli.option("files", "PTX; a .cu (by nvcc); an object, library or wheel (by cuobjdump)",
+               nargs="+", metavar="FILE"),
+    cli.option("--strict", "exit with 1 on warnings too, and on what was not followed in a kernel",
+               action="store_true"),
+    cli.option("--notes", "show findings that are harmless on measured hardware",
+               action="store_true"),
+    cli.option("--map", "a trace's JSON: compare copies with the maps of its launches",
+               metavar="FILE"),
+    cli.option("--sarif", "print SARIF 2.1.0, for code hosts", action="store_true"),
+    cli.html("report"),
+    cli.JSON,
+    heading=cli.FAILURES,
     examples=(
         "lint kernel.ptx",
         "lint kernel.ptx --strict --json",
@@ -189,19 +173,21 @@ def _lint(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import lint
 
     reports, failures = lint.run(options.files, options.map, options.program, options.notes)
-    is_page_alone = options.html == output.STDOUT
+    is_page_alone = options.html == cli.STDOUT
     if options.sarif and is_page_alone:
-        raise UsageError("--sarif and --html - both write to standard output; name a file for one")
+        raise cli.UsageError(
+            "--sarif and --html - both write to standard output; name a file for one"
+        )
     if options.html is not None:
         _write_pages(options.html, reports)
     if options.json or options.sarif:
-        output.write(output.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
+        cli.write(cli.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
     else:
         for report in () if is_page_alone else reports:
             head = f"{report.file}: " if len(options.files) > 1 else ""
-            output.write(output.STDOUT, f"{head}{report}\n")
+            cli.write(cli.STDOUT, f"{head}{report}\n")
         for failure in failures:
-            output.failure(sys.stderr, False, failure)
+            cli.failure(sys.stderr, False, failure)
     # With --strict, warnings and instructions that the analysis skipped are failures too.
     strict = options.strict and any(
         any(finding.severity != lint.report.NOTE for finding in report.findings)
@@ -209,40 +195,39 @@ def _lint(options: argparse.Namespace) -> int:
         for report in reports
     )
     if strict or not all(report.ok for report in reports):
-        return EXIT_REFUSED
-    return EXIT_NOTHING if failures or any(report.notes for report in reports) else EXIT_OK
+        return cli.EXIT_REFUSED
+    return cli.EXIT_NOTHING if failures or any(report.notes for report in reports) else cli.EXIT_OK
 
 
 def _write_pages(to: Path, reports: Sequence[Any]) -> None:
     """Write the reports of several files as one page, each with the file's name."""
-    from tma_dlpack import draw
-    from tma_dlpack.debug.foreign import printable
-    from tma_dlpack.draw.cards import bold
+    from tma_dlpack.debug.core import cards
 
     parts: list[str] = []
     for report in reports:
-        parts += [bold(printable(report.file))] * (len(reports) > 1)
+        parts += [cards.bold(coerce.printable(report.file))] * (len(reports) > 1)
         parts.append(report._repr_html_())
-    output.write(to, draw.page("tma_dlpack lint", parts))
+    cli.write(to, tma.draw.page("tma_dlpack lint", parts))
 
 
-@command(
+@cli.command(
     "explain a GPU core dump: why a TMA program died, or where it hangs",
-    option(
+    cli.option(
         "core",
         "dumps, also compressed by xz or gzip; - for standard input",
         nargs="*",
         metavar="CORE|-",
     ),
-    option("--after", "with a program: dump it after this many seconds", type=float,
-           metavar="SECONDS"),
-    option("--pid", "dump a live process, by cuda-gdb", type=int, metavar="PID"),
-    output.to_file("--keep", "keep the dump"),
-    option("--global", "let the dump hold global memory, and the maps in it", action="store_true"),
-    output.html("report"),
-    output.out("write the report to FILE"),
-    JSON,
-    heading=FAILURES,
+    cli.option("--after", "with a program: dump it after this many seconds", type=float,
+               metavar="SECONDS"),
+    cli.option("--pid", "dump a live process, by cuda-gdb", type=int, metavar="PID"),
+    cli.to_file("--keep", "keep the dump"),
+    cli.option("--global", "let the dump hold global memory, and the maps in it",
+               action="store_true"),
+    cli.html("report"),
+    cli.out("write the report to FILE"),
+    cli.JSON,
+    heading=cli.FAILURES,
     examples=(
         "postmortem dead.core",
         "postmortem dead.core --json --html dead.html",
@@ -256,11 +241,10 @@ def _write_pages(to: Path, reports: Sequence[Any]) -> None:
 def _postmortem(options: argparse.Namespace) -> int:
     from tma_dlpack.debug import postmortem as post
     from tma_dlpack.debug.postmortem import program
-    from tma_dlpack.tables.errors import TmaUnsupportedError
 
     sources = [bool(options.core), options.pid is not None, bool(options.program)]
     if sum(sources) != 1:
-        raise UsageError(
+        raise cli.UsageError(
             "postmortem needs one of: a dump, --pid PID, or -- PROGRAM; such as postmortem "
             "core.1234"
         )
@@ -271,13 +255,13 @@ def _postmortem(options: argparse.Namespace) -> int:
     if not options.program:
         try:
             found = program.of_process(options.pid, post.read, **kept)
-        except TmaUnsupportedError as error:  # nothing was read, so the status is 2, not 1
-            output.failure(sys.stderr, options.json, str(error))
-            return EXIT_NOTHING
+        except tma.TmaUnsupportedError as error:  # nothing was read, so the status is 2, not 1
+            cli.failure(sys.stderr, options.json, str(error))
+            return cli.EXIT_NOTHING
     else:
         ended = program.run(options.program, post.read, after=options.after, **kept)
         for note in ended.notes:
-            output.failure(sys.stderr, options.json, note)
+            cli.failure(sys.stderr, options.json, note)
         if ended.found is None:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
@@ -285,58 +269,55 @@ def _postmortem(options: argparse.Namespace) -> int:
             # The keys of `PostMortem.to_json`, without findings.
             names = ("faults", "barriers", "maps", "kernels", "notes")
             empty = json.dumps({name: [] for name in names} | {"target": None})
-            output.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
-            return EXIT_NOTHING if ended.status or ended.notes else EXIT_OK
+            cli.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
+            return cli.EXIT_NOTHING if ended.status or ended.notes else cli.EXIT_OK
         found = ended.found
-    to = options.out or (sys.stderr if options.program else output.STDOUT)
-    show(options, found, page=found._repr_html_, to=to)
-    return EXIT_OK if found.ok else EXIT_REFUSED
+    to = options.out or (sys.stderr if options.program else cli.STDOUT)
+    cli.show(options, found, page=found._repr_html_, to=to)
+    return cli.EXIT_OK if found.ok else cli.EXIT_REFUSED
 
 
 def _dumps(options: argparse.Namespace) -> int:
     """Explain each dump that can be read, and report the others as unreadable."""
     from tma_dlpack.debug import postmortem as post
-    from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
     found: list[tuple[str, post.PostMortem]] = []
     unread = False
     for core in options.core:
         try:
             found.append((core, post.postmortem(core)))
-        except (TmaError, OSError) as error:
+        except (tma.TmaError, OSError) as error:
             # `main` prints the error of a single dump.
-            if len(options.core) == 1 and not isinstance(error, TmaUnsupportedError):
+            if len(options.core) == 1 and not isinstance(error, tma.TmaUnsupportedError):
                 raise
             unread = True
-            words = str(error) if isinstance(error, TmaError) else f"{core}: {error.strerror}"
-            output.failure(sys.stderr, options.json, words)
+            words = str(error) if isinstance(error, tma.TmaError) else f"{core}: {error.strerror}"
+            cli.failure(sys.stderr, options.json, words)
     if found:
-        _show_each(options, found, to=options.out or output.STDOUT)
+        _show_each(options, found, to=options.out or cli.STDOUT)
     if not all(one.ok for _, one in found):
-        return EXIT_REFUSED
-    return EXIT_NOTHING if unread else EXIT_OK
+        return cli.EXIT_REFUSED
+    return cli.EXIT_NOTHING if unread else cli.EXIT_OK
 
 
-@command(
+@cli.command(
     "print the fields of the 128 bytes of a map",
-    option(
+    cli.option(
         "map",
         "128 bytes as a debugger, xxd or a C source shows them; or a file of these or of 128 "
         "raw bytes; - for standard input",
         metavar="DUMP|FILE|-",
     ),
-    output.target("the GPU that the map was made for:"),
-    JSON,
-    heading=MAPS,
+    cli.target("the GPU that the map was made for:"),
+    cli.JSON,
+    heading=cli.MAPS,
     examples=("decode map.bin", "decode gdb.txt --json"),
     status="0 a map; 1 the bytes are no map; 2 nothing could be read, or wrong use",
 )
 def _decode(options: argparse.Namespace) -> int:
-    import tma_dlpack as tma
-    from tma_dlpack.debug import hexdump
-    from tma_dlpack.tensor_map import text
+    from tma_dlpack.debug import foreign
 
-    tensor_map = tma.TensorMap.from_bytes(hexdump.map_bytes(options.map), options.target)
-    words = [str(tensor_map), *text.hex_lines(bytes(tensor_map))]
-    show(options, output.attributes(tensor_map), "\n".join(words))
-    return EXIT_REFUSED if tensor_map.is_zero else EXIT_OK
+    tensor_map = tma.TensorMap.from_bytes(foreign.map_bytes(options.map), options.target)
+    words = [str(tensor_map), *cli.hex_lines(bytes(tensor_map))]
+    cli.show(options, cli.attributes(tensor_map), "\n".join(words))
+    return cli.EXIT_REFUSED if tensor_map.is_zero else cli.EXIT_OK

@@ -6,8 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from tma_dlpack.driver import tool as tool
-from tma_dlpack.tables.errors import TmaUnsupportedError
+from tma_dlpack.debug.core import tma
 
 # The environment variable with the path of a library that libcuda loads into each CUDA program.
 INJECTION = "CUDA_INJECTION64_PATH"
@@ -18,7 +17,7 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 def refuse_another_tool(why: str) -> None:
     """Raise if this environment loads another tool into every CUDA program."""
     if other := os.environ.get(INJECTION):
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"{INJECTION} is {other}: {why}; unset it, or run without that tool"
         )
 
@@ -30,7 +29,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
             words, capture_output=True, timeout=seconds, encoding="utf-8", errors="replace"
         )
     except subprocess.TimeoutExpired:
-        raise TmaUnsupportedError(f"{words[0]} took more than {seconds:g} s") from None
+        raise tma.TmaUnsupportedError(f"{words[0]} took more than {seconds:g} s") from None
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:

@@ -1,11 +1,12 @@
 """`run_kernel`: run a whole kernel on the simulator or on the GPU.
 
-`compile` turns a CUDA kernel into PTX; `arguments` turns its arguments into bytes and memory. On
+`compile` turns a CUDA kernel into PTX. `arguments` turns its arguments into bytes and memory. On
 the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block of the PTX
 into a Python function (`program`, `emit`) and runs all threads that share a program counter at once
-(`machine`, `threads`). Loads and stores are in `memory`, barriers and waits in `mbarrier` and
-`barriers`, copies in `copies`, products in `matrix` and `tcgen05`. `order` decides which accesses
-are ordered; `findings`, `timeline` and `result` hold what `run_kernel` returns.
+(`machine`, `threads`). `memory` has loads and stores, `mbarrier` and `barriers` have barriers and
+waits, `copies` has bulk copies, and `matrix` and `tcgen05` have products of matrices. `order`
+decides which accesses are ordered. `findings`, `timeline` and `result` have the parts of the
+`KernelRun` that `run_kernel` returns.
 """
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ from typing import Any, Literal
 from tma_dlpack.kernel.arguments import bind, is_number, parameters_of
 from tma_dlpack.kernel.compile import Compiled, compile_kernel
 from tma_dlpack.kernel.core import (
-    Target,
-    TensorMap,
-    TensorMapBatch,
     argument_error,
     as_tensor_view,
     at_least,
@@ -29,14 +27,16 @@ from tma_dlpack.kernel.core import (
     integers_of,
     opaque,
     text_of,
+    tma,
 )
 from tma_dlpack.kernel.result import KernelRun
 from tma_dlpack.kernel.schedules import run_schedules
 
 __all__ = ["KernelRun", "run_kernel"]
 
-# Limits of a launch (CUDA C++ Programming Guide, compute capability 9.0): threads of a block, and
-# blocks of a cluster. More than 8 blocks need the attribute for non-portable cluster sizes.
+# Maximum number of threads of a block, and of blocks of a cluster (CUDA C++ Programming Guide,
+# compute capability 9.0). A cluster of more than 8 blocks needs the attribute for non-portable
+# cluster sizes.
 MAX_THREADS = 1024
 MAX_CLUSTER = 16
 
@@ -52,50 +52,53 @@ def run_kernel(
     cluster: int | Sequence[int] | None = None,
     smem_bytes: int = 0,
     backend: Literal["simulator", "cuda"] | None = None,
-    target: Target | str | None = None,
+    target: tma.Target | str | None = None,
     options: Sequence[str] = (),
     seed: int = 0,
     schedules: int = 2,
     max_steps: int | None = None,
 ) -> KernelRun:
-    """Run a CUDA kernel on the simulator, which needs no GPU, or on the GPU; return the findings.
+    """Run a CUDA kernel and return the findings; the default simulator needs no GPU.
 
-    Tensors are changed in place, as a launch changes them. The simulator runs the kernel several
-    times with different schedules: asynchronous copies, products and arrivals finish as late as
-    possible, then as early as possible, then at random. The simulator reports hangs, races and
-    missing fences even when the values happen to be right.
+    The kernel changes the tensors in place, as a launch does. The simulator runs the kernel several
+    times with different schedules. In the first schedule asynchronous copies, products and arrivals
+    finish as late as possible, in the second as early as possible, and in the others at random
+    moments. The simulator reports hangs, races and missing fences even if the values are right.
 
     Parameters
     ----------
     source : str or path
         PTX, CUDA C++, or the path of a .ptx or .cu file. CUDA C++ is compiled by NVRTC or nvcc.
     name : str, optional
-        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. It may be
-        omitted if the source has one kernel.
+        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. The
+        name may be omitted if the source has one kernel.
     grid, block : int or sequence of int
-        Number of blocks and threads of a block, (x, y, z); missing sizes are 1.
+        `grid` is the number of blocks, and `block` is the number of threads of a block. Each is
+        (x, y, z); a missing size is 1.
     args : sequence
-        The arguments in order: a `TensorMap` (by value, or for a pointer parameter the address of
-        its bytes), a batch of maps (the address of their bytes), a ``__dlpack__`` tensor (its
-        address), numbers, NumPy scalars, bytes and ctypes structures.
+        The arguments in order. A `TensorMap` is passed by value, or as the address of its bytes if
+        the parameter is a pointer. A batch of maps is passed as the address of their bytes, and a
+        ``__dlpack__`` tensor as its address. Numbers, NumPy scalars, bytes and ctypes structures
+        are passed by value.
     cluster : int or sequence of int, optional
-        Number of blocks of a cluster, (x, y, z). By default the kernel's declaration decides.
+        Number of blocks of a cluster, (x, y, z). The default is the size that the kernel declares,
+        else (1, 1, 1).
     smem_bytes : int
-        Dynamic shared memory of a block, bytes.
+        Size of a block's dynamic shared memory in bytes.
     backend : {"simulator", "cuda"}, optional
         Where to run the kernel. The default is "cuda" if a tensor or map is on a GPU, else
         "simulator".
     target : Target or str, optional
-        Target to compile for; by default the GPU of the tensors and maps, else ``"sm_90"``.
+        Target to compile for. The default is the GPU of the tensors and maps, else ``"sm_90"``.
     options : sequence of str
         Options of the compiler, such as ``"-DSTAGES=3"``.
     seed : int
         Seed of the random schedules. The same seed gives the same run.
     schedules : int
-        Number of schedules that the simulator runs: late, early, then random schedules.
+        Number of schedules that the simulator runs: first late, then early, then random schedules.
     max_steps : int, optional
-        Maximum number of instructions that groups of threads execute in a run. This limit ends an
-        endless loop.
+        Maximum number of instructions in a run. This limit ends an endless loop. An instruction
+        counts once for each group of threads that executes it together.
 
     Returns
     -------
@@ -105,9 +108,10 @@ def run_kernel(
     Raises
     ------
     TmaPreconditionError
-        If the source has no such kernel or does not compile, or the arguments do not fit.
+        If the source does not compile or has no such kernel, or if the arguments do not fit.
     TmaUnsupportedError
-        If there is no compiler, or an instruction is not supported; the message names it.
+        If there is no compiler, or if the simulator does not support an instruction. The message
+        names the instruction.
     TmaDriverError
         With ``backend="cuda"``, if the kernel fails on the GPU.
 
@@ -146,14 +150,14 @@ def run_kernel(
     at_least("schedules", schedules)
     if isinstance(options, str):
         raise bad_value("options", options, "be a sequence of str", f"pass options=({options!r},)")
-    # The grid and the cluster must agree with the declaration in the PTX, so compile first.
+    # The cluster must agree with the declaration in the PTX, so compile first.
     compiled = compile_kernel(source, name, options, _architecture(target, args, where))
     header = _header(compiled)
     parameters = parameters_of(header)
     cluster3 = _cluster(cluster, header, grid3)
     bound = bind(parameters, args, on_gpu=where == "cuda")
     if where == "cuda":
-        # A run on the simulator needs no driver.
+        # Import here, because a run on the simulator needs no driver.
         from tma_dlpack.kernel import on_gpu
 
         on_gpu.launch(compiled, parameters, args, grid3, block3, cluster3, smem_bytes)
@@ -164,7 +168,7 @@ def run_kernel(
 
 
 def _backend(backend: object, args: Sequence[Any]) -> str:
-    """Return the backend's name: the given name, or the default for the arguments."""
+    """Return "simulator" or "cuda"; the arguments decide if `backend` is None."""
     name = text_of(backend if backend is None else getattr(backend, "name", backend))
     if name in ("simulator", "cuda"):
         return name
@@ -180,15 +184,15 @@ def _backend(backend: object, args: Sequence[Any]) -> str:
 
 def _device(value: object) -> Any:
     """Return the device of a tensor or map; None for other arguments."""
-    if isinstance(value, TensorMapBatch):
+    if isinstance(value, tma.TensorMapBatch):
         return next((one.device for one in value), None)
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         return value.device
     return None if is_number(value) else as_tensor_view(value).device
 
 
 def _three(argument: str, value: object) -> tuple[int, int, int]:
-    """Return a size as (x, y, z); missing entries are 1."""
+    """Return a size as (x, y, z), with 1 for missing entries."""
     one = integer_of(value)
     sizes = (one,) if one is not None else integers_of(value)
     if sizes is None or not 1 <= len(sizes) <= 3 or min(sizes) < 1:
@@ -201,16 +205,16 @@ def _three(argument: str, value: object) -> tuple[int, int, int]:
 def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
     """Return the name of the target to compile for."""
     if target is not None:
-        return Target.of(target).name
+        return tma.Target.of(target).name
     if where == "cuda":
         ids = [d.device_id for d in map(_device, args) if d is not None and d.is_cuda]
-        # One launch has one device; the driver refuses tensors of two devices.
+        # The first device decides, because the driver refuses a launch with tensors of two devices.
         return driver.device_target(ids[0] if ids else 0).name
-    return next((value.target.name for value in args if isinstance(value, TensorMap)), "sm_90")
+    return next((value.target.name for value in args if isinstance(value, tma.TensorMap)), "sm_90")
 
 
 def _header(compiled: Compiled) -> str:
-    """Return the text before the body of the kernel: its parameters and directives."""
+    """Return the PTX from a kernel's name to its body, with parameters and directives."""
     # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1", up to the opening brace.
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
@@ -220,8 +224,8 @@ def _header(compiled: Compiled) -> str:
 
 
 def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the size of a cluster: the given size, or the size that the kernel declares."""
-    # For example ".reqnctapercluster 2, 1, 1"; the sizes of y and z may be omitted.
+    """Return the given size of a cluster, or the size that the kernel declares."""
+    # For example ".reqnctapercluster 2, 1, 1". PTX allows a declaration without the sizes y and z.
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None
     sizes = own or (1, 1, 1) if cluster is None else _three("cluster", cluster)
@@ -233,7 +237,7 @@ def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[
         found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
         raise argument_error("cluster", found, must, "pass a smaller cluster")
     if any(g % c for g, c in zip(grid, sizes, strict=True)):
-        # The grid rounded up to whole clusters.
+        # Round the grid up to whole clusters for the fix.
         whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
         found = f"grid is {grid} and a cluster has {sizes} blocks"
         raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")

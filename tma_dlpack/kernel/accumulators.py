@@ -1,8 +1,8 @@
 """Registers of wgmma accumulators, which no instruction may use before `wgmma.wait_group`.
 
 Two uses are allowed before the wait: another wgmma of the same shape on the same registers, and a
-plain copy to other registers. Each basic block has a list of its steps on accumulator registers.
-The machine follows this list when the block runs.
+plain copy to other registers. Each basic block of PTX has a list of the steps that concern
+accumulator registers. `Flying.follow` checks this list when the block runs.
 
 Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
 """
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 # A register name, for example "%r12" or "%f3" or, in an inlined function, "%r1#2".
 _REGISTER = re.compile(r"%[A-Za-z_][\w$#]*")
@@ -25,14 +25,14 @@ class Step(NamedTuple):
 
     what: str
     code: Instruction
-    #: Registers of the step; (destination, source) of a copy.
+    #: Registers that the step uses; for a copy (destination, source).
     registers: tuple[str, ...] = ()
     #: Operand of wgmma.wait_group: number of the newest groups that may still be pending.
     number: int = 0
 
 
 def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
-    """Return the steps of each block of a function; all are empty if it has no wgmma."""
+    """Return the steps of each block of a function; without wgmma no block has a step."""
     code = [list(block) for block in blocks]
     watched: set[str] = set()
     copies: dict[str, set[str]] = {}
@@ -56,14 +56,14 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
 
 
 def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
-    """Return the steps of an instruction."""
-    # A guarded instruction may do nothing, so skip it. A guarded wait is an exception, because
-    # skipping a wait would report correct code.
+    """Yield the steps of an instruction."""
+    # Ignore a guarded instruction, because it may do nothing. Assume that a guarded wait waits,
+    # because the check would else report correct code.
     if code.guard and not code.opcode.startswith("wgmma.wait_group"):
         return
     if code.opcode.startswith("wgmma.mma_async"):
         accumulators, *others = code.split()
-        # A from registers and the predicate scale-d are reads, not accumulators of this product.
+        # The product reads the other operands: registers with the matrix A, the predicate scale-d.
         used = tuple(n for o in others for n in _REGISTER.findall(o) if n in watched)
         if used:
             yield Step("use", code, used)
@@ -83,18 +83,18 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 
 
 class Flying:
-    """The accumulators of a warpgroup whose products no wait has completed yet."""
+    """The accumulator registers of a warpgroup whose products are still pending."""
 
     groups: int
 
     def __init__(self) -> None:
-        # Number of the group that is open; commit closes it.
+        # Number of the open group of wgmma; `wgmma.commit_group` closes the group.
         self.groups = 1
         # register -> (group, accumulator registers of the product, instruction)
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
-        """Follow a block, and report uses that are too early."""
+        """Apply the steps of a block in order, and report uses of pending accumulators."""
         for step in steps:
             if step.what == "wait":
                 # wait_group N leaves the newest N committed groups pending; all older groups are
@@ -103,16 +103,16 @@ class Flying:
                 kept = {r: state for r, state in self.registers.items() if state[0] > last}
                 self.registers = kept
             elif step.what == "commit":
-                # Several groups of threads may execute the commit of one warpgroup, so count a
-                # commit by a part of the warpgroup only if the open group has products.
+                # The threads of a warpgroup may execute one commit in several parts. So a commit
+                # by a part of the warpgroup counts only if the open group has products.
                 if g.n >= _WARPGROUP or any(s[0] == self.groups for s in self.registers.values()):
                     self.groups += 1
             elif step.what == "product":
                 self._product(g, step)
             elif self.registers and step.what == "copy":
                 to, source = step.registers
-                # A copy of a pending accumulator is pending, too; a copy of another value ends
-                # that state.
+                # A register with a copy of a pending accumulator is pending, too. A register that
+                # gets another value is pending no longer.
                 if source in self.registers:
                     self.registers[to] = self.registers[source]
                 else:
@@ -123,7 +123,7 @@ class Flying:
                     _report(g, step.code, self.registers[early[0]][2])
 
     def _product(self, g: Any, step: Step) -> None:
-        # A chain of products of one opcode, so of one shape, needs no wait (PTX ISA 9.7.15.7).
+        # Products of one opcode have one shape, so they need no wait in between (PTX ISA 9.7.15.7).
         for name in step.registers:
             found = self.registers.get(name)
             if found is not None and found[2].opcode != step.code.opcode:
@@ -143,7 +143,7 @@ def _report(g: Any, code: Instruction, product: Instruction) -> None:
 
 
 def follow(g: Any, steps: tuple[Step, ...]) -> None:
-    """Follow a block for each warpgroup of a group."""
+    """Apply the steps of a block for each warpgroup of a group of threads."""
     first, last = int(g.lanes[0]) // _WARPGROUP, int(g.lanes[-1]) // _WARPGROUP
     for number in range(first, last + 1):
         g.block.sync.accumulators[number].follow(g, steps)

@@ -1,4 +1,4 @@
-"""The arguments of a kernel: bytes of its parameters, and the memory that the arguments refer to.
+"""Translation of a kernel's arguments into parameter bytes and memory regions.
 
 A tensor is passed as its address, and the kernel may access the tensor's whole storage. A tensor
 map is passed as its 128 bytes by value, or as the address of a copy of these bytes. The kernel may
@@ -18,16 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tma_dlpack.kernel.core import (
-    TensorMap,
-    TensorMapBatch,
     TensorView,
-    TmaUnsupportedError,
     argument_error,
     as_tensor_view,
     counted,
     host_bytes,
     shown,
     storage_of,
+    tma,
 )
 from tma_dlpack.kernel.memory import Region
 
@@ -46,7 +44,7 @@ class Parameter(NamedTuple):
     """A parameter of a kernel, as its PTX declares it; sizes are in bytes."""
 
     name: str
-    #: Such as "u64"; a structure is an array of "b8".
+    #: PTX type such as "u64"; a structure is an array of "b8".
     type: str
     size: int
     align: int
@@ -66,7 +64,7 @@ def parameters_of(header: str) -> tuple[Parameter, ...]:
     """
     found = []
     for match in _PARAMETER.finditer(header):
-        # "u64" -> 8 bytes; the default alignment is the size of the type.
+        # The type "u64" has 8 bytes. The default alignment is the size of the type.
         size = int(match["type"].lstrip("abcdefghijklmnopqrstuvwxyz")) // 8
         count = match["count"]
         align = int(match["align"] or size)
@@ -76,22 +74,22 @@ def parameters_of(header: str) -> tuple[Parameter, ...]:
 
 
 class Bound(NamedTuple):
-    """Checked arguments: bytes of the parameter space, and regions of memory."""
+    """Checked arguments as bytes of the parameter space and regions of memory."""
 
     parameters: bytes
     regions: list[Region]
-    #: By the 128 bytes of each map, or by the handle that replaces bytes which are not known.
-    maps: dict[bytes, TensorMap]
+    #: 128 bytes of a map -> map. A handle replaces the bytes if the map's encoding is not known.
+    maps: dict[bytes, tma.TensorMap]
     tensors: list[TensorView]
 
 
 class _Binder:
-    """The memory that the arguments refer to; each storage is added once."""
+    """Collector of the memory that the arguments refer to; each storage is added once."""
 
     def __init__(self, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
         self.regions: dict[int, Region] = {}
-        self.maps: dict[bytes, TensorMap] = {}
+        self.maps: dict[bytes, tma.TensorMap] = {}
         self.tensors: list[TensorView] = []
 
     def tensor(self, view: TensorView, what: str) -> int:
@@ -113,24 +111,24 @@ class _Binder:
         self.tensors.append(view)
         return view.address
 
-    def map(self, tensor_map: TensorMap, what: str) -> bytes:
-        """Return the bytes of a map, or a handle if the bytes of its target are not known."""
-        # On a GPU only the size counts: `on_gpu` encodes the map again at its device address.
+    def map(self, tensor_map: tma.TensorMap, what: str) -> bytes:
+        """Return a map's bytes, or a handle if the encoding of its target is not known."""
+        # For a GPU return any 128 bytes, because `on_gpu` encodes the map at its device address.
         if self.on_gpu:
             return bytes(MAP_BYTES)
         if tensor_map.view is not None and tensor_map.view.device.is_host:
             self.tensor(tensor_map.view.own or tensor_map.view, f"the tensor of {what}")
         try:
             data = bytes(tensor_map)
-        except TmaUnsupportedError:
-            # A handle of 128 bytes: 16 bytes of text, then the number of the map.
+        except tma.TmaUnsupportedError:
+            # A handle has 128 bytes: 16 bytes of text, then the number of the map.
             data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
         self.maps[data] = tensor_map
         return data
 
     def buffer(self, data: bytes, what: str) -> int:
-        """Copy bytes to new memory, aligned to 128 bytes; return its address."""
-        # NumPy aligns less, so allocate 128 bytes more and skip to the first multiple of 128.
+        """Copy bytes to new memory aligned to 128 bytes; return the address of the new memory."""
+        # NumPy aligns to less than 128, so allocate 128 more bytes and start at a multiple of 128.
         raw = np.zeros(len(data) + MAP_ALIGNMENT, np.uint8)
         skip = -raw.ctypes.data % MAP_ALIGNMENT
         own = raw[skip : skip + len(data)]
@@ -140,13 +138,15 @@ class _Binder:
 
 
 def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False) -> Bound:
-    """Return the parameter bytes of a kernel; for a GPU only check that the arguments fit.
+    """Return the parameter bytes of a kernel and the memory of its arguments.
+
+    With `on_gpu`, only check that the arguments fit; the bytes have no meaning.
 
     Raises
     ------
     TmaPreconditionError
-        If the number of arguments, or the type or size of one, does not fit; the message lists the
-        parameters.
+        If the number of arguments does not fit, or the type or size of an argument. The message
+        lists the parameters.
     """
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         found = f"args is a {type(args).__name__}"
@@ -156,7 +156,7 @@ def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool =
         raise argument_error("args", found, "fit the parameters", "pass one argument for each")
     binder, data = _Binder(on_gpu), bytearray()
     for number, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
-        # Parameters follow each other at their alignment, as the fields of a C structure.
+        # Parameters are laid out as the fields of a C structure, each at its alignment.
         data += bytes(-len(data) % parameter.align)
         data += _bytes_of(binder, parameter, value, f"args[{number}]", parameters)
     return Bound(bytes(data), list(binder.regions.values()), binder.maps, binder.tensors)
@@ -170,20 +170,20 @@ def _listed(parameters: Sequence[Parameter]) -> str:
 def _bytes_of(
     binder: _Binder, parameter: Parameter, value: Any, what: str, all_: Sequence[Parameter]
 ) -> bytes:
-    """Return the bytes of one argument; raise an error that lists the parameters if it misfits."""
-    # PTX does not tell a pointer from an integer of 64 bits, so any scalar of 8 bytes may be one.
+    """Return the bytes of one argument; if it does not fit, raise an error with the parameters."""
+    # PTX declares a pointer as a 64-bit integer, so every scalar of 8 bytes may be a pointer.
     is_pointer = parameter.size == 8 and not parameter.is_struct
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         if parameter.is_struct and parameter.size == MAP_BYTES:
             return binder.map(value, what)
         if is_pointer:
             address = binder.buffer(binder.map(value, what), f"the bytes of {what}")
             return struct.pack("<Q", address)
         raise _misfit(what, "a TensorMap, 128 bytes or an address", parameter, all_)
-    if isinstance(value, TensorMapBatch) and is_pointer:
+    if isinstance(value, tma.TensorMapBatch) and is_pointer:
         maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
         return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
-    # From here on: numbers and structures by value, then tensors by address.
+    # The argument is a number or a structure, which is passed by value, or a tensor.
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:
@@ -195,7 +195,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Return whether an argument is passed by value, so it is no tensor."""
+    """Return whether an argument is a number, bytes or a C structure, so it is not a tensor."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 
@@ -204,13 +204,13 @@ _C_TYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)
 
 
 def number_bytes(parameter: Parameter, value: Any) -> bytes | None:
-    """Return the bytes of an argument passed by value; None for a tensor or a number too large."""
+    """Return the bytes of a number or structure; None for a tensor or a number out of range."""
     is_integer = value is None or isinstance(value, bool | int | np.integer | np.bool_)
     letter = _FLOATS.get(parameter.type)
     if letter and (is_integer or isinstance(value, float | np.floating)):
         return struct.pack(f"<{letter}", float(value or 0))
     if is_integer:
-        # PTX types often have no sign ("b32"), so accept the signed and the unsigned range.
+        # Many PTX types, such as "b32", have no sign, so accept the signed and the unsigned range.
         number, bits = int(value or 0), 8 * parameter.size
         if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
             return None

@@ -1,4 +1,4 @@
-"""Barriers of a warp, a block and a cluster; fences; groups of asynchronous copies.
+"""Instructions for barriers of threads, fences, and groups of asynchronous operations.
 
 Source: PTX ISA 9.0, 9.7.13 (parallel synchronisation), 9.7.9.25 (asynchronous copies).
 """
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel.accumulators import Flying
-from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.mbarrier import (
     Barrier,
     barrier_at,
@@ -26,6 +25,7 @@ from tma_dlpack.kernel.mbarrier import (
 from tma_dlpack.kernel.operations import Operation, Wait, operation
 from tma_dlpack.kernel.order import DONE, FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 _WARP, _WARPGROUP = 32, 128
 _MAP = "tensormap"
@@ -33,19 +33,24 @@ _MAP = "tensormap"
 
 @dataclass(eq=False, slots=True)
 class Meeting:
-    """A barrier of threads: a named barrier of a block (bar.sync), or the barrier of a cluster."""
+    """A barrier of threads: a named barrier of a block (bar.sync), or the barrier of a cluster.
+
+    A barrier is used again and again. A generation is one use, which ends when all threads have
+    arrived.
+    """
 
     arrived: int = 0
     #: Number of generations that are complete.
     generation: int = 0
-    #: Published by the threads of the open generation, and by all complete generations.
+    #: Clocks that the threads of the open generation published.
     arriving: Clocks | None = None
+    #: Clocks that the threads of all complete generations published.
     ended: Clocks | None = None
-    #: bar.red: generation -> predicate of every lane that arrived.
+    #: For bar.red: generation -> predicate of every thread that arrived.
     values: dict[int, list[int]] = field(default_factory=dict)
 
     def complete_if(self, expected: int) -> None:
-        """End the generation if all expected threads have arrived."""
+        """End the generation if the expected number of threads has arrived."""
         if self.arrived >= expected:
             self.arrived = 0
             self.generation += 1
@@ -62,12 +67,12 @@ class Groups:
     committed: list[list[Any]] = field(default_factory=list)
     #: Kind of access -> number of the agent in `Order`.
     agents: dict[str, int] = field(default_factory=dict)
-    #: Number of the oldest groups whose source is known to be read.
+    #: Number of groups, from the oldest on, that a wait_group has covered.
     waited: int = 0
 
     @property
     def clock(self) -> int:
-        """Clock of the open group; group n (from 1) has clock n."""
+        """Clock of the open group. The groups have the clocks 1, 2, ..."""
         return len(self.committed) + 1
 
     def commit(self) -> None:
@@ -76,7 +81,7 @@ class Groups:
         self.open = []
 
     def agent(self, order: Any, kind: str, block: Any, name: str) -> int:
-        """Return the agent in `Order` for one kind of access by these operations."""
+        """Return the agent in `Order` for a kind of access ("store_read") by these operations."""
         if kind not in self.agents:
             self.agents[kind] = order.add_agent(kind, block, name)
         return self.agents[kind]
@@ -86,27 +91,27 @@ class BlockSync:
     """The barriers and groups of a block."""
 
     def __init__(self) -> None:
-        # mbarriers by offset in shared memory; named barriers by id.
+        # Offset in shared memory -> mbarrier; id -> named barrier.
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, Meeting] = defaultdict(Meeting)
-        # Groups of asynchronous operations: by thread, by warp, by warpgroup.
+        # Thread -> bulk stores; warp -> cp.async; warpgroup -> wgmma.
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: Slot of a warp of another block -> the warp's last access to this block's shared memory,
-        #: (clock, block, code, thread).
+        #: Slot in `Order` of a warp of another block -> the warp's last access to the shared memory
+        #: of this block, as (clock, block of the warp, instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
-        # By warpgroup.
+        # Warpgroup -> accumulators with a pending product.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
         # Thread -> generation of the cluster's barrier at its last arrival.
         self.cluster_generation: dict[int, int] = {}
 
 
 def end_of_block(block: Any) -> None:
-    """Check a block that ends: bulk stores without a wait, and remote accesses to its memory.
+    """Report asynchronous and remote accesses that may reach the memory of a block after its end.
 
-    Warn if a bulk store may still read shared memory. Report accesses and loads of other blocks
-    that are not known to be complete.
+    Warn if a bulk store may still read the block's shared memory. Report loads into the block, and
+    accesses by other blocks, that no warp of the block knows to be complete.
     """
     for lane, groups in block.sync.bulk.items():
         left = [store for group in groups.committed[groups.waited :] for store in group]
@@ -121,7 +126,7 @@ def end_of_block(block: Any) -> None:
                 "issued the store, before it ends", code=first.code, place=(block, lane),
             )  # fmt: skip
 
-    # The newest clock that any warp of the block knows to be complete, for each agent.
+    # For each agent, the newest clock that a warp of the block knows to be complete.
     order = block.machine.order
     if order is None:
         return
@@ -143,7 +148,7 @@ def _live_threads(block: Any) -> int:
     return int(block.threads - block.exited)
 
 
-# For example "bar.sync", "barrier.cta.red.popc"; ".aligned" and the type may follow.
+# For example "bar.sync" or "barrier.cta.red.popc". ".aligned" and the type may follow.
 _BAR = re.compile(r"(?:bar|barrier)(?:\.cta)?\.(sync|arrive|red)(?:\.(popc|and|or))?")
 
 
@@ -159,13 +164,14 @@ def _bar(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, number: Any, *operands: Any) -> Any:
         rest, values = (operands[:-1], operands[-1]) if what == "red" else (operands, None)
-        # bar.red has its predicate as the last operand; the number of threads is optional.
+        # The last operand of bar.red is the predicate. The number of threads is optional.
         waits = []
         for name, at in each(g, mask, number):
             meeting = g.block.sync.named[name]
             count = of_lane(rest[0], at[0]) if rest else 0
             lanes = g.lanes[at]
-            # Read the generation before the arrival, because this arrival may complete it.
+            # Read the generation before the arrival, because the arrival may complete the
+            # generation.
             generation = meeting.generation
             _arrive(g, meeting, lanes, count)
             if values is not None:
@@ -185,7 +191,7 @@ def _bar(code: Instruction) -> Operation | None:
 
 
 def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any:
-    """Return the result of bar.red in each lane, after all threads have arrived."""
+    """Return the result of bar.red for each lane; all threads must have arrived."""
     results = np.zeros(g.n, np.uint32 if reduction == "popc" else np.bool_)
     for name, at in each(g, mask, number):
         meeting = g.block.sync.named[name]
@@ -195,8 +201,9 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
 
 
 def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
-    """Count the threads that arrive."""
-    # PTX: a barrier with a thread count counts whole warps, also the last, incomplete warp.
+    """Count the arrival of threads at a barrier."""
+    # A barrier with a thread count counts every warp as 32 threads, even an incomplete last warp
+    # (PTX ISA).
     warps = np.unique(lanes // _WARP)
     last = g.block.threads % _WARP
     short = count and last and warps[-1] == g.block.threads // _WARP
@@ -214,7 +221,7 @@ def _wait(
 
     def ready() -> bool:
         if meeting.generation == generation and not count:
-            # Threads that ended after the last arrival are not expected any more.
+            # Without a thread count, the barrier does not wait for threads that have ended.
             meeting.complete_if(_live_threads(block))
         if meeting.generation == generation:
             return False
@@ -247,7 +254,8 @@ def _cluster_arrive(code: Instruction) -> Operation:
         if not len(lanes):
             return
         cluster, order = g.block.cluster, g.machine.order
-        # The arrival is a release at cluster scope, so remote arrivals before it happen first.
+        # The arrival is a release at cluster scope, so the block's earlier arrivals at mbarriers of
+        # other blocks happen before it.
         happen_before(g.block)
         meeting: Meeting = cluster.meeting
         for lane in lanes.tolist():
@@ -271,7 +279,7 @@ def _cluster_wait(code: Instruction) -> Operation:
         cluster, machine = g.block.cluster, g.machine
         meeting: Meeting = cluster.meeting
         arrived = g.block.sync.cluster_generation
-        # A wait without an arrival waits for the current generation.
+        # A thread that has not arrived waits for the current generation.
         generation = max(arrived.get(lane, meeting.generation) for lane in lanes.tolist())
         slots = machine.order.slots_at(g.block, lanes) if machine.order is not None else None
 
@@ -297,7 +305,8 @@ def _cluster_wait(code: Instruction) -> Operation:
 @operation("fence", "membar")
 def _fence(code: Instruction) -> Operation | None:
     words = code.opcode.split(".")
-    # fence.proxy.tensormap, fence.proxy.async, fence.mbarrier_init, or a fence of memory.
+    # The instruction is fence.proxy.tensormap, fence.proxy.async, fence.mbarrier_init, or a memory
+    # fence such as fence.acq_rel.
     is_map, is_acquire = f".{_MAP}" in code.opcode, "acquire" in words
 
     def run(g: Any, mask: BoolArray | None, address: Any = None, size: Any = None) -> None:
@@ -313,12 +322,12 @@ def _fence(code: Instruction) -> Operation | None:
         elif "proxy" in words:
             in_global = ".global" in code.opcode
             in_shared = ".shared" in code.opcode
-            # Without a state space fence.proxy.async covers shared and global memory.
+            # A fence.proxy.async without a state space covers shared and global memory.
             both = in_global == in_shared
             ways = [FENCED] * (both or in_shared) + [FENCED_GLOBAL] * (both or in_global)
             order.fence_proxy(slots, ways)
         elif "mbarrier_init" in words:
-            # This fence covers the mbarriers that the executing warps have initialised.
+            # fence.mbarrier_init covers the mbarriers that the executing warps have initialised.
             mine = set(slots.tolist())
             for barrier in g.block.sync.barriers.values():
                 barrier.is_fenced |= barrier.init[0] in mine
@@ -344,8 +353,8 @@ def _bulk_commit(code: Instruction) -> Operation:
 @operation("cp.async.bulk.wait_group")
 def _bulk_wait(code: Instruction) -> Operation:
     reads = ".read" in code.opcode
-    # wait_group.read waits until the sources are read; wait_group waits until global memory is
-    # written, too.
+    # wait_group.read waits until the stores have read their sources. wait_group also waits until
+    # the stores have written global memory.
     kinds = ("store_read",) if reads else ("store_read", "store_write")
 
     def run(g: Any, mask: BoolArray | None, most: Any) -> None:
@@ -359,7 +368,7 @@ def _bulk_wait(code: Instruction) -> Operation:
         order, block = g.machine.order, g.block
 
         def ready() -> bool:
-            # The wait ends when all operations of the first `last` groups are complete.
+            # The wait ends when the stores of each thread's first `last` groups are complete.
             stores = (s for lane, last in awaited.items() for s in _stores(groups[lane], last))
             if not all(store.has_read if reads else store.has_written for store in stores):
                 return False
@@ -378,12 +387,12 @@ def _bulk_wait(code: Instruction) -> Operation:
 
 
 def _all_but(groups: Groups, most: Any) -> int:
-    """Return how many of the oldest groups a wait covers; the newest `most` may be pending."""
+    """Return the number of groups, from the oldest on, that a wait with operand `most` covers."""
     return max(0, len(groups.committed) - int(np.max(most)))
 
 
 def _stores(groups: Groups, last: int) -> list[Any]:
-    """Return the bulk stores of the first `last` groups; forget them if all are complete."""
+    """Return the bulk stores of the first `last` groups; clear these groups if all are complete."""
     found = [store for group in groups.committed[:last] for store in group]
     if all(store.has_written for store in found):
         for group in groups.committed[:last]:
@@ -408,7 +417,7 @@ def _commit_wait(code: Instruction) -> Operation:
         awaited = []
         for warp in _warps(g, mask):
             groups = g.block.sync.cp_async[warp]
-            # wait_all is commit_group, then wait_group 0.
+            # wait_all is equivalent to commit_group, then wait_group 0.
             if is_all:
                 groups.commit()
             awaited.append((warp, groups, _all_but(groups, most)))
@@ -431,7 +440,7 @@ def _commit_wait(code: Instruction) -> Operation:
 
 
 def _copies(groups: Groups, last: int) -> list[Any]:
-    """Return the cp.async of the first `last` groups; forget them if all are complete."""
+    """Return the cp.async of the first `last` groups; clear these groups if all are complete."""
     found = [copy for group in groups.committed[:last] for copy in group]
     if all(copy.happened for copy in found):
         for group in groups.committed[:last]:
@@ -449,7 +458,7 @@ def _warps(g: Any, mask: BoolArray | None) -> list[int]:
 
 
 def _warpgroups(g: Any, mask: BoolArray | None) -> list[tuple[IntArray, Groups]]:
-    """Return for each warpgroup the threads that execute, and the warpgroup's groups."""
+    """Return (executing threads, groups of wgmma) of each warpgroup that executes."""
     lanes = g.lanes if mask is None else g.lanes[mask]
     numbers = lanes // _WARPGROUP
     return [(lanes[numbers == n], g.block.sync.wgmma[n]) for n in np.unique(numbers).tolist()]
@@ -478,12 +487,12 @@ def _wgmma_wait(code: Instruction) -> Operation:
 
 @operation("wgmma.fence")
 def _wgmma_fence(code: Instruction) -> Operation:
-    """Do nothing: wgmma.fence orders accesses of registers, and the simulator runs in order."""
+    """Do nothing, because wgmma.fence orders register accesses and these run in order here."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
 class _ArrivalAfterCopies(Pending):
-    """cp.async.mbarrier.arrive: an arrival that happens after the thread's earlier copies."""
+    """Arrival of cp.async.mbarrier.arrive, which happens after the thread's earlier cp.async."""
 
     def __init__(
         self, g: Any, barrier: Barrier, lanes: IntArray, clocks: Clocks | None, after: list[Any]
@@ -499,8 +508,8 @@ class _ArrivalAfterCopies(Pending):
 
 @operation("cp.async.mbarrier.arrive")
 def _copies_arrive(code: Instruction) -> Operation:
-    # With .noinc the arrival is one of those that mbarrier.init counts; without .noinc the
-    # instruction increments the pending count first.
+    # The count of mbarrier.init includes the arrival only with .noinc. Without .noinc the
+    # instruction first adds 1 to the pending count.
     is_counted = ".noinc" in code.opcode
 
     def run(g: Any, mask: BoolArray | None, address: Any) -> None:
@@ -526,5 +535,5 @@ def _copies_arrive(code: Instruction) -> Operation:
 
 @operation("griddepcontrol")
 def _griddepcontrol(code: Instruction) -> Operation:
-    """Do nothing: a run has only one kernel, so no kernel before it is pending."""
+    """Do nothing, because a run has one kernel, so griddepcontrol waits for no earlier kernel."""
     return Operation(lambda g, mask: None)

@@ -1,4 +1,4 @@
-"""Compilation of a user's source, a text or a file, to PTX by NVRTC or nvcc; names of kernels.
+"""Compile CUDA C++ to PTX with NVRTC or nvcc, and find a kernel by its name.
 
 Source: NVRTC's guide (name expressions, `nvrtcGetLoweredName`), nvcc's manual (``-ptx``).
 """
@@ -15,39 +15,33 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import (
-    TmaUnsupportedError,
-    argument_error,
-    driver,
-    get_include,
-    nvrtc_bindings,
-    shown,
-)
+from tma_dlpack.kernel.core import argument_error, driver, nvrtc_bindings, shown, tma
 
-# Time limit of nvcc, seconds; lines of a compiler's log that a message shows.
+# Time limit of nvcc in seconds.
 _NVCC_SECONDS = 600
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
 _MAX_SOURCE_BYTES = 96 << 20
+# Maximum number of lines of a compiler's log in a message.
 _LOG_LINES = 20
 # For example ".visible .entry _Z4gemm14CUtensorMap_st" and ".target sm_90a".
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
-# File name that compilers and messages show for a source that is a text.
+# File name in messages and line tables if the source is a text, not a file.
 _TEXT = "kernel.cu"
-# Options of NVRTC that nvcc does not know; they are nvcc's default behaviour.
+# Options that only NVRTC has. They describe the default behaviour of nvcc, so nvcc needs none.
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
 
 
 class Compiled(NamedTuple):
-    """PTX, and the mangled name of the requested kernel."""
+    """PTX with the mangled name of the requested kernel."""
 
     ptx: str
     kernel: str
-    #: Such as "sm_90a".
+    #: Target of the PTX, such as "sm_90a".
     target: str
-    #: Path of the file, or "the source".
+    #: Name of the source in messages: the path of the file, or "the source".
     name: str
 
 
@@ -59,20 +53,21 @@ def compile_kernel(
     Parameters
     ----------
     source : str or path
-        PTX, CUDA C++, or the path of a file of either.
+        PTX or CUDA C++, or the path of a file with PTX or CUDA C++.
     name : str or None
-        The kernel's name, as the source writes it or mangled. None if the source has one kernel.
+        The kernel's name, as the source writes it or mangled. It may be None if the source has one
+        kernel.
     options : sequence of str
         Options of the compiler.
     target : str
-        Such as ``"sm_90"``. The source is compiled for the architecture-specific form, ``sm_90a``.
+        Target such as ``"sm_90"``. The compiler gets its architecture-specific form, ``sm_90a``.
 
     Raises
     ------
     TmaPreconditionError
         If the source is neither PTX nor CUDA C++, does not compile, or has no such kernel.
     TmaUnsupportedError
-        If the source must be compiled and there is no compiler.
+        If the source is CUDA C++ and there is no compiler.
     """
     text, label, path = _read(source)
     if _is_ptx(text):
@@ -92,7 +87,7 @@ def _is_ptx(text: str) -> bool:
 
 
 def _read(source: object) -> tuple[str, str, Path | None]:
-    """Return the text, its name in messages, and its path if it is a file."""
+    """Return (text of the source, its name in messages, path of the file or None)."""
     # A path has neither a line break nor a brace; a kernel has both.
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return source, "the source", None
@@ -102,7 +97,7 @@ def _read(source: object) -> tuple[str, str, Path | None]:
         raise argument_error("source", found, "be text or a path", fix)
     path = Path(source)
     try:
-        # Look at the size first, so that a file of many gigabytes is not read.
+        # Check the size first, so that a file of many gigabytes is not read.
         size_bytes = path.stat().st_size
         data = path.read_bytes() if size_bytes <= _MAX_SOURCE_BYTES else b""
     except (OSError, ValueError) as error:
@@ -171,9 +166,9 @@ def base_name(kernel: str) -> str:
 
 
 def _parts(kernel: str) -> tuple[list[str], str]:
-    """Return the parts of a mangled name, outermost first, and the text after them."""
-    # Itanium ABI: "_ZN4gemm6kernelILi128EEEv" has the parts "gemm", "kernel"; the digits are the
-    # length of each part.
+    """Return the namespaces and the name in a mangled name, outermost first, and the rest of it."""
+    # In the Itanium ABI each part follows its length: "_ZN4gemm6kernelILi128EEEv" has the parts
+    # "gemm" and "kernel".
     rest = kernel[2:] if kernel.startswith("_Z") else ""
     rest = rest.removeprefix("N")
     parts = []
@@ -185,7 +180,7 @@ def _parts(kernel: str) -> tuple[list[str], str]:
 
 
 def _fits(kernel: str, name: str) -> bool:
-    """Return whether a mangled name fits a C++ name: same parts and same template numbers."""
+    """Return whether a mangled name has the parts and the template numbers of a C++ name."""
     head, _, arguments = name.partition("<")
     parts, rest = _parts(kernel)
     wanted = [part.strip() for part in head.split("::") if part.strip()]
@@ -193,11 +188,13 @@ def _fits(kernel: str, name: str) -> bool:
         return kernel == head.strip()
     if parts[-len(wanted) :] != wanted:
         return False
-    # Numbers of the template arguments: "gemm<128, true>" has "128", "true"; "f<uint8_t>" has none.
+    # Numbers among the template arguments: "gemm<128, true>" has "128" and "true", "f<uint8_t>" has
+    # no number.
     numbers = re.findall(r"(?<![\w.])(?:true|false|-?\d+)\b", arguments)
     if not numbers:
         return not arguments or rest.startswith("I")
-    # The ABI writes -1 as "n1", and 128 of type int as "Li128E"; enumerators have a longer type.
+    # The ABI writes -1 as "n1", and 128 of type int as "Li128E". An enumerator has a longer type
+    # than the "i" of int.
     codes = {"true": "1", "false": "0"}
     mangled = ["n" + n[1:] if n.startswith("-") else codes.get(n, n) for n in numbers]
     found = re.findall(r"L(?:[a-z]|N?[\w]+?E)(n?\d+)E", rest) or re.findall(r"(n?\d+)E", rest)
@@ -217,8 +214,12 @@ def _compiled(
     target: str,
     is_file: bool,
 ) -> tuple[str, dict[str, str]]:
-    """Compile with NVRTC; use nvcc if there is no NVRTC, or if the source may have host code."""
-    # An architecture among the options replaces that of the target.
+    """Return (PTX, mangled names of name expressions).
+
+    NVRTC compiles the source. nvcc compiles it if there is no NVRTC, or if NVRTC fails on a file or
+    on a missing header, because such a source may have host code.
+    """
+    # An architecture among the options replaces the architecture of the target.
     arch = next(
         (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
     )
@@ -227,16 +228,16 @@ def _compiled(
     nvcc = driver.tool("nvcc")
     try:
         nvrtc = nvrtc_bindings()
-    except TmaUnsupportedError as missing:
+    except tma.TmaUnsupportedError as missing:
         if nvcc is None:
             fix = "pip install cuda-bindings nvidia-cuda-nvrtc, or pass PTX"
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{label} is CUDA C++, and there is neither NVRTC nor nvcc to compile it: {fix}"
             ) from missing
         return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
     ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, name, rest, arch)
-    # NVRTC's log has "__nv_name_map" if the name expression names no kernel. Compile again without
-    # the name, so that the message can list the kernels of the source.
+    # NVRTC's log has "__nv_name_map" if the source has no kernel of this name. Compile again
+    # without the name, so that the message can list the kernels of the source.
     if "__nv_name_map" in log:
         ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, None, rest, arch)
     if ptx:
@@ -255,8 +256,8 @@ def _not_compiled(label: str, compiler: str, log: str) -> Exception:
 
 
 def _include_folders() -> list[str]:
-    """Return the folders of CUDA's headers: in a toolkit, and in NVIDIA's packages from PyPI."""
-    folders = [get_include()]
+    """Return the folders with CUDA's headers: a toolkit's, and those of NVIDIA's PyPI packages."""
+    folders = [tma.get_include()]
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     folders += [str(path) for path in (Path(home) / "include",) if path.is_dir()]
     # CUDA 13 moved libcu++ and CUB to the folder "cccl".
@@ -277,17 +278,17 @@ def _by_nvrtc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str], str]:
-    """Return (PTX, mangled names of name expressions, log); PTX is empty if compilation fails."""
+    """Return (PTX, name expression -> mangled name, log); PTX is "" if the compilation fails."""
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
     file_name = Path(label).name if folder else _TEXT
     result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
     if result != success:
-        raise TmaUnsupportedError(f"NVRTC cannot start: {result}")
+        raise tma.TmaUnsupportedError(f"NVRTC cannot start: {result}")
     expressions = [name] if name and not name.startswith("_Z") else []
     for expression in expressions:
         nvrtc.nvrtcAddNameExpression(program, expression.encode())
-    # -default-device compiles functions without __device__ for the device; -lineinfo gives the
-    # findings their lines of the source.
+    # -default-device compiles functions without __device__ for the device. -lineinfo writes the
+    # lines of the source into the PTX, so that findings can name them.
     own = [f"--gpu-architecture={arch}", "-default-device", "-lineinfo"]
     if not any("std=" in option for option in options):
         own.append("--std=c++17")
@@ -305,7 +306,8 @@ def _by_nvrtc(
             lowered[expression] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
-    # NVRTC writes the current folder before the name of a text; the PTX must not depend on it.
+    # NVRTC writes the current folder before the file name of a text. Remove the folder, so that the
+    # PTX does not depend on it.
     if not folder:
         ptx = ptx.replace(f'"{Path.cwd() / _TEXT}"', f'"{_TEXT}"')
     return ptx, lowered, log
@@ -327,8 +329,8 @@ def _by_nvcc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str]]:
-    """Return (PTX, {}) compiled by nvcc."""
-    # Taking the address of a template instance makes nvcc compile this instance.
+    """Return (PTX, {}) from nvcc, which reports no mangled names."""
+    # nvcc compiles a template instance if the source takes the address of this instance.
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
@@ -338,7 +340,7 @@ def _by_nvcc(
         words = [nvcc, "-ptx", "-lineinfo", f"-arch={arch.replace('compute_', 'sm_')}"]
         if not any("std=" in option for option in options):
             words.append("-std=c++17")
-        words += [f"-I{f}" for f in ([folder] if folder else []) + [get_include()]]
+        words += [f"-I{f}" for f in ([folder] if folder else []) + [tma.get_include()]]
         words += [option for option in options if option.lstrip("-") not in _NVRTC_ONLY]
         words += ["-o", str(out), str(source)]
         try:
@@ -350,8 +352,9 @@ def _by_nvcc(
                 errors="replace",
             )
         except subprocess.TimeoutExpired as late:
-            raise TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
-        # nvcc names the scratch file in messages and line tables; put the user's name back.
+            raise tma.TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
+        # Messages and line tables of nvcc have the name of the scratch file. Replace this name with
+        # the name of the user's source.
         named = label if folder else _TEXT
         if done.returncode or not out.is_file():
             log = (done.stderr or done.stdout).replace(str(source), named)

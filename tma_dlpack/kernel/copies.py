@@ -1,12 +1,13 @@
-"""Bulk copies: tiles by tensor maps, lines of bytes, reductions, multicast; changes of maps.
+"""Instructions that copy asynchronously, and instructions that change tensor maps.
 
-A load lands in pieces of 16 bytes, and the barrier counts the bytes of each piece. Pieces land
-together if no phase can end between them. A bulk store has two events: the source is read, then
-global memory is written. The simulator of `tma_dlpack.copies` copies the tiles; it refuses the
-copies that the hardware refuses.
+A bulk copy moves a tile that a tensor map describes, or a line of bytes. A load writes pieces of 16
+bytes, and the barrier counts the bytes of each piece. The simulator writes all pieces at once,
+unless a phase of the barrier ends between two of them. A bulk store has two events: it reads its
+source, and later it writes global memory. The simulator of `tma_dlpack.copies` copies the tiles and
+refuses the copies that the hardware refuses.
 
-Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The rules that end a kernel are measured (H200, driver
-580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The conditions in which a copy ends a kernel are
+measured (H200, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -18,15 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import (
-    Instruction,
-    RawCopy,
-    TensorMap,
-    TmaError,
-    reduce_bytes,
-    replace_field,
-    rows,
-)
+from tma_dlpack.kernel.core import RawCopy, reduce_bytes, replace_field, rows, tma
 from tma_dlpack.kernel.mbarrier import (
     OFFSET_MASK,
     RANK_SHIFT,
@@ -42,11 +35,12 @@ from tma_dlpack.kernel.memory import LOCAL_WINDOW, SHARED_WINDOW
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import MAP_BYTES, BoolArray, Clocks, IntArray
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 Bytes = npt.NDArray[np.uint8]
-# A piece of a bulk copy in bytes; threads of a warp.
+# Bytes of a piece of a bulk copy; threads of a warp.
 CHUNK, _WARP = 16, 32
-# Bytes: the alignment that the hardware requires of a map's address.
+# Alignment in bytes that the hardware requires of a map's address.
 _MAP_ALIGNMENT = 64
 
 #: Rule of `tma_dlpack.copies` -> (rule of the finding, fix).
@@ -92,8 +86,8 @@ class Form(NamedTuple):
     @classmethod
     def of(cls, opcode: str) -> Form:
         """Return the form of an opcode."""
-        # For example "cp.async.bulk.tensor.4d.shared::cluster.global.im2col::w.mbarrier::...": rank
-        # "4d", mode "im2col_w".
+        # For example "cp.async.bulk.tensor.4d.shared::cluster.global.im2col::w.mbarrier::..." has
+        # rank 4 and mode "im2col_w".
         words = opcode.split(".")
         rank = next(int(w[0]) for w in words if re.fullmatch(r"[1-5]d", w))
         mode = "tile"
@@ -110,19 +104,19 @@ _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
 class _One:
-    """One thread that executes an operation; `at` is its index in the group."""
+    """One thread that executes an operation; `at` is the thread's index in its group."""
 
     def __init__(self, g: Any, lane: int) -> None:
         self.g, self.at, self.lanes = g, lane, g.lanes[lane : lane + 1]
         self.block, self.machine, self.order = g.block, g.machine, g.machine.order
 
     def find(self, address: int) -> tuple[int, Bytes, str] | None:
-        """Return the memory at an address, for `RawCopy`."""
+        """Return (first address, bytes, name) of the region with an address, for `RawCopy`."""
         region = self.machine.memory.region_of(address)
         return None if region is None else (region.first, region.raw, region.name)
 
     def fail(self, rule: str, message: str, fix: str) -> NoReturn:
-        """End the run, as the same mistake ends the kernel on hardware."""
+        """Report a mistake that ends a kernel on hardware, and end the run."""
         self.machine.fault(self.g, rule, message, fix, lanes=self.lanes)
         raise AssertionError
 
@@ -141,7 +135,7 @@ def _space_of(address: int) -> str:
     return "local" if address >= LOCAL_WINDOW else "global"
 
 
-def _map_at(one: _One, address: int) -> TensorMap:
+def _map_at(one: _One, address: int) -> tma.TensorMap:
     """Return the map at a generic address; end the run if the hardware refuses the address."""
     memory, space = one.machine.memory, _space_of(address)
     # The hardware does not read maps from local or shared memory.
@@ -169,16 +163,16 @@ def _map_at(one: _One, address: int) -> TensorMap:
             "ILLEGAL_ADDRESS", f"the map is at {address:#x}, where the kernel has no memory",
             "pass the map by value, or the address of its bytes",
         )  # fmt: skip
-    # Only a map in global memory can be changed by the kernel; maps in parameters are constant.
+    # A kernel can change a map in global memory, but not a map in its parameters.
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
-    # Maps of the arguments are known by their bytes; other bytes are decoded once.
-    found: TensorMap | None = one.machine.maps.get(data)
+    # `maps` has the maps of the arguments by their bytes. Decode other bytes once and add them.
+    found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
-            found = TensorMap.from_bytes(data, one.machine.target)
-        except TmaError as error:
+            found = tma.TensorMap.from_bytes(data, one.machine.target)
+        except tma.TmaError as error:
             why = " ".join(str(error).split("\n")[0].split())
             one.fail(
                 "MAP_BYTES", f"the 128 bytes at {address:#x} are no tensor map: {why}",
@@ -194,7 +188,7 @@ def _map_at(one: _One, address: int) -> TensorMap:
     return found
 
 
-def _check_form(one: _One, tensor_map: TensorMap, form: Form) -> None:
+def _check_form(one: _One, tensor_map: tma.TensorMap, form: Form) -> None:
     is_tile = form.mode in ("tile", "gather4", "scatter4")
     if (tensor_map.kind == "tiled") != is_tile:
         asked, is_map = ("tiled", f"an {tensor_map.kind}") if is_tile else ("im2col", "a tiled")
@@ -210,7 +204,7 @@ def _check_form(one: _One, tensor_map: TensorMap, form: Form) -> None:
         )
 
 
-def _refused(one: _One, error: TmaError) -> NoReturn:
+def _refused(one: _One, error: tma.TmaError) -> NoReturn:
     for violation in getattr(error, "violations", ()):
         rule, fix = _FAULTS.get(violation.rule, ("MAP_BYTES", violation.fix or ""))
         one.fail(rule, f"{violation.found}; {violation.limit}", fix)
@@ -221,16 +215,16 @@ def _copy(
     one: _One, address: int, mode: str, coords: tuple[int, ...], form: Form, smem: int,
     info: Any = None,
 ) -> RawCopy:  # fmt: skip
-    """Return the checked copy; coordinates are innermost first."""
+    """Return the copy after all checks; `coords` are innermost first."""
     tensor_map = _map_at(one, address)
     _check_form(one, tensor_map, form)
     offsets = None
     if info is not None and form.mode == "im2col":
-        # im2col offsets are 16 bits each (PTX ISA, im2colInfo).
+        # Each im2col offset has 16 bits (PTX ISA, im2colInfo).
         offsets = tuple(of_lane(n, one.at) & 0xFFFF for n in info)
     try:
         return RawCopy(tensor_map, mode, coords, smem, one.find, offsets)
-    except TmaError as error:
+    except tma.TmaError as error:
         _refused(one, error)
 
 
@@ -238,16 +232,19 @@ def _note_windows(
     one: _One, copy: RawCopy, agent: int, clock: int, known: Clocks | None, write: bool,
     **more: Any,
 ) -> None:  # fmt: skip
-    """Check the accesses of a tile to global memory against the order, and note them."""
+    """Check with `Order` that a copy may access its tile in global memory, and record the access.
+
+    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the issuer knows.
+    """
     try:
         windows = copy.windows()
-    except TmaError as error:
+    except tma.TmaError as error:
         _refused(one, error)
     if one.order is None or not windows:
         return
     note = one.order.async_write if write else one.order.async_read
     region = one.machine.memory.region_of(copy.first)
-    # A window has the offsets of its rows, all of the same width in bytes.
+    # A window is a set of rows: their offsets in the region, and the width of a row in bytes.
     for begins, width in windows:
         units = one.order.units(region, begins, width)
         note(one.g, one.lanes, region, units, agent, clock, known=known, **more)
@@ -259,7 +256,7 @@ def _note_windows(
 class _Load(Pending):
     """A load into one block.
 
-    `fetch` returns the bytes, an array (pieces, 16). `chunks` are the places of these pieces in
+    `fetch` returns the bytes as an array (pieces, 16). `chunks` are the offsets of these pieces in
     shared memory, in units of 16 bytes.
     """
 
@@ -282,20 +279,21 @@ class _Load(Pending):
         barrier, total = self.barrier, len(self.chunks) * CHUNK
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
-            # The barrier waits for fewer bytes than this load has, so the phase ends between two
-            # pieces.
+            # The barrier waits for fewer bytes than the load has left, so the phase ends between
+            # two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
-        # The clock of the load's agent is the phase; these pieces complete in a later phase than
-        # expected.
+        # The clock of the load's agent is the number of the phase. `Order` expected the phase at
+        # issue; correct the clock of these pieces if they complete in a later phase.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
         if now < total:
-            # The remaining pieces stay pending; their source is not read again.
+            # The other pieces stay pending. Keep their bytes, because the load reads its source
+            # only once.
             rest = data[len(here) :]
             self._fetch = lambda: rest
             self.machine.add(self)
@@ -304,7 +302,7 @@ class _Load(Pending):
 
     def _land(self, chunks: IntArray, data: Bytes) -> None:
         smem = self.block.smem
-        # A view of the memory, so the assignment changes shared memory.
+        # `view` shares the bytes of shared memory, so the assignment changes shared memory.
         view = smem[: len(smem) // CHUNK * CHUNK].reshape(-1, CHUNK)
         view[chunks] = data
 
@@ -314,7 +312,11 @@ def _load(
     fetch: Callable[[], Bytes], note_read: Callable[[int, int, Clocks | None], None],
     atomic: bool = False,
 ) -> None:  # fmt: skip
-    """Issue a load to each block of `places`; `chunks` count from the start of shared memory."""
+    """Issue a load into each block of `places`.
+
+    `chunks` are offsets in shared memory in units of 16 bytes. `fetch` returns the loaded bytes,
+    and `note_read` checks the read of the source with `Order`.
+    """
     order = one.order
     known = order.issue(one.g, one.lanes) if order is not None else None
     for number, (block, barrier) in enumerate(places):
@@ -327,7 +329,7 @@ def _load(
             order.async_write(
                 one.g, one.lanes, block, units, agent, clock, known=known, atomic=atomic
             )
-        # A multicast reads its source once.
+        # A multicast reads its source once, for all blocks.
         if not number:
             note_read(agent, clock, known)
         one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
@@ -336,9 +338,9 @@ def _load(
 def _places(
     one: _One, destination: int, barrier: int, blocks: int | None
 ) -> list[tuple[Any, Barrier]]:
-    """Return the destination blocks of a load, each with the barrier that counts its bytes.
+    """Return the destination blocks of a load, each with the barrier that counts the bytes.
 
-    `blocks` is the multicast mask, one bit for each rank; None without multicast.
+    `blocks` is the multicast mask with one bit for each rank, or None without multicast.
     """
     there = one.block.cluster.blocks
     if blocks is None:
@@ -378,7 +380,7 @@ def _coords(one: _One, coords: Any) -> tuple[int, ...]:
 
 
 def _signed(value: int) -> int:
-    # The low 32 bits as int32.
+    # Interpret the low 32 bits as int32.
     return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
 
@@ -403,8 +405,7 @@ def _tensor(code: Instruction) -> Operation:
 def _load_tile(
     one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
 ) -> None:
-    # After the barrier come the optional im2col information, the multicast mask and the cache
-    # policy.
+    # The operands after the barrier are optional: im2col offsets, multicast mask, cache policy.
     operands = list(rest)
     has_info = form.mode.startswith("im2col") and operands
     info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
@@ -412,8 +413,7 @@ def _load_tile(
     to = of_lane(destination, one.at)
     _, offset = place_of(one.g, to, one.lanes)
     coords = _coords(one, source[1])
-    # `copy.smem_bytes` counts the whole box, also the part that is out of bounds and filled with
-    # zeros.
+    # The load writes the whole box (`copy.smem_bytes`), with zeros for elements out of bounds.
     mode = "gather4" if form.mode == "gather4" else "load"
     copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
     places = _places(one, to, of_lane(barrier, one.at), blocks)
@@ -435,7 +435,8 @@ def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
     copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
     _check_inside(one, block, offset, copy.smem_bytes, "tile")
 
-    # The memory after this store; `Order.async_write` compares it with the memory now.
+    # Return the bytes of global memory after this store. `Order.async_write` compares these bytes
+    # with the bytes before the store.
     def after() -> Bytes:
         settle_stores(one.machine)
         return copy.stored(block.smem[offset : offset + copy.smem_bytes])
@@ -452,7 +453,7 @@ def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
 
 
 class _Store:
-    """State of a bulk store: the source is read first, then global memory is written."""
+    """State of a bulk store, which reads its source and later writes global memory."""
 
     def __init__(self, code: Any) -> None:
         self.code = code
@@ -489,7 +490,7 @@ class _StoreWrite(Pending):
 
 
 def settle_stores(machine: Any) -> None:
-    """Complete all pending bulk stores; a bulk store may complete at any time."""
+    """Complete all pending bulk stores, which the PTX memory model allows at any time."""
     for pending in [p for p in machine.pending if isinstance(p, _StoreRead | _StoreWrite)]:
         machine.pending.remove(pending)
         pending.happen()
@@ -500,16 +501,17 @@ def _store(
     one: _One, what: str, offset: int, size_bytes: int, write: Callable[[Bytes], None],
     note_write: Callable[[int, int, Clocks | None], None], quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Issue a bulk store and add it to the open group of the thread.
+    """Issue a bulk store and add it to the open bulk group of the thread.
 
-    The source is `size_bytes` of shared memory from `offset` on.
+    The source is the `size_bytes` bytes of shared memory from `offset` on.
     """
     groups = one.block.sync.bulk[int(one.lanes[0])]
     order, agent, known = one.order, 0, None
     if order is not None:
         known = order.issue(one.g, one.lanes)
         name = f"bulk stores of thread {one.lanes[0]}"
-        # wait_group.read completes the reads alone, so reads and writes have an agent each.
+        # wait_group.read waits for the reads only, so the reads and the writes of a store have
+        # different agents.
         reads = groups.agent(order, "store_read", one.block, name)
         agent = groups.agent(order, "store_write", one.block, name)
         where = offset, offset + size_bytes
@@ -538,7 +540,7 @@ def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
 
 
 def _region(one: _One, address: int, size_bytes: int) -> Any:
-    """Return the global memory of a 1-D copy; end the run if the copy goes outside of it."""
+    """Return the region of a 1-D copy; end the run if no region has all bytes of the copy."""
     region = one.machine.memory.region_of(address)
     if region is None or address - region.first + size_bytes > len(region.raw):
         one.fail(
@@ -553,16 +555,16 @@ def _region(one: _One, address: int, size_bytes: int) -> Any:
 @operation("cp.async.bulk", "cp.reduce.async.bulk")
 def _bulk(code: Instruction) -> Operation:
     words = code.opcode.split(".")
-    # Destination first: ["shared", "global"] is a load, ["global", "shared"] a store, ["shared",
-    # "shared"] a copy to another block.
+    # State spaces of destination and source: ["shared", "global"] is a load, ["global", "shared"]
+    # is a store, and ["shared", "shared"] is a copy to another block.
     spaces = [word.partition("::")[0] for word in words if word.startswith(("shared", "global"))]
     op = next((word for word in words if word in _REDUCTIONS), "")
     has_blocks, has_mask = "multicast::cluster" in words, "cp_mask" in words
 
     def load(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
-            # Destination, source, size, barrier, then the multicast mask; the cache policy is
-            # ignored.
+            # The operands of a load are destination, source, size, barrier, then optionally a
+            # multicast mask and a cache policy, which has no effect here.
             values = [of_lane(value, one.at) for value in operands[: 4 + has_blocks]]
             blocks = values.pop() if has_blocks else None
             _load_line(one, op, words[-1], spaces[1] == "global", blocks, *values)
@@ -570,7 +572,8 @@ def _bulk(code: Instruction) -> Operation:
     def store(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
             values = [of_lane(value, one.at) for value in operands]
-            # Destination, source, size; bit i of the byte mask selects byte i of each 16 bytes.
+            # The operands of a store are destination, source, size and optionally a byte mask. Bit
+            # i of the byte mask selects byte i of each 16 bytes.
             byte_mask = values[-1] if has_mask else 0xFFFF
             _store_line(one, op, words[-1], byte_mask, *values[:3])
 
@@ -592,7 +595,7 @@ def _load_line(
     else:
         owner, first = place_of(one.g, source, one.lanes)
         raw = owner.smem
-    # Reductions to shared memory have no multicast, so the first place is the only one.
+    # A reduction to shared memory has no multicast, so it has one destination.
     goal = places[0][0].smem[offset : offset + size_bytes]
 
     def fetch() -> Bytes:
@@ -645,7 +648,7 @@ def _store_line(
     "cp.async.bulk.prefetch", "prefetch.tensormap", "prefetch.param", "prefetch.const",
 )  # fmt: skip
 def _prefetch(code: Instruction) -> Operation:
-    """Check the map of a prefetch; the simulator has no caches."""
+    """Check the map of a prefetch; the prefetch has no effect, because there are no caches."""
     if ".tensor." not in code.opcode:
         return Operation(lambda g, mask, *operands: None)
     form = Form.of(code.opcode)
@@ -661,10 +664,11 @@ def _prefetch(code: Instruction) -> Operation:
 
 
 class _ThreadCopies(Pending):
-    """cp.async of lanes of one warp.
+    """cp.async by lanes of one warp.
 
-    A part is (source memory, index in it, place in shared memory); index and place are arrays
-    (lanes, bytes). Bytes with index -1 are filled with zeros.
+    A part is (source memory, index, place). For each byte, `index` is the offset in the source
+    memory and `place` the offset in shared memory; both are arrays (lanes, bytes). A byte with
+    index -1 becomes zero.
     """
 
     def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray, IntArray]]) -> None:
@@ -685,8 +689,8 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
-            # The optional operand is a predicate (ignore the source), a size of 32 bits (bytes to
-            # read) or a cache policy of 64 bits.
+            # The optional operand is a predicate to ignore the source, a 32-bit number of bytes to
+            # read, or a 64-bit cache policy.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0
@@ -704,7 +708,7 @@ def _cp_async(code: Instruction) -> Operation:
 def _copy_lanes(
     g: Any, warp: int, mine: BoolArray, to: IntArray, source: Any, taken: IntArray, size_bytes: int
 ) -> None:
-    """Issue the cp.async of lanes of one warp; `taken` is the number of bytes that a lane reads."""
+    """Issue cp.async by lanes of one warp; `taken` is the number of bytes that each lane reads."""
     order, groups, span = g.machine.order, g.block.sync.cp_async[warp], np.arange(size_bytes)
     parts = []
     zero = mine & (taken == 0)
@@ -716,7 +720,8 @@ def _copy_lanes(
     for region, which, offsets in found:
         inside = span < taken[which][:, None]
         index = np.where(inside, offsets[:, None] + span, -1)
-        # `places` checks only the first byte, because a lane may read fewer bytes than it copies.
+        # `Memory.places` has checked only the first byte, because a lane may read fewer bytes than
+        # `size_bytes`.
         if int(index.max()) >= len(region.raw):
             g.machine.fault(
                 g, "ILLEGAL_ADDRESS", f"cp.async reads past the end of {region.name}",
@@ -738,7 +743,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async or red.async: words for the shared memory of a block, with bytes for a barrier."""
+    """st.async or red.async, which changes a block's shared memory and counts at an mbarrier."""
 
     def __init__(
         self,
@@ -756,7 +761,7 @@ class _RemoteStore(Pending):
 
     def happen(self) -> None:
         smem = self._block.smem
-        # Lanes may reduce to the same address, so apply the words one after the other.
+        # Several lanes may reduce to one address, so apply the lanes one after the other.
         for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
@@ -772,7 +777,7 @@ def _store_async(code: Instruction) -> Operation:
         kind = words[-1]
         size = int(kind[1:]) // 8
         values = value if isinstance(value, tuple) else (value,)
-        # `data` is (lanes, bytes): the elements of a .v2 or .v4 follow each other.
+        # `data` has the shape (lanes, bytes). The elements of a .v2 or .v4 are side by side.
         columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
         data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
         at = np.broadcast_to(to, g.n).astype(np.int64)
@@ -811,8 +816,8 @@ def _replace(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, address: Any, *rest: Any) -> None:
         for one in _each_thread(g, mask):
-            # box_dim and the other fields of an axis have an ordinal, the number of the axis,
-            # innermost 0.
+            # Fields of an axis, such as box_dim, have an ordinal operand: the number of the axis,
+            # where 0 is the innermost axis.
             ordinal = int(rest[0]) if len(rest) == 2 else None
             operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
             at = of_lane(address, one.at)
@@ -822,7 +827,7 @@ def _replace(code: Instruction) -> Operation | None:
                 owner = _region(one, at, MAP_BYTES)
                 first = at - owner.first
             raw = owner.smem if is_shared else owner.raw
-            # `Order.access` takes an offset and a mask bit for each lane; here one lane executes.
+            # `Order.access` expects an offset and a mask bit for each lane. One lane executes here.
             only = np.zeros(g.n, np.bool_)
             only[one.at] = True
             if one.order is not None:
@@ -832,7 +837,7 @@ def _replace(code: Instruction) -> Operation | None:
             data = bytes(raw[first : first + MAP_BYTES])
             try:
                 changed = replace_field(data, field, ordinal, operand)
-            except (TmaError, KeyError, ValueError) as error:
+            except (tma.TmaError, KeyError, ValueError) as error:
                 one.fail(
                     "MAP_BYTES", f"tensormap.replace of {field} with {operand:#x}: {error}",
                     "pass a value of the field's range",
@@ -848,7 +853,7 @@ def _publish(code: Instruction) -> Operation:
     def run(g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any) -> None:
         for to, at in each(g, mask, destination):
             one = _One(g, int(at[0]))
-            # The whole warp executes cp_fenceproxy; lanes with the same destination copy once.
+            # The whole warp executes cp_fenceproxy. The lanes with one destination copy it once.
             block, offset = place_of(g, of_lane(source, at[0]), one.lanes)
             region = _region(one, to, MAP_BYTES)
             first, only = to - region.first, np.zeros(g.n, np.bool_)

@@ -8,26 +8,27 @@ from typing import Any
 import numpy as np
 
 from tma_dlpack.kernel import support
-from tma_dlpack.kernel.core import Function, Instruction, opcodes
 from tma_dlpack.kernel.operands import Reg, operands_of
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction
 
 _SPACES = ("global", "shared", "local", "const", "param")
-# Base words of opcodes without a destination operand; all other opcodes write their first operand.
+# First words of opcodes without a destination; all other opcodes write their first operand.
 _NO_DESTINATION = frozenset(
     ("st", "red", "bra", "brx", "ret", "exit", "trap", "call", "prefetch", "prefetchu", "discard",
      "applypriority", "nanosleep", "setmaxnreg", "pmevent", "brkpt", "multimem")
 )  # fmt: skip
-# Hints for the hardware, without an effect on values or on order.
+# First words of hints for the hardware, which change neither values nor order.
 _IGNORED = frozenset(
     ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
 )
 # PTX type -> NumPy type of the same width; `support.NAMES` defines these names.
 _VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32": "f4", "f64": "f8"}
-# Table of registers -> bits of a register.
+# Name of a table of registers -> bits of a register in the table.
 _TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
 
 
-# Name of the carry flag, which is kept as a predicate; PTX has no register of this name.
+# Name of the predicate register for the carry flag; no PTX register can have this name.
 CARRY = "%carry flag"
 
 
@@ -37,14 +38,14 @@ def is_carried(code: Instruction) -> bool:
 
 
 class UnknownFormError(Exception):
-    """Error for an opcode, or a form of an opcode, that the emitter cannot translate."""
+    """Error for an opcode, or for a form of an opcode, that the emitter cannot translate."""
 
 
 class Emitter:
-    """Translator of one block.
+    """Translator of one basic block.
 
-    `local` maps registers to the variables that hold their values. `live` has the registers that
-    later blocks read.
+    `local` maps the name of a PTX register to the Python variable with the register's bits. `live`
+    is the set of registers that later blocks read.
     """
 
     program: Any
@@ -59,13 +60,14 @@ class Emitter:
         self.program, self.function, self.block, self.live = program, function, block, live
         self.operations = operations
         self.lines: list[str] = []
-        # Globals of the source: helper functions, and constants K1, K2, ...
+        # Globals of the emitted source: helper functions, and constants K1, K2, ...
         self.names: dict[str, Any] = dict(support.NAMES)
-        # Register -> variable v1, v2, ...; `dirty` has the registers that the block has written.
+        # Register -> variable v1, v2, ... `dirty` has the registers with new values, which are not
+        # in the tables yet.
         self.local: dict[str, str] = {}
         self.dirty: set[str] = set()
-        # Variable that is a view of a row -> (table, slot) of this row; a store to the row would
-        # change the variable.
+        # Variable that is a NumPy view of a table's row -> (table, slot) of the row. A store to the
+        # row also changes such a variable.
         self.views: dict[str, tuple[str, int]] = {}
         self.count = 0
 
@@ -73,7 +75,7 @@ class Emitter:
 
     @staticmethod
     def reads_and_writes(code: Instruction, operation: Any) -> tuple[set[str], set[str]]:
-        """Return the registers that an instruction reads, and the registers that it writes."""
+        """Return (registers that an instruction reads, registers that it writes)."""
         operands = operands_of(code)
         base = code.opcode.split(".")[0]
         if operation is not None:
@@ -85,7 +87,7 @@ class Emitter:
         if operation is not None and operation.updates:
             read |= first
         if is_carried(code):
-            # addc, subc and madc read the flag; the modifier .cc writes it.
+            # addc, subc and madc read the carry flag. The modifier .cc writes the carry flag.
             read |= {CARRY} if base[-1] == "c" else set()
             first |= {CARRY} if ".cc." in code.opcode else set()
         return read, first
@@ -117,7 +119,7 @@ class Emitter:
                 raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
             if table == "Q":
-                # Table Q has no array; only its slots are counted.
+                # Table Q (128 bits) has no array, because the emitter supports no such register.
                 raise UnknownFormError("a register of 128 bits")
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
@@ -169,7 +171,7 @@ class Emitter:
             if opcodes.bits_of(place[2]) != own or own == 8:
                 return f"read({kind!r}, {text})"
         elif not isinstance(operand, int):
-            # Special registers and symbols have a width of their own.
+            # Special registers and symbols may have another width than `kind`.
             unsigned = opcodes.UNSIGNED[own].__name__
             text = f"{text}.astype({unsigned})"
         if kind == "bf16":
@@ -178,7 +180,7 @@ class Emitter:
         return f"{text}.view({view})" if view else text
 
     def address(self, operand: Any) -> str:
-        """Return an expression for an address, uint64."""
+        """Return an expression for an address as uint64."""
         _, base, offset = operand
         if isinstance(base, int):
             return self.constant(np.uint64((base + offset) % (1 << 64)))
@@ -203,8 +205,8 @@ class Emitter:
         if place is None:
             raise UnknownFormError(f"the register {operand.name}")
         declared = place[2]
-        # Registers hold unsigned bits: reinterpret a result of the same width, extend or cut
-        # another one.
+        # Registers contain unsigned bits. Reinterpret a result of the register's width; extend or
+        # cut a result of another width.
         same = opcodes.bits_of(declared) == opcodes.bits_of(kind) and kind != "bf16"
         if kind == "pred" or (same and kind[0] in "bu"):
             text = expression
@@ -234,15 +236,15 @@ class Emitter:
     # -- the block -------------------------------------------------------------------------------
 
     def compiled(self) -> tuple[str, Any]:
-        """Return the source of the block, and its function."""
+        """Return the Python source of the block, and the compiled function."""
         result = None
         for code in self.block.code:
             before = len(self.lines)
             try:
                 result = self.instruction(code)
             except (UnknownFormError, KeyError, ValueError, IndexError, TypeError) as error:
-                # Refuse the instruction only when a thread executes it: many kernels have code for
-                # other targets that never runs.
+                # Raise the error only when a thread executes the instruction, because many kernels
+                # contain code for other targets that never runs.
                 del self.lines[before:]
                 self.lines.append(f"M.unknown(g, {self.constant(code)}, {str(error)!r})")
                 result = None
@@ -250,8 +252,8 @@ class Emitter:
                     self.local.pop(name, None)
         self.write_back(result)
         self.lines.append(result or f"return {self.block.label + 1}")
-        # g: the group; B: the block of threads; M: the machine; ix: the group's columns in the
-        # tables.
+        # Names in the source: g is the group, B its block of threads, M the machine, and ix the
+        # group's columns in the register tables W, D, H and P.
         head = ["def block(g, B):", "M = B.machine", "ix, n, A = g.index, g.n, B.addresses"]
         head.append("W, D, H, P = B.W, B.D, B.H, B.P")
         source = "\n    ".join(head + self.lines)
@@ -260,9 +262,9 @@ class Emitter:
         return source, scope["block"]
 
     def write_back(self, result: str | None) -> None:
-        """Store the registers that later blocks read."""
-        # A variable may be a view of a row that is stored here (a swap of two registers), so copy
-        # such variables before the first store.
+        """Emit the stores of the registers that later blocks read."""
+        # A variable may be a view of a row that these stores change, for example in a swap of two
+        # registers. So copy such variables before the first store.
         kept = sorted(name for name in self.dirty if name in self.live)
         slots = {self.register(name)[:2]: name for name in kept}  # type: ignore[index]
         used_later = set(re.findall(r"\bv\d+\b", result or ""))
@@ -302,7 +304,7 @@ class Emitter:
         names = _register_names(targets)
         run, at = self.constant(operation.run), self.constant(code)
         block = operation.register_block and any(_is_vector(t) for t in targets)
-        # A guarded operation needs the old values for the threads that do not execute.
+        # A guarded operation keeps the old values of the threads that do not execute it.
         olds = "()"
         if code.guard and names:
             if block:
@@ -315,7 +317,7 @@ class Emitter:
             self.lines.append(call)
         elif operation.pauses:
             result = self.new(call)
-            # The results are known only after the wait; the group stores them then.
+            # The results are known only after the wait, so the group stores the results then.
             places = self.constant([self.register(n) if n else None for n in names])
             self.lines.append(f"g.later({result}, {places})")
             for name in names:
@@ -331,7 +333,8 @@ class Emitter:
                     place = self.register(name)
                     if place is None:
                         raise UnknownFormError(f"the register {name}")
-                    # Adapt the result's width to the register; predicates have no width.
+                    # Convert the result to the width of the register. A predicate needs no
+                    # conversion.
                     kind = _TABLE_BITS[place[0]]
                     text = f"{result}[{n}]"
                     if kind > 1:
@@ -377,17 +380,17 @@ class Emitter:
     def rows(self, names: list[str]) -> str:
         """Return an expression for registers as one array (registers, n).
 
-        New values of these registers are stored first, because the array is read from the table.
+        The array is read from the table, so emit stores of the registers' new values first.
         """
         table, slots = self.slots(names)
         self.flush(names)
-        # Neighbouring slots are a slice, which NumPy reads without a copy.
+        # NumPy reads neighbouring slots as a slice, without a copy.
         if slots == list(range(slots[0], slots[0] + len(slots))):
             return f"{table}[{slots[0]}:{slots[0] + len(slots)}, ix]"
         return f"{table}[{self.constant(np.array(slots))}][:, ix]"
 
     def flush(self, names: list[str]) -> None:
-        """Store the new values of registers now."""
+        """Emit stores of the new values of registers."""
         changed = {self.register(name)[:2] for name in names}  # type: ignore[index]
         self.protect(changed, names)
         for name in names:
@@ -397,7 +400,7 @@ class Emitter:
                 self.dirty.discard(name)
 
     def protect(self, changed: set[tuple[str, int]], names: list[str]) -> None:
-        """Copy the variables that are views of the rows in `changed`, which a store will change."""
+        """Emit copies of the variables that are views of rows that a store will change."""
         for name, variable in self.local.items():
             if self.views.get(variable) in changed and (name not in names or name in self.dirty):
                 self.lines.append(f"{variable} = {variable}.copy()")
@@ -428,7 +431,7 @@ class Emitter:
     def emit_brx(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         if code.guard:
             raise UnknownFormError("a guarded brx.idx")
-        # The last operand names the table of labels, .branchtargets.
+        # The last operand is the name of the list of labels, .branchtargets.
         names = self.function.symbols.get(code.split()[-1], "").split()
         table = self.constant([self.block.labels[name] for name in names])
         index = self.new(self.bits(operands[0], "u32"))
@@ -448,7 +451,7 @@ class Emitter:
     def emit_call(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         results: list[str] = []
         rest: list[Any] = list(operands)
-        # Operands: (results), function, (arguments), prototype; each list may be missing.
+        # The operands are (results), function, (arguments), prototype. Lists may be missing.
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
@@ -464,7 +467,7 @@ class Emitter:
     # -- memory ----------------------------------------------------------------------------------
 
     def access(self, words: list[str]) -> tuple[str, str, int, str]:
-        """Return (state space, type, number of elements, semantics) of a ld or st."""
+        """Return (state space, type, number of elements, memory semantics) of an ld or st."""
         spaces = [w.split("::")[0] for w in words[1:]]
         space = next((w for w in spaces if w in _SPACES), "")
         count = next((int(w[1]) for w in words if w in ("v2", "v4", "v8")), 1)
@@ -482,7 +485,8 @@ class Emitter:
         targets = operands[0][1] if _is_vector(operands[0]) else [operands[0]]
         where = operands[1]
         if space == "param":
-            # [param + offset] is read by name; [register] is a generic address of a parameter.
+            # `[name + offset]` is read by the parameter's name. `[register]` is a generic address
+            # of a parameter.
             name = where[1].name if isinstance(where[1], Reg) else None
             if name is None or self.register(name) is not None:
                 mask, at = self.mask(code), self.address(where)
@@ -490,7 +494,7 @@ class Emitter:
             else:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
-            # Constants are in regions of global memory, so a generic access finds them.
+            # The simulator keeps constants in regions of global memory, so use a generic access.
             if space in ("const", "local"):
                 space = "" if space == "const" else "local"
             self.lines.append(f"g.code = {self.constant(code)}")
@@ -542,8 +546,8 @@ class Emitter:
         vector = _is_vector(operands[1])
         raw = f"b{8 * size}"
         where, *values = operands
-        # A vector atomic (red.v4.f32) is atomic for each element alone, so emit one call for each
-        # element.
+        # A vector atomic such as red.v4.f32 is atomic only for each element, so emit one call for
+        # each element.
         columns = [v[1] if _is_vector(v) else [v] for v in values]
         targets = target[1] if _is_vector(target) else [target]
         combine = self.constant(support.atomic(op, kind))
@@ -565,7 +569,8 @@ class Emitter:
         text = self.typed(operands[1], words[-1])
         if isinstance(operands[1], int):
             text = f"uint64({text})"
-        # Only shared and local addresses differ from generic addresses.
+        # A global address equals its generic address. For a shared or local address, add or
+        # subtract the window of this state space.
         window = {"shared": "SHARED_WINDOW", "local": "LOCAL_WINDOW"}.get(space)
         if window:
             text = f"({text}.astype(uint64) {'-' if to else '+'} {window})"
@@ -592,7 +597,7 @@ class Emitter:
 
     def emit_getctarank(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
         a = self.typed(operands[1], words[-1])
-        # Bits 24 to 31 of a shared address are the block's rank; see `memory`.
+        # Bits 24 to 31 of a shared address are the rank of the block (see `memory`).
         text = f"({a}.astype(uint64) >> uint64(24) & uint64(255)).astype(uint32)"
         self.store_result(code, operands[0], "u32", text)
 
@@ -602,7 +607,7 @@ class Emitter:
         kind = words[-1]
         target, source = operands
         if _is_vector(target):
-            # mov.b64 {a, b}, c: cut c into parts, the lowest first.
+            # mov.b64 {a, b}, c cuts c into parts: a gets the lowest bits.
             parts = target[1]
             part = opcodes.bits_of(kind) // len(parts)
             whole = self.new(self.typed(source, f"b{opcodes.bits_of(kind)}"))
@@ -611,7 +616,7 @@ class Emitter:
                     text = f"cut({whole}, {n * part}, {opcodes.UNSIGNED[part].__name__})"
                     self.store_result(code, one, f"b{part}", text)
             return
-        # mov.b64 c, {a, b}: join the parts, the lowest first.
+        # mov.b64 c, {a, b} joins the parts: a has the lowest bits.
         if _is_vector(source):
             part = opcodes.bits_of(kind) // len(source[1])
             values = ", ".join(self.typed(one, f"b{part}") for one in source[1])
@@ -626,7 +631,7 @@ class Emitter:
         self.store_result(code, target, raw, self.typed(source, raw))
 
     def emit_setp(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        # For example setp.lt.and.f32 p|q, a, b, c: p = (a < b) & c, q = ~(a < b) & c.
+        # For example setp.lt.and.f32 p|q, a, b, c sets p = (a < b) & c and q = ~(a < b) & c.
         kind, modifiers = words[-1], [word for word in words[1:-1] if word != "ftz"]
         test = opcodes.comparison(modifiers[0], kind, "ftz" in words and kind == "f32")
         combine = {"and": "&", "or": "|", "xor": "^"}.get(modifiers[-1])
@@ -646,14 +651,14 @@ class Emitter:
         self.put(code, operands[0].name, self.new("uint64(0)"))
 
     def carried(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        """Emit add.cc, addc, sub.cc, subc, mad.cc and madc: integers with the carry flag."""
+        """Emit integer arithmetic with the carry flag: add.cc, addc, sub.cc, subc, mad.cc, madc."""
         kind, base = words[-1], words[0].removesuffix("c")
         carry_in = words[0] in ("addc", "subc", "madc")
         part = next((word for word in words[1:-1] if word in ("lo", "hi")), "lo")
         raw = f"b{opcodes.bits_of(kind)}"
         a, b, *c = (self.typed(o, kind if base == "mad" else raw) for o in operands[1:])
         flag = self.value(CARRY) if carry_in else "False"
-        # mad.lo.cc and mad.hi.cc: a product, then an addition with carry.
+        # mad.lo.cc and mad.hi.cc multiply, then add with carry.
         if base == "mad":
             product = f"mul_hi({a}, {b})" if part == "hi" else f"{a} * {b}"
             a, b = f"({product}).view({opcodes.UNSIGNED[opcodes.bits_of(kind)].__name__})", c[0]
@@ -664,7 +669,7 @@ class Emitter:
             self.put(code, CARRY, f"{found}[1]")
 
     def arithmetic(self, code: Instruction, words: list[str], operands: list[Any]) -> None:
-        """Emit a row of `opcodes`."""
+        """Emit an instruction that has a row in the tables of `opcodes`."""
         if is_carried(code):
             self.carried(code, words, operands)
             return
@@ -672,15 +677,15 @@ class Emitter:
         if value is None:
             raise UnknownFormError("")
         given = [self.typed(o, kind) for o, kind in zip(operands[1:], value.operands, strict=True)]
-        # NumPy leaves a shift by the width or more undefined, so emit a known count separately.
+        # In NumPy a shift by the width or more is undefined, so treat a constant count separately.
         if words[0] in ("shl", "shr") and isinstance(operands[2], int):
             text = self.shift(words, given[0], value.result, operands[2])
         elif value.run is not None:
             text = f"{self.constant(value.run)}({', '.join(given)})"
         else:
             text = value.expression
-            # An operand that the expression uses twice gets a variable, so that it is computed
-            # once.
+            # Assign an operand that the expression uses twice to a variable, so that it is
+            # computed once.
             used = {
                 letter: one
                 if text.count(letter) == 1 or re.fullmatch(r"[vK]\d+", one)
@@ -691,9 +696,10 @@ class Emitter:
         self.store_result(code, operands[0], value.result, f"({text})")
 
     def shift(self, words: list[str], value: str, kind: str, count: int) -> str:
-        """Return an expression for a shift by a known count.
+        """Return an expression for a shift by a constant count.
 
-        A count of the width or more gives zero, or the sign in a right shift of signed numbers.
+        If the count is the width or more, a right shift of a signed number returns 0 or -1, by the
+        sign of the number. Any other shift returns 0.
         """
         size = opcodes.bits_of(kind)
         if count < 0 or (count >= size and kind[0] != "s"):
@@ -703,8 +709,8 @@ class Emitter:
 
 
 def _renamed(expression: str, values: dict[str, str]) -> str:
-    """Replace the letters a to d of an expression by variables."""
-    # A letter alone: not a part of a name ("np.abs"), not the name of a function ("a(").
+    """Replace the operands a, b, c and d in an expression by variables."""
+    # Match single letters only: not in a name ("np.abs"), not as the name of a function ("a(").
     return re.sub(r"(?<![\w.])([abcd])(?![\w(])", lambda m: values.get(m[1], m[1]), expression)
 
 
@@ -732,7 +738,7 @@ def _names(operands: list[Any]) -> set[str]:
 
 
 def _register_names(operands: list[Any]) -> list[Any]:
-    """Return the registers of destinations in order; None stands for `_`."""
+    """Return the names of the destination registers in order, with None for `_`."""
     found: list[Any] = []
     for operand in operands:
         if operand is None:

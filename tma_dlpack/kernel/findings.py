@@ -1,4 +1,7 @@
-"""The findings of a run: each mistake once for a pair of instructions, and the cause of a hang."""
+"""The findings of a run, and the explanation of a hang.
+
+A mistake is one finding for each pair of source lines, however often the kernel repeats it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tma_dlpack.kernel.core import counted, report, stuck
+from tma_dlpack.kernel.core import counted, report
+from tma_dlpack.ptx import stuck
 
 Triple = tuple[int, int, int]
 _WARP, _WARPGROUP = 32, 128
-# Rule -> source that the finding cites.
+# Rule -> document that the finding cites.
 _SOURCES = {
     "PROXY_FENCE": "PTX ISA 9.0, Proxies and fence.proxy.async",
     "MAP_FENCE": "PTX ISA 9.0, fence.proxy.tensormap",
@@ -28,12 +32,14 @@ class BarrierState(NamedTuple):
 
     address: int
     count: int  # type: ignore[assignment] # not tuple's
-    #: Pending arrivals and pending bytes.
+    #: Number of pending arrivals.
     arrivals: int
+    #: Number of pending bytes.
     bytes: int
     phase: int
-    #: Number of blocks with this state, and number of warps that wait.
+    #: Number of blocks whose barrier at this address has this state.
     blocks: int
+    #: Number of warps in these blocks that wait at the barrier.
     waiting: int
     lines: tuple[str, ...] = ()
     parity: int | None = None
@@ -46,14 +52,15 @@ def line_of(code: Any) -> str | None:
     """Return "file:line" of an instruction in the compiled file; None without a line table."""
     if code is None or not code.place:
         return None
-    # `place` is the inlining stack, innermost first; the last entry is in the compiled file.
+    # `place` is the stack of inlined functions, innermost first. Its last entry is in the compiled
+    # file.
     file = code.place[-1][0]
     line = next(line for name, line in code.place if name == file)
     return f"{file}:{line}"
 
 
 class Findings:
-    """The findings of one run."""
+    """Collector of the findings of one run."""
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
@@ -73,11 +80,12 @@ class Findings:
 
         `also` is the instruction of the earlier access.
         """
-        # One finding for each pair of source lines: a loop or a template repeats the instruction.
+        # Add one finding for each pair of source lines, because a loop or a template repeats the
+        # instruction.
         code = code if g is None else g.code
         line = code.line if code is not None else None
         earlier = line_of(also) or getattr(also, "line", None)
-        # one missing fence of an mbarrier.init is one mistake, however many lines use the barrier
+        # A missing fence after mbarrier.init is one mistake, however many lines use the barrier.
         at = None if rule == "BARRIER_INIT" else line_of(code) or line
         key = rule, severity, at, earlier
         before = self._found.get(key)
@@ -112,8 +120,8 @@ class Findings:
         """Explain why no thread can continue."""
         states = _states(machine)
         rows = [(state, next(row for row in stuck.ROWS if row.holds(state))) for state in states]
-        # Report the causes; a barrier that only waits for another barrier (HANG_FOLLOWS) is no
-        # cause.
+        # Report only causes. A barrier that waits because of another barrier (HANG_FOLLOWS) is not
+        # a cause.
         causes = [(s, r) for s, r in rows if r.rule != "HANG_FOLLOWS"] or rows
         for state, row in causes:
             message = f"the kernel hangs at the barrier {state.address:#x}: {row.message(state)}"
@@ -128,7 +136,7 @@ class Findings:
 
     def _threads(self, machine: Any) -> None:
         """Explain a hang at a barrier of threads, or in a loop that polls memory."""
-        # One finding for each kind of wait, barrier, block and instruction.
+        # Add one finding for each combination of kind of wait, barrier, block and instruction.
         waits: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
         for group in machine.asleep:
             what = dict(group.wait.what) if group.wait is not None else {"kind": "poll"}
@@ -142,7 +150,7 @@ class Findings:
 
 
 def _thread(size: Triple, number: int) -> Triple:
-    """Return a thread's index (x, y, z) in a block of this size."""
+    """Return the index (x, y, z) of thread `number` in a block of `size` threads (x, y, z)."""
     x, y, _ = size
     return number % x, number // x % y, number // (x * y)
 
@@ -196,21 +204,26 @@ class _Word:
 
 @dataclass
 class _State:
-    """State of a barrier as `report.stuck` reads it; equal states of several blocks are merged."""
+    """State of an mbarrier in the form that the rules of `ptx.stuck` read.
+
+    Blocks whose barriers at one offset have equal states share one object.
+    """
 
     address: int
     word: _Word
     announced: int | None
     maps: tuple[Any, ...]
-    #: Waits at this barrier, each a `timeline.Open`.
+    #: Open waits at this barrier, each a `timeline.Open`.
     opened: list[Any]
-    #: Number of blocks in this state, and number of warps that wait.
+    #: Number of blocks in this state.
     blocks: int = 1
+    #: Number of warps that wait at the barrier.
     waiting: int = 0
-    #: Other barriers where warps wait: of this block, by offset, and offsets in other blocks.
+    #: Other barriers of the block where warps wait, by offset.
     here: dict[Any, Any] = field(default_factory=dict)
+    #: Offsets of barriers in other blocks where warps wait.
     far: set[int] = field(default_factory=set)
-    #: The barrier at the same offset in the other blocks of the cluster.
+    #: Fields of the barriers at this offset in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)
     #: Whether no barrier of any block has ended a phase or counted anything.
     is_first: bool = False
@@ -243,8 +256,8 @@ class _State:
 
 
 def _states(machine: Any) -> list[_State]:
-    """Return the barriers where warps wait, each state of one address once."""
-    # A wait is stuck if its phase is still the barrier's phase.
+    """Return the states of the barriers where warps wait, each distinct state once."""
+    # A wait is stuck if the barrier is still in the phase that the wait waits for.
     stuck: dict[Any, list[Any]] = defaultdict(list)
     live = {id(block) for cluster in machine.active for block in cluster.blocks}
     for (block, _, _), opened in machine.timeline.waiting.items():
@@ -264,7 +277,7 @@ def _states(machine: Any) -> list[_State]:
         peers = (b.sync.barriers.get(barrier.offset) for b in others)
         state.peers = [_Word.of(peer) for peer in peers if peer is not None]
         if len(stuck) == 1:
-            # With one stuck barrier, warps that have ended may be those that should have arrived.
+            # If one barrier is stuck, the missing arrivals may be those of warps that have ended.
             state.ended = _warps(barrier.block.exited)
         made[barrier] = state
     for barrier, state in made.items():
@@ -279,7 +292,7 @@ def _states(machine: Any) -> list[_State]:
 
 
 def _alike(states: list[_State]) -> list[_State]:
-    """Merge the states of several blocks that are equal."""
+    """Merge equal states of several blocks."""
     found: dict[Any, _State] = {}
     for state in states:
         word = state.word

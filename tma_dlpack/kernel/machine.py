@@ -1,14 +1,14 @@
-"""The engine: blocks of threads, groups that run together, and the schedule.
+"""The engine of the simulator, which runs groups of threads under a schedule.
 
 A group is a set of threads of one block with the same program counter. If its threads disagree
-about a branch, the group is split. The parts meet again at the branch's immediate post-dominator,
-and before an instruction that a warp executes together. If everything else waits, a part continues
-alone, because threads of a warp need not reconverge on Volta and later. An asynchronous event stays
-in `pending` until it happens; the schedule chooses the moment:
+about a branch, the group is split into parts. The parts are merged at the branch's immediate
+post-dominator, and before an instruction that a whole warp must execute together. If nothing else
+can run, a part continues alone, because threads of a warp need not reconverge on Volta and later.
+An asynchronous event stays in `pending` until it happens. The schedule chooses the moment:
 
-- *late*: only when every group waits, or polls without progress;
-- *early*: at once;
-- *random*: at random moments, in an order that `seed` chooses.
+- *late*: an event happens only when every group waits, or polls without progress;
+- *early*: an event happens at once;
+- *random*: events happen at random moments, in an order that `seed` determines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401
 from tma_dlpack.kernel.accumulators import follow
 from tma_dlpack.kernel.arguments import parameters_of
-from tma_dlpack.kernel.core import TensorMap
+from tma_dlpack.kernel.core import tma
 from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
 from tma_dlpack.kernel.operands import operands_of
@@ -33,12 +33,14 @@ from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
-# Alignment of a tile in shared memory, bytes. A variable that is declared with a smaller alignment
-# is placed off this alignment, so that a missing __align__ is found in every run.
+# Alignment in bytes that a tile needs in shared memory. A variable may be large enough for a tile
+# but declare a smaller alignment. Such a variable is placed at an offset that is not a multiple of
+# TILE_ALIGN, so that every run finds a missing __align__.
 TILE_ALIGN = 128
-# Minimum size of a thread's local memory in bytes, if the kernel has local variables.
+# Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Maximum number of instructions in a row without a change that another thread could see.
+# Maximum number of consecutive instructions without a change that another thread can see. More such
+# instructions end the run as an endless loop.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
@@ -49,7 +51,7 @@ FUNCTIONS = 0x100
 
 
 class FaultError(Exception):
-    """An error that ends a run, as it ends a kernel on hardware; the finding is already noted."""
+    """Exception that ends a run after an error; `Findings` already has the error."""
 
 
 class Machine:
@@ -66,7 +68,7 @@ class Machine:
     code: Code
     findings: Any
     timeline: Any
-    maps: dict[bytes, TensorMap]
+    maps: dict[bytes, tma.TensorMap]
     order: Order | None
     memory: Memory
     random: random.Random
@@ -78,7 +80,7 @@ class Machine:
 
     def __init__(
         self, program: Program, kernel: str, grid: Three, block: Three, cluster: Three,
-        smem_bytes: int, parameters: bytes, regions: list[Region], maps: dict[bytes, TensorMap],
+        smem_bytes: int, parameters: bytes, regions: list[Region], maps: dict[bytes, tma.TensorMap],
         seed: int, schedule: int, max_steps: int | None, order: bool, target: str,
         findings: Any, timeline: Any,
     ) -> None:  # fmt: skip
@@ -95,11 +97,11 @@ class Machine:
         self.random = random.Random(f"{seed}/{schedule}")
         self.max_steps = max_steps
         self.steps = self.progress = 0
-        # `steps` and `progress` at the last change that another thread could see.
+        # `steps` and `progress` after the last change that another thread could see.
         self._quiet_since = (0, 0)
         self.pending: list[Any] = []
         self.printed: list[str] = []
-        # Groups that can run, and groups that wait or poll without progress.
+        # `ready` has the groups that can run, `asleep` those that wait or poll without progress.
         self.ready: list[Group] = []
         self.asleep: list[Group] = []
         self.active: list[Cluster] = []
@@ -110,7 +112,7 @@ class Machine:
         self._more = True
 
     def _lay_out(self, parameters: bytes) -> None:
-        """Place parameters and variables; `addresses` maps their names to addresses."""
+        """Allocate parameters and variables; store their addresses by name in `addresses`."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
         self.parameters = region.raw
         self.addresses: dict[str, Any] = {}
@@ -124,7 +126,8 @@ class Machine:
         functions, variables = self.program.used(self.kernel)
         self.function_names: dict[int, str] = {}
         for number, name in enumerate(functions):
-            # Translate now: the blocks of threads have arrays for the registers of all functions.
+            # Translate all functions first, because the register tables of a block of threads have
+            # rows for the registers of all functions.
             self.program.code(name)
             address = FUNCTIONS + 16 * number
             self.function_names[address] = name
@@ -138,7 +141,8 @@ class Machine:
                     dynamic.append(variable)
                     continue
                 offset += -offset % variable.align
-                # A tile: make its offset a multiple of the declared alignment only, not of 128.
+                # The variable may be a tile. Make its offset a multiple of the declared alignment,
+                # but not of TILE_ALIGN.
                 if variable.align < TILE_ALIGN <= variable.size:
                     offset += (variable.align - offset) % TILE_ALIGN
                 self.shared_offsets[variable.name] = offset
@@ -155,8 +159,8 @@ class Machine:
                 made.append((variable, placed))
         for variable, placed in made:
             for byte, symbol, extra in variable.pointers:
-                # Initial values may be addresses of other variables, so fill them in after all are
-                # placed.
+                # An initial value may be the address of another variable, so write such values
+                # after all variables have addresses.
                 value = int(self.addresses.get(symbol, 0)) + extra
                 placed.raw[byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
         align = max([16, *(v.align for v in dynamic)])
@@ -164,7 +168,8 @@ class Machine:
             offset += -offset % align
         for variable in dynamic:
             self.shared_offsets[variable.name] = offset
-        # Shared memory: static variables, then dynamic memory; the size is a multiple of 16 bytes.
+        # Shared memory has the static variables, then the dynamic memory. Its size is a multiple of
+        # 16 bytes.
         self.smem_size = offset + self.smem_bytes + (-(offset + self.smem_bytes) % 16)
         self.local_size = max(LOCAL_BYTES if local else 16, local + 16)
         self.local_size += -self.local_size % 16
@@ -182,14 +187,14 @@ class Machine:
             pass
 
     def happen(self, first: bool = False) -> bool:
-        """Let one pending event happen; return whether there was one."""
+        """Let one pending event happen; return False if no event can happen."""
         free = [p for p in self.pending if all(q.happened for q in p.after)]
         if not free:
             return False
         chosen = free[0] if first or self.schedule != "random" else self.random.choice(free)
         self.pending.remove(chosen)
         chosen.happen()
-        # A load that has landed only in part adds itself to `pending` again.
+        # A load that has written only a part of its bytes adds itself to `pending` again.
         if chosen not in self.pending:
             chosen.happened = True
         self.progress += 1
@@ -198,15 +203,13 @@ class Machine:
     # -- the end ---------------------------------------------------------------------------------
 
     def fault(self, g: Any, rule: str, message: str, fix: str, lanes: Any = None) -> None:
-        """Add a finding of an error that ends the kernel, and end the run."""
+        """Report an error that ends the kernel on hardware, and end the run."""
         self.findings.add(rule, "error", message, fix, g=g, lanes=lanes)
         raise FaultError(message)
 
     def unknown(self, g: Any, code: Any, why: str) -> None:
         """End the run at an instruction that the simulator cannot execute."""
-        from tma_dlpack.kernel.core import TmaUnsupportedError
-
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"the simulator does not know the instruction {code.opcode} (line {code.line} of the "
             f"PTX{f', {why}' if why else ''}); run the kernel with backend='cuda'"
         )
@@ -230,7 +233,7 @@ class Machine:
             pass
 
     def _finish(self) -> None:
-        """Complete all pending events: at the end of the grid all its stores are written."""
+        """Complete all pending events, because a grid ends only after its stores are written."""
         while self.happen(first=True):
             pass
 
@@ -256,7 +259,7 @@ class Machine:
             return bool(self.active)
         is_random = self.schedule == "random"
         if is_random:
-            # Random schedules overlap clusters, and let events happen while groups can still run.
+            # A random schedule overlaps clusters, and lets events happen while groups can run.
             if self._more and len(self.active) < RESIDENT and self.random.random() < 0.1:
                 self._start_cluster()
             if self.pending and self.random.random() < 0.3:
@@ -268,8 +271,8 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        # No group can run. First give up joins, then let an event happen, then split warps; if
-        # nothing is left, the run hangs.
+        # No group can run. Try three remedies in turn: release a join, let an event happen, let a
+        # part of a warp run alone. If none helps and no cluster can start, the run hangs.
         if self._release_join() or self.happen() or self._release_gate():
             return True
         if self._more and self._start_cluster():
@@ -283,13 +286,13 @@ class Machine:
             return
         gone = [cluster for cluster in self.active if cluster.ended]
         self.active = [cluster for cluster in self.active if not cluster.ended]
-        # Pending copies may still read the shared memory of a block that has ended, so forget the
-        # agents of a block only when nothing is pending.
+        # A pending copy may still read the shared memory of a block that has ended, so keep the
+        # block's agents while an event is pending.
         if self.order is not None and not self.pending:
             self.order.retire([block for cluster in gone for block in cluster.blocks])
 
     def _wake(self) -> None:
-        """Wake the groups whose wait is over, and the groups whose poll may succeed now."""
+        """Wake groups whose wait is over, and groups whose next poll may succeed."""
         still = []
         for group in self.asleep:
             if group.wait is not None:
@@ -304,7 +307,7 @@ class Machine:
         self.asleep = still
 
     def _release_join(self) -> bool:
-        """Let the groups at one join continue without the threads that are missing."""
+        """Let the groups that wait at one join continue without the missing threads."""
         for cluster in self.active:
             for block in cluster.blocks:
                 if block.parked:
@@ -313,9 +316,9 @@ class Machine:
         return False
 
     def _release_gate(self) -> bool:
-        """Let one part of a warp execute an instruction of the whole warp alone.
+        """Let a part of a warp execute an instruction for whole warps without the other lanes.
 
-        This is the last resort: nothing else can run, so the other lanes will not arrive.
+        This is the last resort. Nothing else can run, so the other lanes cannot arrive any more.
         """
         for cluster in self.active:
             for block in cluster.blocks:
@@ -327,7 +330,7 @@ class Machine:
         return False
 
     def _merge(self, join: Join) -> None:
-        """Merge the groups that wait at a join into one group, and let this group continue."""
+        """Merge the groups that wait at a join into one group, which continues."""
         first, *others = join.waiting
         join.waiting, join.released = [], True
         if join in first.block.parked:
@@ -344,10 +347,10 @@ class Machine:
         other.done = True
 
     def _parks(self, group: Group) -> bool:
-        """Return whether a group waits at its join; merge the groups if all have arrived."""
+        """Return whether a group must wait at its join; merge the groups if all have arrived."""
         while group.joins:
             join = group.joins[-1]
-            # The group has returned from the function that contains the join.
+            # If the group has returned from the join's function, it will not come to the join.
             if len(group.frames) < join.depth:
                 group.joins.pop()
                 self._less(join, group.n)
@@ -373,7 +376,7 @@ class Machine:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        # `take_waits` split off this group, which waits already.
+        # `take_waits` made this group from threads that already wait.
         if group.wait is not None:
             self.asleep.append(group)
             return
@@ -382,7 +385,7 @@ class Machine:
             pc = group.pc
             if group.joins and self._parks(group):
                 return
-            # Program counters below 0: -1 returns from a function, -2 ends the threads.
+            # The program counter -1 returns from a function, and -2 ends the threads.
             if pc >= len(blocks):
                 pc = -1 if group.frames else -2
             if pc < 0:
@@ -395,7 +398,7 @@ class Machine:
             if block.is_gate and not self._gathered(group, block):
                 return
             self.steps += len(block.code)
-            # The block uses accumulators of wgmma; check the waits before the registers change.
+            # The block uses accumulators of wgmma. Check these uses before the registers change.
             if block.steps and self.order is not None:
                 follow(group, block.steps)
             group.pc = block.run(group, group.block)
@@ -410,7 +413,7 @@ class Machine:
         self.ready.append(group)
 
     def _sleeps(self, group: Group) -> bool:
-        """Return whether a group polls again at the same place and nothing has changed since."""
+        """Return whether a group polls at one place again although nothing has changed."""
         group.poll = None
         if group.seen != self.progress:
             group.seen = self.progress
@@ -443,18 +446,19 @@ class Machine:
     def _gathered(self, group: Group, block: CodeBlock) -> bool:
         """Return whether a group has all threads that must execute the block's first instruction.
 
-        If threads are missing, the group is gated: it waits for the other groups of its warps.
+        If threads are missing, the group becomes gated, which means that it waits for the other
+        groups of its warps.
         """
         place = group.block
         if group.n == place.threads - place.exited:
             return True
-        # `_release_gate` let this group pass the gate alone.
+        # `_release_gate` has allowed this group to execute the instruction alone.
         if group.passes == group.pc:
             group.passes = -1
             return True
         group.joins = [join for join in group.joins if not join.released]
         mine = set((group.warps // WARPGROUP_WARPS).tolist())
-        # Absorb other parts of these warpgroups that are gated at the same instruction.
+        # Merge this group with gated groups of its warpgroups that are at the same instruction.
         for other in list(place.groups):
             same = other.pc == group.pc and len(other.frames) == len(group.frames)
             same = same and not mine.isdisjoint((other.warps // WARPGROUP_WARPS).tolist())
@@ -470,7 +474,7 @@ class Machine:
             numbers = numbers[numbers < -(-place.threads // WARP)]
         members = self._member_masks(group, block, len(numbers))
         lanes = group.lanes
-        # Bits of the lanes that the group has, for each warp.
+        # For each warp, the lanes that the group has, one bit each.
         have = np.zeros(len(numbers), np.uint64)
         at = np.searchsorted(numbers, lanes // WARP)
         np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))
@@ -481,7 +485,7 @@ class Machine:
         return False
 
     def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return for each of `count` warps the lanes that the instruction needs, as bits."""
+        """Return the lanes that the block's first instruction needs, as bits for each warp."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:
@@ -489,14 +493,14 @@ class Machine:
         return np.full(count, np.uint64(mask) & every)
 
     def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
-        """Return the member mask of a block's first instruction; None stands for the whole warp."""
+        """Return the member mask of a block's first instruction; None means the whole warp."""
         code = block.code[0]
         if ".aligned" in code.opcode:
             return None
         mask = operands_of(code)[-1]
         if isinstance(mask, int):
             return mask & 0xFFFFFFFF
-        # A mask in a register may differ between lanes; take the union.
+        # A mask in a register may differ between lanes, so return the union of these masks.
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
             return None
@@ -520,8 +524,8 @@ class Machine:
 def simulate(
     ptx: str, kernel: str, grid: Three, block: Three, parameters: bytes, regions: list[Region],
     *, cluster: Three = (1, 1, 1), smem_bytes: int = 0, seed: int = 0, schedule: int = 0,
-    max_steps: int | None = None, order: bool = True, maps: dict[bytes, TensorMap] | None = None,
-    target: str = "sm_90",
+    max_steps: int | None = None, order: bool = True,
+    maps: dict[bytes, tma.TensorMap] | None = None, target: str = "sm_90",
 ) -> Machine:  # fmt: skip
     """Run a kernel under one schedule; return the machine, which has the findings."""
     machine = Machine(

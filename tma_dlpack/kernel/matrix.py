@@ -1,13 +1,13 @@
-"""Tensor cores and matrix moves: wgmma, mma.sync, ldmatrix, stmatrix.
+"""Instructions for matrices: wgmma, mma.sync, ldmatrix, stmatrix, movmatrix.
 
-A fragment spreads a matrix over the registers of a warp: register r of lane l holds elements of row
-l / 4 and of columns that start at (l % 4) times the elements of a register. All registers of an
-operand are one array (registers, lanes), so that a product takes a few NumPy calls.
+A fragment is a matrix in the registers of a warp. The first register of lane l has elements of row
+l / 4, from column l % 4 times the number of elements in a register on. All registers of an operand
+are one array (registers, lanes), so that a product takes a few NumPy calls.
 
-wgmma reads its operands through the kernel's matrix descriptors, with the same function as
-`MatrixDescriptor.read`. So a wrong descriptor multiplies the elements that the hardware would read.
-Sums are float32 in NumPy's order, because the hardware's order and its inner precision are not
-published.
+wgmma reads its operands through the kernel's matrix descriptors. For this the simulator uses the
+function of `MatrixDescriptor.read`, so with a wrong descriptor it multiplies the elements that the
+hardware would read. Sums are float32 in NumPy's order, because the hardware's order and its inner
+precision are not published.
 
 Source: PTX ISA 9.0, 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma).
 """
@@ -22,20 +22,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, operand_addresses
+from tma_dlpack.kernel.core import operand_addresses
 from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.ptx.parse import Instruction
 
 Array = npt.NDArray[Any]
 WARP, WARPGROUP = 32, 128
-# Rows of an 8 x 8 matrix of 16-bit elements (ldmatrix, stmatrix).
+# Number of rows and columns of the matrices that ldmatrix and stmatrix move.
 ROWS = 8
-# Rows of A in one wgmma; K of one wgmma or tcgen05.mma in bytes, for every type of elements.
+# Number of rows of A in one wgmma.
 WGMMA_ROWS = 64
+# Bytes of K in one wgmma or tcgen05.mma, for every element type.
 K_BYTES = 32
 
 
 class Element(NamedTuple):
-    """A type of matrix elements: its width in bits, and a function from bits to numbers."""
+    """An element type of matrices; `numbers` converts arrays of its bits to numbers."""
 
     bits: int
     numbers: Callable[[Array], Array]
@@ -56,7 +58,7 @@ def _small_float(exponent_bits: int, mantissa_bits: int, has_inf: bool) -> Array
         special = np.where(mantissa == 0, sign * np.inf, np.nan)
         value = np.where(exponent == top, special, value)
     else:
-        # e4m3 has no infinity; its only NaN has exponent and mantissa of all ones.
+        # e4m3 has no infinity. Its only NaN has all bits of exponent and mantissa set.
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     return value.astype(np.float32)
 
@@ -69,7 +71,8 @@ def _bfloat16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-#: Type in the opcode -> element. A tf32 has 19 bits; the hardware ignores the 13 lower bits.
+#: Type in the opcode -> element. A tf32 has 19 bits, so the hardware ignores the 13 lower bits of
+#: a register.
 ELEMENTS = {
     "f16": Element(16, lambda b: b.view(np.float16).astype(np.float32)),
     "bf16": Element(16, _bfloat16),
@@ -87,7 +90,7 @@ WORD = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def unpacked(registers: Array, bits: int) -> Array:
-    """Split 32-bit registers (registers, lanes) into elements (registers, per register, lanes)."""
+    """Split 32-bit registers (registers, lanes) into elements (registers, elements, lanes)."""
     if bits >= 32:
         return registers[:, None, :]
     per = 32 // bits
@@ -98,18 +101,18 @@ def unpacked(registers: Array, bits: int) -> Array:
 def rows_of_fragment(registers: Array, element: Element) -> Array:
     """Return the matrix (warps, 16, K) of an A fragment.
 
-    Registers alternate between row r and row r + 8.
+    The registers of a lane belong to row r and row r + 8 in turn.
     """
-    # (registers, elements of a register, lanes)
+    # The axes are (registers, elements of a register, lanes).
     parts = unpacked(registers, element.bits)
     count, per, lanes = parts.shape
     warps = lanes // WARP
-    # m8n8k4 of f64 has one register, so 8 rows.
+    # A fragment of m8n8k4 (f64) has one register and 8 rows.
     if count == 1:
         matrix = parts.reshape(1, per, warps, 8, 4).transpose(2, 3, 0, 4, 1)
         return np.ascontiguousarray(element.numbers(matrix.reshape(warps, 8, 4 * per)))
-    # Axes: (k half, row half, element, warp, row, lane of a row) -> (warp, row half, row, k half,
-    # lane, element).
+    # Transpose the axes (k half, row half, element, warp, row, lane in the row) to (warp, row half,
+    # row, k half, lane in the row, element).
     shaped = parts.reshape(count // 2, 2, per, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
     bits = np.ascontiguousarray(shaped).reshape(warps, 16, count // 2 * 4 * per)
     return element.numbers(bits)
@@ -125,14 +128,14 @@ def columns_of_fragment(registers: Array, element: Element) -> Array:
 
 
 def sums_of(registers: Array, kind: str) -> Array:
-    """Return the accumulators (warps, rows, n) in registers, as float32, int32 or float64."""
+    """Return the accumulators (warps, rows, n) of registers as float32, int32 or float64."""
     wide = {"f32": np.float32, "s32": np.int32, "f64": np.float64}
     if kind == "f16":
         values = unpacked(registers, 16).view(np.float16).astype(np.float32)
     else:
-        # Two neighbouring columns are in two neighbouring registers.
+        # Neighbouring columns are in neighbouring registers.
         values = registers.reshape(-1, 2, registers.shape[1]).view(wide[kind])
-    # (groups of 8 columns times halves of rows, 2, lanes)
+    # Each entry of the first axis has 8 columns and one half of the rows.
     count, _, lanes = values.shape
     warps, halves = lanes // WARP, 1 if count == 1 else 2
     shaped = values.reshape(count // halves, halves, 2, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
@@ -165,7 +168,7 @@ _MMA = re.compile(
 
 @operation("mma.sync")
 def mma(code: Instruction) -> Operation | None:
-    """D = A B + C of one warp, from registers."""
+    """Return the operation of mma.sync, which computes D = A B + C of one warp in registers."""
     found = _MMA.match(code.opcode)
     if not found or found[4] not in ELEMENTS or found[5] not in ELEMENTS:
         return None
@@ -176,7 +179,7 @@ def mma(code: Instruction) -> Operation | None:
         left, right = rows_of_fragment(a, a_type), columns_of_fragment(b, b_type)
         before = sums_of(c, c_kind)
         if d_kind == "s32":
-            # Add in 64 bits, so that .satfinite clips; without .satfinite the sum wraps to int32.
+            # Add in 64 bits. Then .satfinite clips the sum; without it the sum wraps to int32.
             total = left.astype(np.int64) @ right.astype(np.int64) + before
             if saturates:
                 total = total.clip(-(1 << 31), (1 << 31) - 1)
@@ -190,7 +193,10 @@ def mma(code: Instruction) -> Operation | None:
 
 
 def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
-    """Return the addresses (matrices, warps, 8) of rows; lane 8 i + r has row r of matrix i."""
+    """Return the row addresses (matrices, warps, 8) of ldmatrix and stmatrix.
+
+    Lane 8 i + r passes the address of row r of matrix i.
+    """
     lanes = np.broadcast_to(address, g.n).reshape(-1, WARP)[:, : matrices * ROWS]
     found: Array = lanes.reshape(-1, matrices, ROWS).transpose(1, 0, 2)
     return found
@@ -198,7 +204,10 @@ def _rows_per_matrix(g: Any, address: Array, matrices: int) -> Array:
 
 @operation("ldmatrix.sync")
 def ldmatrix(code: Instruction) -> Operation | None:
-    """Load 8 x 8 matrices of 16-bit elements; lane l gets two elements of row l / 4."""
+    """Return the operation of ldmatrix, which loads 8 x 8 matrices of 16-bit elements.
+
+    Lane l gets two elements of row l / 4 of each matrix.
+    """
     words = code.opcode.split(".")
     if "m8n8" not in words or words[-1] != "b16":
         return None
@@ -211,7 +220,8 @@ def ldmatrix(code: Instruction) -> Operation | None:
         elements = rows.view(np.uint16).reshape(matrices, -1, ROWS, ROWS)
         if transposes:
             elements = elements.swapaxes(2, 3)
-        # Two neighbouring elements are one 32-bit register: 64 elements for 32 lanes.
+        # A 32-bit register has two neighbouring elements, so 64 elements are one register of 32
+        # lanes.
         pairs = np.ascontiguousarray(elements).reshape(matrices, -1, ROWS * ROWS)
         return tuple(pairs.view(np.uint32).reshape(matrices, -1))
 
@@ -220,7 +230,7 @@ def ldmatrix(code: Instruction) -> Operation | None:
 
 @operation("stmatrix.sync")
 def stmatrix(code: Instruction) -> Operation | None:
-    """Store 8 x 8 matrices of 16-bit elements: the inverse of ldmatrix."""
+    """Return the operation of stmatrix, the inverse of ldmatrix."""
     words = code.opcode.split(".")
     if "m8n8" not in words or words[-1] != "b16":
         return None
@@ -242,7 +252,7 @@ def stmatrix(code: Instruction) -> Operation | None:
 
 @operation("movmatrix.sync")
 def movmatrix(code: Instruction) -> Operation:
-    """Transpose an 8 x 8 matrix of 16-bit elements in the registers of a warp."""
+    """Return the operation of movmatrix, which transposes an 8 x 8 matrix in a warp's registers."""
 
     def run(g: Any, mask: Array | None, value: Array) -> Array:
         lanes = np.broadcast_to(value, g.n).astype(np.uint32)
@@ -264,10 +274,11 @@ _WGMMA = re.compile(
 
 @operation("wgmma.mma_async")
 def wgmma(code: Instruction) -> Operation | None:
-    """D = A B + D of a warpgroup: B from shared memory, A from shared memory or registers.
+    """Return the operation of wgmma, which computes D = A B + D of a warpgroup.
 
-    `run` computes the values at once. On hardware the operands may be read until the
-    `wgmma.wait_group` of the group; `order` reports a conflicting access before this wait.
+    B is in shared memory, and A is in shared memory or in registers. `run` computes the values at
+    once. The hardware may read the operands until the `wgmma.wait_group` of the group, so `Order`
+    reports a conflicting access before this wait.
     """
     found = _WGMMA.match(code.opcode)
     if not found or found[5] not in ELEMENTS or found[6] not in ELEMENTS:
@@ -280,12 +291,11 @@ def wgmma(code: Instruction) -> Operation | None:
     def run(
         g: Any, mask: Array | None, d: Array, a: Any, b: Any, scale_d: Any, *rest: Any
     ) -> Array:
-        # A from registers is an array (registers, lanes); a descriptor is a number or an array
-        # (lanes,).
+        # A matrix A in registers is an array (registers, lanes). A descriptor of A is a number or
+        # an array (lanes,).
         from_registers = isinstance(a, np.ndarray) and a.ndim == 2
         negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
-        # The transpose operands exist for 16-bit types only, and for A only if A is in shared
-        # memory.
+        # Only 16-bit types have transpose operands. A has one only if A is in shared memory.
         trans_b = transposed[-1] if has_transpose and transposed else 0
         trans_a = transposed[0] if has_transpose and transposed and not from_registers else 0
         out = np.empty_like(d)
@@ -302,7 +312,7 @@ def wgmma(code: Instruction) -> Operation | None:
                 right = -right
             product = left @ right if d_kind != "s32" else _whole(left, right)
             keeps = _uniform(scale_d, lanes)
-            # Each of the four warps has 16 of the 64 rows.
+            # Each of the four warps of a warpgroup has 16 of the 64 rows.
             shaped = product.reshape(4, 16, n)
             if keeps:
                 shaped = shaped + sums_of(d[:, lanes], d_kind)
@@ -318,15 +328,16 @@ def _whole(left: Array, right: Array) -> Array:
 
 
 def _uniform(value: Any, lanes: slice) -> int:
-    """Return an operand that is equal in all threads of a warpgroup."""
+    """Return the value of an operand that is equal in all threads of a warpgroup."""
     return int(value) if np.ndim(value) == 0 else int(value[lanes][0])
 
 
 @lru_cache(maxsize=1024)
 def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
-    """Return the places of an operand in shared memory: (element indices (mn, k), chunks).
+    """Return (element indices (mn, k), chunks) of an operand in shared memory.
 
-    A chunk has 16 bytes; the chunks are distinct and ascending.
+    An element index is an offset in elements. A chunk is an offset in units of 16 bytes; the chunks
+    are distinct and ascending.
     """
     major = "MN" if transposed else "K"
     addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
@@ -336,7 +347,7 @@ def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Ar
 def _operand(
     g: Any, lanes: slice, descriptor: Any, name: str, transposed: int, mn: int, k: int
 ) -> Array:
-    """Return an operand (mn, k) of a warpgroup as numbers, read through its 64-bit descriptor."""
+    """Read the operand (mn, k) that a warpgroup's 64-bit descriptor describes; return numbers."""
     value = _uniform(descriptor, lanes)
     element = ELEMENTS[name]
     index, chunks = _places(value, element.bits, transposed, mn, k)

@@ -1,10 +1,10 @@
-"""mbarriers: their state, and the instructions that change or test this state.
+"""The state of mbarriers, and the instructions that change or test this state.
 
-A phase ends when no arrival and no byte is pending. The accesses of the arriving threads are then
-published to the threads whose wait for the phase succeeds.
+A phase of an mbarrier ends when no arrival and no byte is pending. A thread whose wait for the
+phase succeeds then sees the earlier accesses of the threads that arrived.
 
-Source: PTX ISA 9.0, 9.7.13.15 (mbarrier). The 64 bits of a state are measured on an H100 (FIELDS of
-a stopped kernel, driver 580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.13.15 (mbarrier). The 64 bits of a state are measured in a stopped kernel
+(H100, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, counted
+from tma_dlpack.kernel.core import counted
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.order import DONE, FENCED, SEEN, BoolArray, Clocks, IntArray, merged
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
-#: Maximum number of arrivals; also of bytes, positive or negative.
+#: Maximum number of pending arrivals, and maximum absolute number of pending bytes.
 MOST = (1 << 20) - 1
-# An address in a cluster's shared memory: the block's rank from bit 24 on, the offset below.
+# An address in a cluster's shared memory has the block's rank from bit 24 on and the offset in the
+# lower bits.
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _SHARED_BITS = 0xFFFFFFFF
@@ -36,38 +38,41 @@ class Barrier:
     block: Any
     #: Bytes from the start of the block's shared memory.
     offset: int
-    #: Arrivals of a phase, and those that this phase still needs.
+    #: Number of arrivals that end a phase.
     count: int
+    #: Number of arrivals that this phase still needs.
     pending: int
     #: Bytes that are expected but have not arrived; negative if they arrived before expect_tx.
     bytes: int = 0
     phase: int = 0
-    #: Sum of expect_tx in this phase, bytes.
+    #: Sum of the bytes of all expect_tx in this phase.
     announced: int = 0
-    #: The mbarrier.init, and (slot, clock) of the warp that executed it.
+    #: The mbarrier.init instruction.
     code: Any = None
+    #: (slot in `Order`, clock) of the warp that executed the mbarrier.init.
     init: tuple[int, int] = (0, 0)
     #: Whether fence.mbarrier_init followed the mbarrier.init.
     is_fenced: bool = False
-    #: Published by the arrivals of this phase, and by all phases that have ended.
+    #: Clocks that the arrivals of this phase published.
     arriving: Clocks | None = None
+    #: Clocks that all ended phases published.
     ended: Clocks | None = None
-    #: Agent of the loads that complete on the barrier; 0 before the first load.
+    #: Number in `Order` of the agent for loads that complete on the barrier; 0 before a load.
     agent: int = 0
-    #: (clock, block, instruction, lane) of the last load.
+    #: (clock, issuing block, instruction, thread) of the last load.
     issued: tuple[int, Any, Any, int] | None = None
-    #: Warp -> arrivals in this phase.
+    #: Warp -> number of its arrivals in this phase.
     came: dict[int, int] = field(default_factory=dict)
 
     @property
     def address(self) -> int:
-        """Address in the cluster's shared memory."""
+        """Address of the barrier in the cluster's shared memory."""
         return int(self.block.rank) << RANK_SHIFT | self.offset
 
     @property
     def word(self) -> int:
-        """The 64 bits of the state."""
-        # (value, first bit, bits): parity of the phase, then counts that are stored negated.
+        """The state as the 64 bits that the hardware stores."""
+        # Each part is (value, first bit, number of bits). The hardware stores the counts negated.
         parts = ((self.phase % 2, 63, 1), (-self.pending, 43, 20), (-self.bytes, 21, 21))
         return sum((n % (1 << bits)) << at for n, at, bits in (*parts, (-self.count, 1, 20)))
 
@@ -79,9 +84,9 @@ class Barrier:
         return self.agent
 
     def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
-        """Count several arrivals by one warp or group."""
+        """Count `count` arrivals, which one instruction makes."""
         self.arriving = merged(self.arriving, clocks)
-        # Arrivals of one instruction may end a phase and go on in the next phase.
+        # The first arrivals may end a phase; the other arrivals then count in the next phase.
         while count:
             now = min(count, self.pending)
             self.pending -= now
@@ -91,17 +96,18 @@ class Barrier:
             self.end_phase()
 
     def transact(self, size_bytes: int, clocks: Clocks | None = None) -> None:
-        """Count bytes that have arrived, or that are expected (negative)."""
+        """Count bytes that have arrived; a negative number counts expected bytes."""
         self.bytes -= size_bytes
         if clocks is not None:
             completed = clocks.copy()
-            # An asynchronous operation publishes nothing that its issuer wrote; keep DONE alone.
+            # An asynchronous operation does not release its issuer's writes. It only shows that the
+            # issuer's earlier accesses are complete, so keep only the DONE clocks.
             completed[:DONE] = 0
             self.arriving = merged(self.arriving, completed)
         self.end_phase()
 
     def end_phase(self) -> None:
-        """Start the next phase if no arrival and no byte is pending."""
+        """End the phase if no arrival and no byte is pending."""
         machine = self.block.machine
         machine.progress += 1
         if self.pending or self.bytes:
@@ -118,7 +124,7 @@ class Barrier:
 
 
 def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
-    """Return the block and the offset of an address in shared memory, shared or generic."""
+    """Return (block, offset) of a shared or generic address in shared memory."""
     address &= _SHARED_BITS
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
     blocks = g.block.cluster.blocks
@@ -165,8 +171,8 @@ def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
         return
     slot, clock = barrier.init
     slots = order.slots_at(g.block, lanes)
-    # After fence.mbarrier_init a relaxed arrival is enough; else a release and an acquire must
-    # order the initialisation before the use.
+    # After fence.mbarrier_init the initialisation only has to be complete before the use (DONE).
+    # Without this fence a release and an acquire must order the initialisation before the use.
     way = DONE if barrier.is_fenced else SEEN
     if ((order.known[way, slots, slot] < clock) & (slots != slot)).any():
         remote = barrier.block is not g.block
@@ -182,7 +188,7 @@ def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
 
 
 def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
-    """Warn if a copy completes on a barrier and no fence follows the barrier's initialisation."""
+    """Warn if a copy uses a barrier whose initialisation no fence follows."""
     order = g.machine.order
     if order is None or barrier.is_fenced:
         return
@@ -199,7 +205,10 @@ def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
 
 
 def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, IntArray]]:
-    """Return each distinct address with the indices of the executing lanes that pass it."""
+    """Yield (address, lanes) for each distinct address among the executing lanes of a group.
+
+    `lanes` are indices in the group.
+    """
     at = np.arange(g.n) if mask is None else mask.nonzero()[0]
     if not len(at):
         return
@@ -215,7 +224,7 @@ def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, 
 
 
 def of_lane(value: Any, lane: int) -> int:
-    """Return an operand of one lane."""
+    """Return the operand of one lane; a number is the operand of all lanes."""
     return int(value) if np.ndim(value) == 0 else int(value[lane])
 
 
@@ -230,8 +239,8 @@ def _init(code: Instruction) -> Operation:
             block, offset = place_of(g, where, lanes)
             number = of_lane(count, at[0])
             if offset % 8 or offset + 8 > len(block.smem):
-                # An invalid address: `barrier_at` reports it, without a barrier of an earlier
-                # initialisation.
+                # The address is invalid. Remove an earlier barrier at this address, so that
+                # `barrier_at` reports the address.
                 block.sync.barriers.pop(offset, None)
                 barrier_at(g, where, lanes)
             if not 1 <= number <= MOST:
@@ -280,20 +289,20 @@ class RemoteArrival(Pending):
 
 
 def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane: int) -> None:
-    """Report an event that may reach the shared memory of a block that has ended."""
+    """Report an access that may reach the shared memory of a block that has ended."""
     message = f"{what} may reach the shared memory of another block after that has ended"
     fix = "let every block of the cluster end after a barrier of the cluster"
     if gone is block:
         message = f"a block may end while {what} to its shared memory is in flight"
         fix = "wait for every load before the block ends"
-    # Kernels whose blocks end right after a remote arrival are common, and they work on hardware.
-    # So only a load into another block is an error.
+    # Many kernels end a block right after an arrival at another block, and these kernels work on
+    # hardware. So only a load into another block is an error.
     severity = "error" if what == "a load" and gone is not block else "warning"
     findings.add("BLOCK_ENDED", severity, message, fix, code=code, place=(block, lane))
 
 
 def happen_before(block: Any) -> None:
-    """Complete a block's pending arrivals at other blocks, before a release at cluster scope."""
+    """Complete a block's pending arrivals at other blocks, as a release at cluster scope does."""
     machine = block.machine
     for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
         if pending.block is block:
@@ -315,7 +324,7 @@ def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) ->
 
 
 def check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
-    """End the run if a phase gets more arrivals than it waits for while its bytes are missing."""
+    """End the run if a phase gets too many arrivals while bytes are pending, or gets 0 arrivals."""
     if (count > barrier.pending and barrier.bytes) or not count:
         g.machine.fault(
             g, "BARRIER_ARRIVALS",
@@ -339,11 +348,11 @@ def _arrive(code: Instruction) -> Operation:
             lanes = g.lanes[at]
             barrier = barrier_at(g, where, lanes)
             order = g.machine.order
-            # The instruction returns the state before the arrival.
+            # The result of the instruction is the state before the arrival.
             states[at] = barrier.word
             count, size_bytes = len(at), 0
             if np.ndim(operand) == 0:
-                # The operand of each lane: bytes with .expect_tx, else a number of arrivals.
+                # The operand is the number of bytes with .expect_tx, else the number of arrivals.
                 total = int(operand) * len(at)
             else:
                 total = int(operand[at].astype(np.int64).sum())
@@ -358,7 +367,8 @@ def _arrive(code: Instruction) -> Operation:
                 clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
             warps = (lanes // 32).tolist()
 
-            # Default arguments keep the values of this iteration, because `act` may run later.
+            # `act` may run after this iteration, so keep the iteration's values as default
+            # arguments.
             def act(
                 barrier: Barrier = barrier, count: int = count, size_bytes: int = size_bytes,
                 clocks: Clocks | None = clocks, lanes: IntArray = lanes,
@@ -409,14 +419,14 @@ def _wait(code: Instruction) -> Operation:
             lanes = g.lanes[at]
             barrier = barrier_at(g, where, lanes)
             if np.ndim(state) == 0:
-                # A state holds the parity of its phase in bit 63; test_wait.parity passes the
+                # Bit 63 of a state is the parity of its phase. With .parity, the operand is the
                 # parity itself.
                 parity: Any = int(state) & 1 if by_parity else int(state) >> 63
             else:
                 parity = (
                     state[at] & state.dtype.type(1) if by_parity else state[at] >> np.uint64(63)
                 )
-            # The phase of a parity has ended if the current phase has the other parity.
+            # The phase that the lane tests has ended if the current phase has the other parity.
             passed: npt.NDArray[np.bool_] = np.broadcast_to(parity != barrier.phase % 2, len(at))
             done[at] = passed
             if passed.all():

@@ -1,9 +1,10 @@
-"""The memory of a simulated kernel: regions of global memory, shared and local memory.
+"""The global, shared and local memory of a simulated kernel.
 
-Global memory has the addresses of the host arrays, so that pointers and tensor maps need no change.
-An address of shared memory has the block's rank in the cluster in bits 24..31 and the offset below;
-the generic address is this address plus `SHARED_WINDOW`. Local memory of a block is an array
-(threads, bytes); the generic address is the offset plus `LOCAL_WINDOW`.
+Global memory is a set of regions. A region has the address of its host array, so that pointers and
+tensor maps need no change. An address of shared memory has the block's rank in the cluster in bits
+24 to 31, and the offset in the lower bits. Its generic address is this address plus
+`SHARED_WINDOW`. The local memory of a block is an array (threads, bytes). The generic address of a
+local byte is its offset plus `LOCAL_WINDOW`.
 
 Source: PTX ISA 9.0, 5.1 (state spaces), 6.4 (operands), 9.7.9 (ld, st, atom, red).
 """
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# First generic address of shared and of local memory; no host address is as large.
+# First generic address of shared and of local memory. All host addresses are below these.
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 62, 1 << 61
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
@@ -27,7 +28,7 @@ UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Region:
-    """Memory that a kernel may touch: the storage of a tensor, a variable, the bytes of a map."""
+    """Memory that a kernel may access: a tensor's storage, a variable, or the bytes of a map."""
 
     first: int
     raw: Array
@@ -36,7 +37,7 @@ class Region:
 
     def __init__(self, first: int, raw: npt.NDArray[np.uint8], name: str, writable: bool) -> None:
         self.first, self.raw, self.name, self.writable = first, raw, name, writable
-        # Size of an element -> result of `view`.
+        # Cache of `view`: size of an element -> result.
         self._views: dict[int, tuple[Array, int]] = {}
 
     @property
@@ -56,11 +57,11 @@ class Region:
 
 
 class Memory:
-    """All memory of a machine, by address."""
+    """Memory of a machine; threads and copies access it by address."""
 
     def __init__(self, machine: Any, regions: list[Region]) -> None:
         self.machine = machine
-        # Both lists ascend by address; regions do not overlap.
+        # The regions in ascending order without overlap, and the first address of each region.
         self.regions: list[Region] = []
         self._firsts: list[int] = []
         for region in regions:
@@ -94,7 +95,10 @@ class Memory:
         return region if address < region.first + region.size else None
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of global memory, such as the 128 of a map; b"" if no region has them."""
+        """Return `size` bytes of global memory, or fewer bytes where the region ends.
+
+        The result is b"" if no region has the address.
+        """
         region = self.region_of(address)
         if region is None:
             return b""
@@ -102,7 +106,7 @@ class Memory:
         return bytes(region.raw[at : at + size])
 
     def region_for(self, g: Any, addresses: Array, size: int) -> Region:
-        """Return the region that contains all these global addresses; end the run if none does."""
+        """Return the region of all these global accesses; end the run if no region has them all."""
         low, high = int(addresses.min()), int(addresses.max())
         region = self.region_of(low)
         if region is None or high + size > region.first + region.size:
@@ -122,7 +126,7 @@ class Memory:
     def places(
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        """Split the accesses of a group by region: (owner, indices of threads, offsets).
+        """Return the accesses of a group by region, each (owner, indices of threads, offsets).
 
         The owner is a block for shared memory, None for local memory, else a region. `space` is
         "global", "shared", "local", or "" for generic addresses. An access outside of all memory
@@ -137,12 +141,13 @@ class Memory:
                 return []
         if int(np.bitwise_or.reduce(at)) & (size - 1):
             self._misaligned(g, which, at, size)
-        # An address in the shared window has 32 bits.
+        # A shared address has 32 bits.
         if space == "shared":
             return self._shared(g, which, at & 0xFFFFFFFF, size)
         if space == "local":
             return [(None, which, at)]
-        # Fast paths: all generic addresses are in shared memory, in local memory or in one region.
+        # In most calls all generic addresses are in shared memory, in local memory or in one
+        # region. Test these cases first.
         low, high = int(at.min()), int(at.max())
         if low >= SHARED_WINDOW:
             return self._shared(g, which, at - SHARED_WINDOW, size)
@@ -158,7 +163,8 @@ class Memory:
     def _by_region(
         self, g: Any, mask: Array | None, which: Any, at: Array, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        # Take the first address that is left, and all addresses in the same region with it.
+        # Take the first remaining address with all other addresses in its region, until none is
+        # left.
         lanes = np.arange(g.n)[which]
         found: list[tuple[Any, Array | slice, Array]] = []
         rest = np.ones(len(at), np.bool_)
@@ -188,7 +194,7 @@ class Memory:
         first = int(ranks[0])
         same = bool((ranks == first).all())
         blocks = g.block.cluster.blocks
-        # All blocks of a cluster have the same size of shared memory.
+        # All blocks of a cluster have equally large shared memory, so the size of block 0 counts.
         if int(ranks.max()) >= len(blocks) or int(offsets.max()) + size > len(blocks[0].smem):
             self._outside(g, which, at + SHARED_WINDOW, size)
         if same:
@@ -200,7 +206,7 @@ class Memory:
         ]
 
     def _outside(self, g: Any, which: Any, at: Array, size: int) -> None:
-        # The message describes the first access that is outside, not the first access.
+        # Report the first access that is outside of all memory.
         bad = [
             n for n, address in enumerate(at.tolist()) if not self._is_somewhere(g, address, size)
         ]
@@ -233,7 +239,7 @@ class Memory:
         return region is not None and address + size <= region.first + region.size
 
     def _nearest(self, address: int, size: int) -> str:
-        """Describe an address that is in no region by its distance to the nearest region."""
+        """Return a text with the distance from an address in no region to the nearest region."""
         if not self.regions:
             return "and no argument has memory"
         at = bisect_right(self._firsts, address)
@@ -261,10 +267,13 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, count: int,
         semantics: str,
     ) -> list[Array]:  # fmt: skip
-        """Return `count` elements of `size` bytes from each address, each as an array (n,)."""
+        """Load `count` elements of `size` bytes for each thread.
+
+        The result has one array (n,) for each element.
+        """
         out = np.zeros((count, g.n), UNSIGNED[size])
         order = self.machine.order
-        # Local memory (`where` is None) belongs to one thread, so its accesses need no order.
+        # Local memory (`where` is None) belongs to one thread, so its accesses cannot race.
         for where, which, offsets in self.places(g, mask, space, addresses, size * count):
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
@@ -278,7 +287,7 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int,
         values: list[Any], semantics: str,
     ) -> None:  # fmt: skip
-        """Store elements, each an array (n,), at neighbouring addresses."""
+        """Store `values` side by side at each thread's address; a value is an array (n,)."""
         count = len(values)
         order = self.machine.order
         columns = [np.broadcast_to(v, g.n).astype(UNSIGNED[size], copy=False) for v in values]
@@ -287,7 +296,7 @@ class Memory:
                 self.require_writable(g, where, which)
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
-                # Bytes that each thread stores, (n, size * count); equal stores do not race.
+                # Pass the bytes of each thread, because two stores of equal bytes do not race.
                 data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
                 order.access(
                     g, part, where, every, size * count, write=True, semantics=semantics,
@@ -309,16 +318,16 @@ class Memory:
         )  # fmt: skip
 
     def _view(self, g: Any, where: Any, offsets: Array, size: int, which: Any) -> tuple[Array, Any]:
-        """Return memory as an array of elements, and the index of the elements at the offsets."""
-        # Local memory of the group's threads.
+        """Return (memory as an array of elements, index of the elements at `offsets`)."""
+        # `where` is None for the local memory of the group's threads.
         if where is None:
             local = g.block.local
             need = int(offsets.max()) + 16
             if local.shape[1] < need:
                 self._outside(g, which, offsets + LOCAL_WINDOW, size)
             return local.view(UNSIGNED[size]), (g.lanes[which], offsets // size)
-        # A block has `smem`; a region may begin at any byte, so its view starts at the first whole
-        # element.
+        # Only a block has `smem`. A region may begin at any byte, so its view starts at the first
+        # aligned element.
         smem = getattr(where, "smem", None)
         if smem is not None:
             return where.smem_view(size), offsets // size
@@ -328,7 +337,7 @@ class Memory:
     # -- rows of matrices ------------------------------------------------------------------------
 
     def load_rows(self, g: Any, addresses: Array, size: int) -> Array:
-        """Return the bytes (rows, size) at addresses of shared memory, for ldmatrix."""
+        """Return the rows of ldmatrix in shared memory as bytes (rows, size)."""
         block, offsets = self._rows(g, addresses, size)
         if self.machine.order is not None:
             self._note_rows(g, block, offsets, size, None)
@@ -336,7 +345,7 @@ class Memory:
         return found
 
     def store_rows(self, g: Any, addresses: Array, rows: Array) -> None:
-        """Store bytes (rows, size), for stmatrix."""
+        """Store the rows of stmatrix, bytes (rows, size), in shared memory."""
         size = rows.shape[1]
         block, offsets = self._rows(g, addresses, size)
         if self.machine.order is not None:
@@ -358,9 +367,10 @@ class Memory:
         return g.block, offsets
 
     def _note_rows(self, g: Any, block: Any, offsets: Array, size: int, rows: Array | None) -> None:
-        """Note the accesses of ldmatrix or stmatrix in the order.
+        """Check and record in `Order` the accesses of ldmatrix (`rows` is None) or stmatrix.
 
-        `offsets` has the rows of each matrix, 8 for each warp; lanes 0 to 7 of a warp access them.
+        `offsets` has the 8 rows of each matrix and warp. Lanes 0 to 7 of the warp count as the
+        threads that access these rows.
         """
         warps = max(1, g.n // 32)
         shaped = offsets.reshape(-1, warps, 8)
@@ -384,9 +394,10 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, semantics: str,
         combine: Any, *operands: Any,
     ) -> Array:  # fmt: skip
-        """Combine memory with operands, one thread after the other; return the old values (n,).
+        """Execute an atomic operation of each thread in turn; return the old values (n,).
 
-        `combine(old, *operands)` takes arrays of threads with different addresses.
+        `combine(old, *operands)` returns the new values. A call has the values of several threads
+        as arrays, and these threads have distinct addresses.
         """
         old = np.zeros(g.n, UNSIGNED[size])
         values = [np.broadcast_to(v, g.n) for v in operands]
@@ -410,7 +421,7 @@ class Memory:
                 changed = changed or bool((after != before).any())
                 view[at] = after
                 old[who] = before
-            # An atomic that changes nothing is a poll, such as a compare-and-swap of a lock.
+            # An atomic that changes no memory is a poll, for example a failed compare-and-swap.
             if changed:
                 self.machine.progress += 1
             else:
@@ -425,7 +436,7 @@ def _shifted(index: Any, n: int) -> Any:
 
 
 def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Array, Array | None]:
-    """Return offsets for all threads of a group, and the mask of the threads in `which`."""
+    """Return (offsets for all threads of the group, mask of the threads in `which`)."""
     if isinstance(which, slice):
         return offsets, mask
     every = np.zeros(g.n, np.int64)
@@ -435,8 +446,11 @@ def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Arr
 
 
 def _turns(index: Array) -> list[Any]:
-    """Split places into turns without a repeated place; the threads of a place keep their order."""
-    # The rank of a thread is its position among the threads with the same place.
+    """Split threads into turns, so that the threads of a turn have distinct values of `index`.
+
+    Threads with one value take turns in their order.
+    """
+    # The rank of a thread is its position among the threads with its value.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.r_[True, ordered[1:] != ordered[:-1]]

@@ -1,7 +1,7 @@
-"""`run_kernel(backend="cuda")`: launch the same PTX with the same arguments on the GPU.
+"""Launch of a kernel on the GPU for `run_kernel(backend="cuda")`.
 
-Host tensors are copied to the GPU before the launch and back after it. Maps of host tensors
-describe these copies. Addresses inside structures are passed unchanged.
+Host tensors are copied to the GPU before the launch and back to the host after it. A map of a host
+tensor describes the tensor's copy on the GPU. Addresses inside structures are passed unchanged.
 
 Source: CUDA driver API 13.0, `cuLaunchKernelEx` and `CUlaunchConfig`.
 """
@@ -20,8 +20,6 @@ from tma_dlpack.kernel.arguments import Parameter, number_bytes
 from tma_dlpack.kernel.compile import Compiled
 from tma_dlpack.kernel.core import (
     Library,
-    TensorMap,
-    TensorMapBatch,
     TensorView,
     as_tensor_view,
     download,
@@ -30,24 +28,27 @@ from tma_dlpack.kernel.core import (
     scratch,
     storage_of,
     synchronize,
+    tma,
     upload,
 )
 
-# CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION; the default stream.
+# Value of CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION.
 _CLUSTER_DIMENSION = 4
+# The default stream.
 _STREAM = 0
-# Bytes: the copy of a storage has the same address modulo 256 as the storage on the host.
+# The device copy of a storage and the storage on the host have equal addresses modulo this number
+# of bytes.
 _ALIGNMENT = 256
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute: an id and a value of 64 bytes at byte 8."""
+    """CUlaunchAttribute, an id at byte 0 and a value of 64 bytes at byte 8."""
 
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
 class _Config(ctypes.Structure):
-    """CUlaunchConfig."""
+    """CUlaunchConfig of the driver API."""
 
     _fields_ = (
         ("grid", ctypes.c_uint * 3),
@@ -61,7 +62,7 @@ class _Config(ctypes.Structure):
 
 @lru_cache(maxsize=32)
 def _library(ptx: str) -> Library:
-    """Return the library of a PTX text, which the driver compiles once per process."""
+    """Return the library that the driver compiles from PTX, once per process."""
     handle = ctypes.c_void_p()
     driver.call("cuLibraryLoadData", handle, ptx.encode(), None, None, 0, None, None, 0)
     assert handle.value is not None
@@ -69,7 +70,7 @@ def _library(ptx: str) -> Library:
 
 
 class _Copies:
-    """Copies of host storages on the GPU, which exist during a launch."""
+    """Device copies of host storages, which exist until the launch ends."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
@@ -84,14 +85,15 @@ class _Copies:
         if storage.address not in self.known:
             raw = host_bytes(view, storage)
             room = self.stack.enter_context(scratch(storage.size_bytes + _ALIGNMENT))
-            # A view may begin anywhere in its storage, so keep the alignment of every address.
+            # A view may begin anywhere in its storage. So align the copy as the storage is, which
+            # keeps the alignment of all its addresses.
             device = room + (storage.address - room) % _ALIGNMENT
             upload(device, np.ascontiguousarray(raw), _STREAM)
             self.known[storage.address] = device, raw
         return self.known[storage.address][0] + view.address - storage.address
 
     def download(self) -> None:
-        """Copy storages back to the host if they are writable."""
+        """Copy the device copies of writable storages back to the host."""
         for device, raw in self.known.values():
             if raw.flags.writeable:
                 download(raw, device, _STREAM)
@@ -107,15 +109,15 @@ def launch(
     cluster: tuple[int, int, int],
     smem_bytes: int,
 ) -> None:
-    """Launch a kernel and wait for it; host tensors are changed in place.
+    """Launch a kernel and wait until it ends; the kernel changes host tensors in place.
 
     Raises
     ------
     TmaUnsupportedError
         If there is no GPU.
     TmaDriverError
-        If the driver refuses the kernel, or the kernel fails. After a failure the CUDA context is
-        unusable.
+        If the driver refuses the kernel, or if the kernel fails. If it fails, the CUDA context is
+        unusable afterwards.
     """
     device_id = next((d for d in map(_device_of, args) if d is not None), None)
     with driver.in_context(device_id) as ordinal, ExitStack() as stack:
@@ -124,10 +126,10 @@ def launch(
             _argument(copies, stack, parameter, value)
             for parameter, value in zip(parameters, args, strict=True)
         ]
-        # cuLaunchKernelEx takes the address of each argument; `values` keeps the arguments alive.
+        # cuLaunchKernelEx reads each argument at its address. `values` keeps the arguments alive.
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         kernel = _library(compiled.ptx).kernel(compiled.kernel, ordinal)
-        # The attribute counts only for a cluster of several blocks: `number` is 0 for (1, 1, 1).
+        # The number of attributes is 1 for a cluster of several blocks, and 0 for (1, 1, 1).
         attribute = _Attribute(id=_CLUSTER_DIMENSION)
         attribute.value[:3] = cluster
         config = _Config(
@@ -143,9 +145,9 @@ def launch(
 
 def _device_of(value: object) -> int | None:
     """Return the device id of a tensor or map on a GPU, else None."""
-    if isinstance(value, TensorMapBatch):
+    if isinstance(value, tma.TensorMapBatch):
         return next((d for d in map(_device_of, value) if d is not None), None)
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         return value.device.device_id if value.device is not None and value.launchable else None
     if not hasattr(type(value), "__dlpack__") or isinstance(value, np.generic):
         return None
@@ -154,13 +156,13 @@ def _device_of(value: object) -> int | None:
 
 
 def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: Any) -> Any:
-    """Return an argument as ctypes bytes of its parameter's size."""
-    if isinstance(value, TensorMap | TensorMapBatch):
-        maps = (value,) if isinstance(value, TensorMap) else value
+    """Return an argument as a ctypes object of its parameter's size."""
+    if isinstance(value, tma.TensorMap | tma.TensorMapBatch):
+        maps = (value,) if isinstance(value, tma.TensorMap) else value
         data = b"".join(_map_bytes(copies, one) for one in maps)
         if parameter.size == len(data):
             return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
-        # cuMemAlloc aligns to 256 bytes, and a map needs 64.
+        # A map needs an alignment of 64 bytes. cuMemAlloc aligns to 256 bytes.
         address = stack.enter_context(scratch(len(data)))
         upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
         synchronize(_STREAM)
@@ -171,8 +173,8 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
     return ctypes.c_uint64(copies.address(as_tensor_view(value)))
 
 
-def _map_bytes(copies: _Copies, tensor_map: TensorMap) -> bytes:
-    """Return the bytes of a map; a map of a host tensor gets the address of the copy."""
+def _map_bytes(copies: _Copies, tensor_map: tma.TensorMap) -> bytes:
+    """Return the bytes of a map; a host tensor's map gets the address of the device copy."""
     view = tensor_map.view
     if view is None or view.device.is_cuda:
         return bytes(tensor_map)

@@ -1,10 +1,17 @@
 """Operands of PTX instructions as small tuples.
 
-A register or a name is a `Reg`, a number an int, and ``_`` None. The other operands are tuples:
-``("address", base, offset)`` for ``[base + offset]``, ``("sum", base, offset)`` for the same
-without brackets, ``("vector", [...])`` for ``{a, b}``, ``("tuple", [...])`` for ``[map, {x, y}]``,
-``("list", [...])`` for ``(a, b)``, ``("pair", a, b)`` for ``d|p``, ``("special", name)`` for
-``%tid.x``, ``("not", reg)`` for ``!p``, and ``("unknown", text)``.
+A register or a name is a `Reg`, a number is an int, and ``_`` is None. The other operands are
+tuples:
+
+- ``("address", base, offset)`` for ``[base + offset]``;
+- ``("sum", base, offset)`` for ``base + offset``;
+- ``("vector", [...])`` for ``{a, b}``;
+- ``("tuple", [...])`` for ``[map, {x, y}]``;
+- ``("list", [...])`` for ``(a, b)``;
+- ``("pair", a, b)`` for ``d|p``;
+- ``("special", name)`` for ``%tid.x``;
+- ``("not", reg)`` for ``!p``;
+- ``("unknown", text)`` for other texts.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 
 class Reg(NamedTuple):
@@ -23,8 +30,8 @@ class Reg(NamedTuple):
     name: str
 
 
-# Integers such as "-0x1F", "0b101", "42U"; floats as bits such as "0f3F800000"; decimals such as
-# "1.5e3".
+# Integers such as "-0x1F", "0b101" and "42U", floats as bits such as "0f3F800000", and decimal
+# floats such as "1.5e3".
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
 _FLOAT = re.compile(r"(-?)0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})")
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
@@ -35,20 +42,19 @@ _SPECIAL = re.compile(
     r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
     r"current_graph_exec)(?:\.[xyzw])?"
 )
-# "%r12"; "buffer+16"; "%v.x".
+# A name such as "%r12", and a sum such as "buffer+16".
 _NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
 _SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
-_SUFFIX = re.compile(r"([%A-Za-z_$][\w$#]*)\.([xyzwrgba])")
 
 
 def number_of(text: str) -> int | None:
-    """Return the number that a text of PTX denotes; a float gives its bits, other texts None."""
+    """Return the value of a PTX integer, or the bits of a PTX float; None for other texts."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         digits = text.rstrip("U")
         sign, digits = (-1, digits[1:]) if digits.startswith("-") else (1, digits)
         if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-            # As in C, a leading 0 means octal.
+            # A leading 0 means octal, as in C.
             return sign * int(digits, 8)
         return sign * int(digits, 0)
     found = _FLOAT.fullmatch(text)
@@ -63,19 +69,21 @@ def number_of(text: str) -> int | None:
 
 
 _MEETS = ("bar.", "barrier.sync", "barrier.red", "barrier.arrive", "barrier.cta", "cp.async.bulk")
-#: Behind an arrival whose phase another thread waits for, the load is over. An arrive.expect_tx
-#: before the thread's own copy shows nothing: the thread does not wait for it.
+#: Opcodes that end the search of `is_in_flight`, because a load is complete there or the basic
+#: block ends. mbarrier.arrive completes earlier loads. mbarrier.arrive.expect_tx is excluded,
+#: because a thread executes this instruction before its own copy without a wait in between.
 _SHOWS_OR_LEAVES = re.compile(
     r"mbarrier\.arrive(?!\.expect_tx)|fence|membar|bra\b|brx\b|call\b|ret\b|exit\b"
 )
 
 
 def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
-    """Whether a load's value is unused when its thread meets others at a barrier, or copies.
+    """Return whether a barrier or bulk copy follows a load before an instruction uses its value.
 
-    Such a load may still run after the barrier, which does not wait for loads. An mbarrier shows
-    that the loads are over, because its arrival takes their path after them (measured, H100,
-    2026-11-24; ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
+    Such a load may still run after the barrier, because a barrier of threads does not wait for
+    loads. An arrival at an mbarrier completes the thread's earlier loads, because the arrival
+    follows the loads on one path to shared memory. These facts are measured (H100, 2026-11-24;
+    ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))
     place = next(n for n, other in enumerate(code) if other is read)
@@ -90,12 +98,12 @@ def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
 
 
 def operands_of(code: Instruction) -> list[Any]:
-    """Return the operands of an instruction."""
+    """Return the operands of an instruction in the form that the module describes."""
     return [operand(text) for text in code.split()] if code.operands.strip() else []
 
 
 def operand(text: str) -> Any:
-    """Return the operand that a text denotes, in the form that the module describes."""
+    """Return the operand of a text in the form that the module describes."""
     text = text.strip()
     if text == "_":
         return None
@@ -135,7 +143,7 @@ def _address(part: Any) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """Split a text at the commas that are outside of brackets."""
+    """Split a text at its commas outside of brackets."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         if letter in "{[(":

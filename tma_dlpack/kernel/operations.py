@@ -1,25 +1,30 @@
-"""`Operation`: the effect of one instruction on a group; modules register makers of operations."""
+"""`Operation`, the effect of an instruction on a group, and the registry of operations.
+
+Other modules register makers with `operation`. A maker is a function that returns the `Operation`
+of an instruction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tma_dlpack.kernel.core import Instruction
+from tma_dlpack.ptx.parse import Instruction
 
 
 class Operation(NamedTuple):
     """The operation of an instruction.
 
-    ``run(g, mask, *sources)`` returns None, an array, or a tuple of arrays, one for each
-    destination register. `mask` is the guard, None if all lanes execute. `run` may also return a
-    callable; the group calls it after its wait to get the values.
+    ``run(g, mask, *sources)`` executes the instruction for the group `g`. The result is None
+    without a destination register, an array for one register, or a tuple of arrays for several
+    registers. `mask` is the guard of each lane, or None if all lanes execute. If the instruction
+    waits, `run` may return a callable, which the group calls after the wait to get the result.
     """
 
     run: Callable[..., Any]
-    #: Number of leading operands that are written; a {vector} counts as one operand.
+    #: Number of leading operands that the instruction writes; a {vector} is one operand.
     destinations: int = 0
-    #: Whether the group may have to wait; the basic block ends after the instruction.
+    #: Whether the group may have to wait. Then the basic block ends after the instruction.
     pauses: bool = False
     #: Whether the lanes of the member mask must execute the instruction together.
     needs_warp: bool = False
@@ -30,19 +35,19 @@ class Operation(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """A condition that a group waits for; `what` describes the wait in the finding of a hang."""
+    """A condition that a group waits for; `what` has the details for the finding of a hang."""
 
     ready: Callable[[], bool]
     what: dict[str, Any]
 
 
-# A maker returns None for a form of the opcode that it does not know.
+# A maker returns None for an unsupported form of the opcode.
 Maker = Callable[[Instruction], Operation | None]
 _MAKERS: dict[str, Maker] = {}
 
 
 def operation(*prefixes: str) -> Callable[[Maker], Maker]:
-    """Register a function that makes the operations of opcodes with one of these prefixes."""
+    """Register the decorated maker for opcodes with one of these prefixes."""
 
     def register(make: Maker) -> Maker:
         _MAKERS.update(dict.fromkeys(prefixes, make))
@@ -52,8 +57,8 @@ def operation(*prefixes: str) -> Callable[[Maker], Maker]:
 
 
 def operation_of(code: Instruction) -> Operation | None:
-    """Return the operation of an instruction, or None if no maker knows the instruction."""
-    # The longest prefix decides: "cp.async.bulk.tensor" before "cp.async.bulk".
+    """Return the operation of an instruction, or None if no maker supports the instruction."""
+    # Use the maker with the longest prefix: "cp.async.bulk.tensor", not "cp.async.bulk".
     words = code.opcode.split(".")
     for count in range(len(words), 0, -1):
         make = _MAKERS.get(".".join(words[:count]))

@@ -1,18 +1,20 @@
-"""`Order`: decide for each byte whether two memory accesses are ordered, and report the others.
+"""`Order`, which finds two accesses to one byte that nothing orders, and reports them.
 
-An *agent* is a warp, or one kind of asynchronous operation of one owner (the loads that complete on
-one mbarrier, the bulk stores of one thread, ...). Each agent has a clock, and each access has a
-stamp with its agent's clock. For every agent a warp knows a clock: the agent's accesses up to this
-clock happen before the warp's next instruction. There are four such clocks (rows of `Order.known`):
+An *agent* is a warp, or the asynchronous operations of one kind and one owner, for example the
+loads that complete on one mbarrier or the bulk stores of one thread. Each agent has a clock. Each
+access has a stamp, which contains the clock of its agent at the access. For every agent a warp
+knows four clocks, the rows of `Order.known`. A clock in a row means that the agent's accesses up to
+this clock have the row's property:
 
-- `SEEN`: release and acquire order the accesses (PTX memory model, causality order);
-- `FENCED`, `FENCED_GLOBAL`: a proxy fence for shared or global memory followed the accesses, so
-  asynchronous operations see them, too;
-- `DONE`: the accesses have completed. A relaxed arrival is enough for this, and a write over bytes
-  that were read needs no more.
+- `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
+  model, causality order);
+- `FENCED`, `FENCED_GLOBAL`: in addition, a proxy fence for shared or global memory follows the
+  accesses, so the warp's next asynchronous operation sees them;
+- `DONE`: the accesses are complete. A relaxed arrival is enough for this property. A warp needs
+  only this property to overwrite bytes that the agent has read.
 
-Release and acquire pass all four clocks on. So the fence may be anywhere between the access and the
-asynchronous operation, and any thread may execute it.
+A release and an acquire transfer all four clocks. So the proxy fence may be anywhere between the
+access and the asynchronous operation, and any thread may execute it.
 
 Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy".
 """
@@ -31,26 +33,27 @@ from tma_dlpack.kernel.words import MEETINGS, Meeting
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-#: (ways, agents): what `Order.publish` returns and `Order.receive` takes.
+#: Clocks that `Order.publish` returns and `Order.receive` takes, an array (4, slots of agents).
 Clocks = npt.NDArray[np.int32]
 
-# Rows of `Order.known`; DONE is last, so that `clocks[:DONE]` are the three others.
+# Rows of `Order.known`. DONE is the last row, so that `clocks[:DONE]` are the other three.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
-# Bits of a stamp below the clock.
+# Mask of the bits of a stamp below its clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
-# Bytes: a piece of a bulk load, and a tensor map.
+# Bytes of a piece of a bulk load.
 _PIECE = 16
+# Bytes of a tensor map.
 MAP_BYTES = 128
-#: Maximum number of distinct addresses of an instruction that accesses flags; more are data.
+#: An access to more distinct addresses than this number is an access to data, not to flags.
 _MOST_FLAGS = 64
-# Semantics of accesses that may meet another such access without a race.
+# Semantics of strong accesses. Two unordered strong accesses are no race.
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
 
 class Agent(NamedTuple):
-    """A warp or an asynchronous operation; `kind` is "warp" or the kind of the operation."""
+    """A warp or asynchronous operations; `kind` is "warp" or the kind of the operations."""
 
     kind: str
     block: Any
@@ -58,9 +61,9 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Clocks of all agents, and the last accesses of every byte.
+    """Checker of the order of accesses, with all agents' clocks and each byte's last accesses.
 
-    `findings` has ``add(rule, severity, message, fix, g=, lanes=, also=)``.
+    Findings are reported with ``findings.add(rule, severity, message, fix, g=, lanes=, also=)``.
     """
 
     slot: npt.NDArray[np.int32]
@@ -70,30 +73,33 @@ class Order:
 
     def __init__(self, findings: Any) -> None:
         self.findings = findings
-        # Agent 0 stands for memory that no agent has accessed.
+        # Agent 0 is the agent of memory that nobody has accessed.
         self.agents: list[Agent | None] = [None]
-        # Agent -> slot, an index of `known` and `clock`. Slots are used again; an agent of an ended
-        # block has slot 0, whose clocks are 0.
+        # Agent -> slot, an index of `known` and `clock`. The agents of an ended block get slot 0,
+        # whose clocks are 0, and new agents use the free slots.
         self.slot = np.zeros(64, np.int32)
         self.is_async = np.zeros(64, np.bool_)
-        # (ways, slot of the warp that knows, slot of the agent that is known) -> clock.
+        # known[row, warp's slot, agent's slot] is the clock of the agent that the warp knows.
         self.known = np.zeros((_WAYS, 64, 64), np.int32)
-        # Clock of a warp by slot; asynchronous agents have clocks of their own.
+        # Clock of a warp, by slot. Callers pass the clocks of asynchronous agents.
         self.clock = np.zeros(64, np.int32)
-        # Instructions; a stamp has an index of this list.
+        # Instructions that accessed memory; a stamp contains an index of this list.
         self.sites: list[Any] = []
         self._free: list[int] = []
-        self._in_flight: dict[int, bool] = {}  # by id of the load
+        # id of a load instruction -> result of `operands.is_in_flight`.
+        self._in_flight: dict[int, bool] = {}
         self._used = 1
         self._site_of: dict[int, int] = {}
         self._shadows: dict[int, tuple[Any, Shadow]] = {}
-        # (id of the region, offset) -> published by the writes to this flag.
+        # (id of the region, offset) of a flag -> clocks that the writes to the flag published.
         self._flags: dict[tuple[int, int], Clocks] = {}
-        # Slot of a warp -> published at its last fence; received by its relaxed reads since then.
+        # Slot of a warp -> clocks that the warp published at its last fence.
         self._published: dict[int, Clocks] = {}
+        # Slot of a warp -> clocks that the warp's relaxed reads received since its last fence.
         self._observed: dict[int, Clocks] = {}
-        # Proxy fences of tensor maps: (slot, clock, snapshot); the acquires are by address.
+        # Release fences of tensor maps: (slot of the warp, its clock, clocks that the warp knew).
         self._map_releases: list[tuple[int, int, Clocks]] = []
+        # Address of a map -> its acquire fences, with the same three entries.
         self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ class Order:
         return agents
 
     def add_agent(self, kind: str, block: Any, name: str = "") -> int:
-        """Add an agent; return its number. See `MEETINGS` for the kinds."""
+        """Add an agent and return its number; `MEETINGS` lists the kinds."""
         if not self._free:
             self._free.append(self._used)
             self._used += 1
@@ -122,7 +128,7 @@ class Order:
         return number
 
     def retire(self, blocks: Iterable[Any]) -> None:
-        """Forget the agents of ended blocks if no other warp and no flag has their clocks."""
+        """Free the slots of ended blocks' agents, unless a warp or flag still has their clocks."""
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
             del self._shadows[key]
@@ -143,11 +149,11 @@ class Order:
                 self._observed.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
-        """Return the slots of the group's warps that execute."""
+        """Return the slots of the warps with executing threads of a group."""
         return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
 
     def slots_at(self, block: Any, lanes: Any) -> IntArray:
-        """Return the slots of the warps of a block's threads."""
+        """Return the slots of the warps that threads of a block belong to."""
         warps = np.unique(np.asarray(lanes) // _WARP)
         found: IntArray = self.slot[block.warp_agents[warps]]
         return found
@@ -155,10 +161,10 @@ class Order:
     # -- synchronisation -------------------------------------------------------------------------
 
     def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
-        """Return the clocks that these warps publish, and start their next clock.
+        """Return the clocks that these warps publish, and increment the clock of each warp.
 
-        Later accesses of the warps are not published. With `relaxed`, publish the DONE clocks of
-        the warps, and all other clocks only up to each warp's last fence.
+        The published clocks do not cover the warps' later accesses. With `relaxed`, only the DONE
+        clocks are the current clocks. The other clocks date from each warp's last fence.
         """
         clocks = self.snapshot(slots)
         if relaxed:
@@ -177,9 +183,9 @@ class Order:
         return clocks
 
     def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
-        """Let warps know published clocks.
+        """Add published clocks to the clocks that warps know.
 
-        With `relaxed`, the warps know only the DONE clocks until their next fence.
+        With `relaxed`, add only the DONE clocks now, and the others at each warp's next fence.
         """
         if clocks is None:
             return
@@ -192,13 +198,13 @@ class Order:
             self._observed[slot] = merged(self._observed.get(slot), clocks)
 
     def learn(self, slots: IntArray, agent: int, clock: int) -> None:
-        """Let warps know that the accesses of an asynchronous agent up to a clock are complete."""
+        """Note that warps know an asynchronous agent's accesses up to a clock as complete."""
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             self.known[way, slots, slot] = np.maximum(self.known[way, slots, slot], clock)
 
     def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
-        """Return `clocks` with an asynchronous agent complete up to a clock."""
+        """Return a copy of `clocks` in which an asynchronous agent is complete up to `clock`."""
         clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
         slot = self.slot[agent]
         for way in (SEEN, DONE):
@@ -206,23 +212,24 @@ class Order:
         return clocks
 
     def fence(self, slots: IntArray) -> None:
-        """Order memory: fence.acq_rel, fence.sc, membar."""
-        # With relaxed reads before and relaxed writes after, a fence acquires and releases.
+        """Execute fence.acq_rel, fence.sc or membar."""
+        # A fence lets the relaxed reads before it acquire, and the relaxed writes after it release.
         for slot in slots.tolist():
             self.receive(np.array([slot]), self._observed.pop(slot, None))
             self._published[slot] = self.snapshot(np.array([slot]))
         self.clock[slots] += 1
 
     def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
-        """Order the generic and the async proxy: fence.proxy.async."""
+        """Execute fence.proxy.async, which orders the generic and the async proxy."""
         for way in ways:
-            # Asynchronous operations now see the warp's accesses, and those that the warp has seen.
+            # Asynchronous operations now see the warp's accesses and all accesses that the warp
+            # sees.
             self.known[way, slots] = np.maximum(self.known[way, slots], self.known[SEEN, slots])
             self.known[way, slots, slots] = self.clock[slots]
         self.clock[slots] += 1
 
     def sync_warps(self, g: Any, mask: BoolArray | None = None) -> None:
-        """Order the accesses of the lanes of each warp: bar.warp.sync."""
+        """Execute bar.warp.sync, which orders the accesses of the lanes of each warp."""
         slots = self.slots_of(g, mask)
         self.known[SEEN, slots, slots] = self.clock[slots]
         self.known[DONE, slots, slots] = self.clock[slots]
@@ -231,21 +238,21 @@ class Order:
     # -- tensor maps -----------------------------------------------------------------------------
 
     def release_maps(self, slots: IntArray) -> None:
-        """Publish changed maps: fence.proxy.tensormap release."""
+        """Execute the release of fence.proxy.tensormap, which publishes changed maps."""
         self._map_releases += self._at(slots)
 
     def acquire_map(self, slots: IntArray, address: int) -> None:
-        """Let copies see a changed map: fence.proxy.tensormap acquire."""
+        """Execute the acquire of fence.proxy.tensormap, which lets copies see a changed map."""
         self._map_acquires.setdefault(address, []).extend(self._at(slots))
 
     def _at(self, slots: IntArray) -> list[tuple[int, int, Clocks]]:
-        # (slot, clock at the fence, clocks that the warp knows there)
+        # Each entry is (slot of a warp, its clock at the fence, clocks that it knows there).
         points = [(s, int(self.clock[s]), self.snapshot(np.array([s]))) for s in slots.tolist()]
         self.clock[slots] += 1
         return points
 
     def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
-        """Check that fences let a copy use the 128 bytes of a map that the kernel has written."""
+        """Report a copy by a map that the kernel has changed if the required fences are missing."""
         shadow = self._shadow(region)
         if not shadow.is_written:
             return
@@ -257,8 +264,9 @@ class Order:
         slots, clocks = self.slot[writers[written]], stamps[written] >> CLOCK_SHIFT
         slot = int(self.slot[g.block.warp_agents[lane // _WARP]])
         seen = self.snapshot(np.array([slot]))[SEEN]
-        # The copy must follow an acquire fence; this acquire must follow the release fences of all
-        # writers, or the map was written by tensormap.cp_fenceproxy.
+        # The copy must follow an acquire fence. For every byte that the kernel wrote, the acquire
+        # must follow the writer's release fence, or the tensormap.cp_fenceproxy that wrote the
+        # byte.
         for at, clock, acquired in self._map_acquires.get(address, ()):
             if seen[at] < clock:
                 continue
@@ -289,23 +297,23 @@ class Order:
         semantics: str = "weak",
         data: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        """Check and note the generic accesses of a group; call this before memory changes.
+        """Check and record the generic accesses of a group; call this before memory changes.
 
         Parameters
         ----------
         region
             A block, which stands for its shared memory, or a region of global memory.
         offsets : array (n,)
-            Byte offset in the region for each thread of the group. Offsets of threads outside of
-            the mask are ignored.
+            Byte offset in the region for each thread of the group. The offset of a thread that the
+            mask excludes has no meaning.
         size : int
             Number of bytes that each thread accesses.
         write, atomic : bool
-            An atomic operation reads and writes.
+            Whether the access is a store, or an atomic operation, which reads and writes.
         semantics : str
             "weak", "relaxed", "volatile", "acquire", "release", "acq_rel" or "sc".
         data : uint8 array (n, size), optional
-            Bytes that a store writes. Stores of equal bytes are no finding.
+            Bytes that a store writes. Two unordered stores of equal bytes are not reported.
         """
         lanes = g.lanes
         if mask is not None:
@@ -319,10 +327,10 @@ class Order:
         strong = atomic or semantics in _NO_RACE
         if shadow.is_shared and region is not g.block:
             self.note_remote(g, lanes, region)
-        # An acquire comes before the check of the access, a release after it.
+        # Acquire before the check of the access, and release after the check.
         if strong and not atomic and not write:
             self._acquire_flags(g, mask, region, offsets, semantics)
-        # Every unit of the access gets the same stamp; see `shadow` for its bits.
+        # All units of a thread's access get one stamp; `shadow` describes its bits.
         units = shadow.units(offsets.astype(np.int64), size)
         slots = self.slot[agents]
         site = self._site(g.code)
@@ -338,7 +346,7 @@ class Order:
             self._release_flags(g, mask, region, offsets, semantics)
 
     def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
-        """Note an access to another block of the cluster; that block must not end before it."""
+        """Record an access to another block of the cluster, which must end after the access."""
         for slot in self.slots_at(g.block, lanes).tolist():
             block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
@@ -368,7 +376,7 @@ class Order:
             wrong = self._unknown(SEEN, slots[:, None], writers, last)
             late = self._unknown(DONE, slots[:, None], writers, last)
             if wrong is not None:
-                # A thread may write over a bulk copy that is complete, without an acquire.
+                # A thread may overwrite the bytes of a complete bulk copy without an acquire.
                 wrong &= ~self.is_async[writers] | (False if late is None else late)
                 same = _is_same(shadow, units, data)
                 if same is not None:
@@ -385,17 +393,17 @@ class Order:
                 wrong &= ~same
             self._meet(g, lanes, "overwrite", wrong, readers, last, agents, stamps)
         shadow.note_writes(agents[:, None], units, stamps[:, None])
-        # Two warps stored equal bytes without order. A reader need not be ordered after both, so
-        # the stamp becomes 0, which every warp knows.
+        # Two unordered warps stored equal bytes, so a reader may follow either store. The stamp
+        # becomes 0, which every warp knows.
         if equal is not None and equal.any():
             shadow.writer[units[equal]], shadow.stamp[units[equal]] = agents[0], 0
 
     def _unknown(
         self, way: int, slots: IntArray, agents: npt.NDArray[Any], stamps: IntArray
     ) -> BoolArray | None:
-        """Return which accesses are newer than the warps' clocks; None if all are known."""
+        """Return the mask of accesses that are newer than the clocks that warps know, or None."""
         limits = self.known[way][slots, self.slot[agents]].astype(np.int64)
-        # With all lower bits set, the limit includes every stamp of its clock.
+        # Set all lower bits of the limit, so that it includes every stamp of its clock.
         wrong: BoolArray = stamps > (limits << CLOCK_SHIFT | _LOW)
         return wrong if wrong.any() else None
 
@@ -406,7 +414,7 @@ class Order:
         """Report accesses of threads that are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
-        # A thread's own accesses are ordered; lanes of one warp need a __syncwarp.
+        # The accesses of one thread are ordered. Two lanes of a warp need a __syncwarp.
         same_lane = own & (last & LANE_BITS == stamps[:, None] & LANE_BITS)
         wrong = wrong & ~both_atomic & ~same_lane
         for other in np.unique(others[wrong]).tolist():
@@ -464,17 +472,17 @@ class Order:
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
-        """Check and note the reads of an asynchronous operation, at its issue.
+        """Check and record the reads of an asynchronous operation when it is issued.
 
         Parameters
         ----------
         lanes : int array
             Threads that issue the operation.
         where : (first, last) or int array
-            Bytes of the region as a range, or as numbers of units from `Order.units`.
+            Bytes of the region, as a range of bytes or as the unit numbers of `Order.units`.
         agent, clock : int
-            Agent and clock of the operation. A warp that knows this clock of the agent may
-            overwrite the bytes.
+            Agent and clock of the operation. A warp may overwrite the bytes after it knows this
+            clock of the agent.
         known : optional
             Clocks that the issuing warps know. The default is `issue(g, lanes)`.
         quiet : bool
@@ -502,11 +510,12 @@ class Order:
         after: Callable[[], npt.NDArray[np.uint8]] | None = None,
         generic: bool = False,
     ) -> None:  # fmt: skip
-        """Check and note the writes of an asynchronous operation, at its issue; see `async_read`.
+        """Check and record the writes of an asynchronous operation when it is issued.
 
-        `atomic` marks a reduction; two reductions do not race. `after` returns the bytes of the
-        region after the operation. It is called if two bulk stores are not ordered, because stores
-        of equal bytes are no finding. `generic` marks a write of the generic proxy (st.async).
+        `async_read` describes the common parameters. `atomic` is True for a reduction, because two
+        reductions do not race. `after` returns the bytes of the region after the operation; two
+        unordered bulk stores of equal bytes are not reported. `generic` is True for a write of the
+        generic proxy (st.async).
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -518,7 +527,7 @@ class Order:
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
-                # Stamp 0 is known to every warp.
+                # Every warp knows stamp 0, so an earlier reduction is not reported.
                 last = np.where(last & ATOMIC, 0, last)
             if after is not None:
                 last = self._without_equal(known, shadow, units, last, after)
@@ -530,7 +539,7 @@ class Order:
         shadow.note_writes(agent, units, stamp)
 
     def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
-        """Note that tensormap.cp_fenceproxy writes and releases the 128 bytes of a map."""
+        """Record that tensormap.cp_fenceproxy writes and releases the 128 bytes of a map."""
         offsets = np.full(g.n, offset)
         for part in range(0, MAP_BYTES, 16):
             self.access(g, mask, region, offsets + part, 16, write=True, semantics="release")
@@ -538,14 +547,14 @@ class Order:
         shadow.publish(offset, offset + MAP_BYTES)
 
     def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
-        """Return the units (n, k) of `size` bytes at each offset."""
+        """Return the numbers (n, k) of the k units that `size` bytes at each offset touch."""
         return self._shadow(region).units(offsets, size)
 
     def _without_equal(
         self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
         after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
-        """Return the stamps, with 0 where an unordered bulk store wrote the same bytes as now."""
+        """Return the stamps `last`, with 0 where an unordered bulk store wrote equal bytes."""
         writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
         wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
@@ -557,7 +566,7 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Note that 16-byte pieces of a load completed in a later phase than expected at issue."""
+        """Set the clock of 16-byte pieces that a load completes in a later phase than expected."""
         shadow = self._shadow(region)
         units = shadow.units(offsets, _PIECE)
         mine = shadow.writer[units] == agent
@@ -565,7 +574,7 @@ class Order:
         shadow.stamp[units] = np.where(mine, clock << CLOCK_SHIFT | low, shadow.stamp[units])
 
     def issue(self, g: Any, lanes: Any) -> Clocks:
-        """Return the clocks that the issuing warps know, and start their next clock."""
+        """Return the clocks that the issuing warps know, and increment the warps' clocks."""
         slots = self.slots_at(g.block, lanes)
         clocks = self.snapshot(slots)
         self.clock[slots] += 1
@@ -575,14 +584,14 @@ class Order:
         self, g: Any, lanes: Any, what: str, fenced: int, plain: int, known: Clocks,
         others: npt.NDArray[Any], last: IntArray,
     ) -> None:  # fmt: skip
-        """Report earlier accesses that do not happen before an asynchronous operation."""
+        """Report earlier accesses that are not ordered before an asynchronous operation."""
         slots = self.slot[others]
         limits = known[plain][slots].astype(np.int64)
         generic = ~self.is_async[others]
-        # A bulk copy may write over an earlier copy that is complete.
+        # A bulk copy may overwrite the bytes of an earlier copy that is complete.
         if what == "async write":
             limits = np.where(generic, limits, known[DONE][slots])
-        # Accesses of the generic proxy need a proxy fence as well; those of bulk copies do not.
+        # Earlier accesses of threads (generic proxy) also need a proxy fence.
         strict = np.where(generic, known[fenced][slots], limits)
         wrong = last > (strict << CLOCK_SHIFT | _LOW)
         if not wrong.any():
@@ -601,7 +610,7 @@ class Order:
     # -- helpers ---------------------------------------------------------------------------------
 
     def _is_in_flight(self, g: Any, read: Any) -> bool:
-        """Whether a load may still run when a later barrier of threads lets other threads go on."""
+        """Return whether a load may still run after the next barrier of threads."""
         if id(read) not in self._in_flight:
             functions = g.machine.program.functions.values()
             code = next(f.code for f in functions if any(read is code for code in f.code))
@@ -638,7 +647,7 @@ def _fenced(shadow: Shadow) -> int:
 def _is_same(
     shadow: Shadow, units: IntArray, data: npt.NDArray[np.uint8] | None
 ) -> BoolArray | None:
-    """Return which units already have the bytes that are stored; None if these are not known."""
+    """Return which units already contain the bytes of a store; None if `data` is None."""
     if data is None:
         return None
     at = units[..., None] * shadow.unit + np.arange(shadow.unit)
@@ -665,7 +674,7 @@ def _padded(clocks: Clocks, size: int) -> Clocks:
 
 
 def merged(a: Clocks | None, b: Clocks | None) -> Any:
-    """Return the maximum of two published clocks; None stands for no clocks."""
+    """Return the elementwise maximum of two sets of clocks; None is the empty set."""
     if a is None or b is None:
         return b if a is None else a
     size = max(a.shape[1], b.shape[1])

@@ -1,4 +1,4 @@
-"""Asynchronous operations between their issue and their completion."""
+"""`Pending`, an asynchronous event that has been issued and has not happened yet."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class Pending:
         self.happened = False
 
     def happen(self) -> None:
-        """Change memory and barriers."""
+        """Change memory and barriers as the event does."""
         raise NotImplementedError

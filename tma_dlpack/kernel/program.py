@@ -1,12 +1,15 @@
-"""`Program`: translate PTX to Python; each basic block of a function becomes one Python function.
+"""`Program`, a PTX module in which each basic block is translated to one Python function.
 
-A block's function works on NumPy arrays with one entry for each thread of the group. A register is
-a row of an array (slot, thread). The array depends on the width: `W` for 32 bits, `D` for 64, `H`
-for 16 and 8, `P` for predicates. A block loads the registers that it reads, keeps values in local
-variables, and stores the registers that later blocks read. It returns the number of the next block.
+The Python function executes the block for a group of threads. It works on NumPy arrays with one
+entry for each thread of the group. A PTX register is a row of a table, which is an array (slot,
+thread). The table depends on the register's width: `W` has 32 bits, `D` has 64, `H` has 16 and 8,
+and `P` has predicates. The Python function loads the registers that the block reads, keeps values
+in local variables, and stores the registers that later blocks read. It returns the number of the
+next block.
 
-`Emitter` writes the source of one block. Arithmetic becomes NumPy expressions; other instructions
-become calls of `operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each instruction.
+`Emitter` writes the Python source of one block. Arithmetic becomes NumPy expressions; other
+instructions become calls of `operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each
+instruction.
 """
 
 from __future__ import annotations
@@ -18,21 +21,22 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.kernel.accumulators import Step, steps_of
-from tma_dlpack.kernel.core import Function, Instruction, Module, opcodes, parse
 from tma_dlpack.kernel.emit import CARRY, Emitter
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
+from tma_dlpack.ptx import opcodes
+from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
 
-# Width in bits -> table of registers.
+# Width in bits, or "pred" -> name of the table for such registers.
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
 WARPGROUP_WARPS = 4
-# Base words of opcodes that end a basic block.
+# First words of opcodes that end a basic block.
 _ENDS = ("bra", "brx", "ret", "exit", "trap")
 
 
 @dataclass
 class Variable:
-    """A variable of the module or of a function; alignment and size are in bytes."""
+    """A variable of a module or of a function; alignment and size are in bytes."""
 
     name: str
     space: str
@@ -40,26 +44,26 @@ class Variable:
     size: int
     is_extern: bool
     initial: bytes
-    #: Addresses in `initial`: (byte, symbol, offset from the symbol).
+    #: Addresses in the initial value: (offset in `initial`, symbol, offset from the symbol).
     pointers: tuple[tuple[int, str, int], ...] = ()
 
 
 @dataclass
 class CodeBlock:
-    """A basic block: its instructions, its Python function, and its successors."""
+    """A basic block with its PTX instructions, its Python function and its successors."""
 
     code: list[Instruction]
-    #: Number of the block in the function's list.
+    #: Index of the block in `Code.blocks`.
     label: int
     next: list[int] = field(default_factory=list)
-    #: First instruction, if the lanes of its member mask must begin the block together.
+    #: First instruction, if the lanes of its member mask must begin the block together; else None.
     gate: Any = None
     is_gate: bool = False
     run: Any = None
-    #: Immediate post-dominator, where the parts of a split group meet again.
+    #: Number of the immediate post-dominator, where the parts of a split group are merged.
     join: int = -1
     source: str = ""
-    #: Steps on accumulators of wgmma.
+    #: Steps on accumulator registers of wgmma (see `accumulators`).
     steps: tuple[Step, ...] = ()
 
 
@@ -69,12 +73,12 @@ class Code:
 
     function: Function
     blocks: list[CodeBlock]
-    #: Parameters of a device function: name -> (byte, size).
+    #: Parameter of a device function -> (offset in bytes, size in bytes).
     parameters: dict[str, tuple[int, int]]
 
 
 class Program:
-    """A module of PTX: its variables, and its functions, which are translated on demand."""
+    """A PTX module with its variables and functions; functions are translated on demand."""
 
     functions: dict[str, Function]
     variables: dict[str, Variable]
@@ -84,13 +88,13 @@ class Program:
         self.functions = {f.name: f for f in self.module.functions}
         self.variables = {v.name: v for v in _variables(ptx)}
         self.codes: dict[str, Code] = {}
-        # Table -> number of slots that are used; function -> name of a register -> (table, slot,
-        # type).
+        # Table of registers -> number of used slots.
         self.slots: dict[str, int] = dict.fromkeys("WDHPQ", 0)
+        # Function -> name of a register -> (table, slot, type).
         self.tables: dict[str, dict[str, tuple[str, int, str]]] = {}
 
     def register(self, function: str, name: str) -> tuple[str, int, str] | None:
-        """Return (table, slot, type) of a register; None for other names."""
+        """Return (table, slot, type) of a register; None if the name is no register."""
         known = self.tables.setdefault(function, {})
         found = known.get(name)
         if found is None:
@@ -103,15 +107,15 @@ class Program:
         return found
 
     def type_of(self, function: str, name: str) -> str | None:
-        """Return the declared type of a register."""
+        """Return the declared type of a register, or None if the name is no register."""
         if name == CARRY:
             return "pred"
         declared = self.functions[function].registers
         own = declared.get(name)
         if own is not None:
             return own
-        # ".reg .b32 %r<9>" declares %r0 to %r8, under the key "%r<"; "%r3#1" is a copy of %r3 in a
-        # function that was inlined.
+        # `declared` has ".reg .b32 %r<9>" (%r0 to %r8) under the key "%r<". "%r3#1" is the register
+        # %r3 of an inlined function.
         family = re.fullmatch(r"(.*?)\d+(#\d+)?", name)
         found = declared.get(family[1] + "<") if family else None
         if found is None and family and family[1].endswith("_"):
@@ -126,7 +130,7 @@ class Program:
         return found
 
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
-        """Return the functions and variables that a kernel and its callees refer to."""
+        """Return (functions, variables) that a kernel and its callees use."""
         functions: dict[str, None] = {}
         variables: dict[str, Variable] = {}
         waiting = [kernel]
@@ -150,7 +154,7 @@ _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 @lru_cache(maxsize=16)
 def program_of(ptx: str) -> Program:
-    """Return the program of a text; the same object for the same text."""
+    """Return the program of a PTX text; the cache returns one object for equal texts."""
     return Program(ptx)
 
 
@@ -174,7 +178,7 @@ def _variables(ptx: str) -> list[Variable]:
         vector = re.search(r"\.v([248])", match["words"])
         align = re.search(r"align\s+(\d+)", match["words"])
         element = bits // 8
-        # An empty dimension, as in "extern __shared__ x[]", makes the size 0.
+        # The size is 0 if a dimension is empty, as in "extern __shared__ x[]".
         size = element * int(vector[1] if vector else 1)
         dims = re.findall(r"\[\s*(\d*)\s*\]", match["dims"])
         for dim in dims:
@@ -190,11 +194,11 @@ def _variables(ptx: str) -> list[Variable]:
 
 
 def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[Any, ...]]:
-    """Return the bytes of an initialiser, and its addresses of symbols (see `Variable`)."""
+    """Return (bytes, pointers) of an initialiser; `Variable.pointers` describes the pointers."""
     if text is None:
         return b"", ()
     data, pointers = bytearray(), []
-    # Words such as "generic(table)+8", "table + 8", "0f3F800000" and "17".
+    # An entry is a text such as "generic(table)+8", "table + 8", "0f3F800000" or "17".
     for word in re.findall(r"generic\([^)]*\)(?:\s*\+\s*\d+)?|[^\s,{}]+(?:\s*\+\s*\d+)?", text):
         number = number_of(word)
         if number is None:
@@ -213,7 +217,7 @@ def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[An
 
 
 def _translate(program: Program, function: Function) -> Code:
-    """Split a function into blocks and compile each."""
+    """Split a function into basic blocks, and translate and compile each block."""
     operations = {id(code): operation_of(code) for code in function.code}
     blocks = _blocks(function, operations)
     _post_dominators(blocks)
@@ -222,7 +226,8 @@ def _translate(program: Program, function: Function) -> Code:
         gen, kill = _reads_and_writes(program, function, block, operations)
         reads.append(gen)
         writes.append(kill)
-    # Give the registers of a fragment neighbouring slots, so that the fragment is a slice.
+    # Assign neighbouring slots to the registers of a vector operand, so that the operand is a slice
+    # of the table.
     for code in function.code:
         found = operations[id(code)]
         if found is not None and found.register_block:
@@ -241,16 +246,16 @@ def _translate(program: Program, function: Function) -> Code:
 
 
 def _blocks(function: Function, operations: dict[int, Operation | None]) -> list[CodeBlock]:
-    """Split a function into blocks.
+    """Split a function into basic blocks.
 
-    A block begins at a label, after a branch or a pause, and before an instruction that a warp
-    executes together.
+    A block begins at a label, after a branch, after an instruction that may wait, and before an
+    instruction that the lanes of a warp must execute together.
     """
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    # Number of warps that are known to execute together: 0, 1, or 4 (a warpgroup). A second
-    # instruction of the same warp in a straight line needs no gate.
+    # Number of warps that execute together here: 0, 1, or 4 (a warpgroup). After one instruction
+    # for whole warps, the next instruction of the block for as many warps needs no gate.
     together = 0
     for n, instruction in enumerate(code):
         if n in starts:
@@ -274,7 +279,7 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
         if start in gates:
             block.is_gate, block.gate = True, gates[start]
         blocks.append(block)
-    # One past the last block stands for the end of the function.
+    # The number after the last block stands for the end of the function.
     last_block = len(blocks)
     labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
     for n, block in enumerate(blocks):
@@ -296,12 +301,12 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
 
 
 def _post_dominators(blocks: list[CodeBlock]) -> None:
-    """Set `join` of each block: the first block on every path from the block to the end."""
-    # Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm, on the reversed graph.
+    """Set `join` of each block to the next block on all paths from the block to the end."""
+    # This is "A Simple, Fast Dominance Algorithm" (Cooper, Harvey, Kennedy) on the reversed graph.
     end = len(blocks)
     doms: list[int | None] = [None] * (end + 1)
     doms[end] = end
-    # Post-order of the reversed graph, from a walk that starts at the end.
+    # `order` becomes the post-order of the reversed graph, from a walk that starts at the end.
     order: list[int] = []
     before: list[list[int]] = [[] for _ in range(end + 1)]
     for n, block in enumerate(blocks):
@@ -348,7 +353,7 @@ def _post_dominators(blocks: list[CodeBlock]) -> None:
 def _reads_and_writes(
     program: Program, function: Function, block: CodeBlock, operations: dict[int, Operation | None]
 ) -> tuple[set[str], set[str]]:
-    """Return the registers that a block reads before it writes them, and all that it writes."""
+    """Return (registers that a block reads before it writes them, registers that it writes)."""
     gen: set[str] = set()
     kill: set[str] = set()
     if block.is_gate:
@@ -356,7 +361,7 @@ def _reads_and_writes(
     for code in block.code:
         read, wrote = Emitter.reads_and_writes(code, operations[id(code)])
         if code.guard:
-            # Threads that skip the write keep the old value, so the old value is read.
+            # Threads with a false guard keep the old value, so the instruction also reads it.
             read = read | {code.guard} | wrote
         gen |= read - kill
         kill |= wrote
@@ -378,8 +383,8 @@ def _registers(operands: Any) -> list[Reg]:
 def _live_out(
     blocks: list[CodeBlock], reads: list[set[str]], writes: list[set[str]]
 ) -> list[set[str]]:
-    """Return for each block the registers that later blocks read."""
-    # Backward data flow to a fixed point: live in = reads, and live out without writes.
+    """Return a set for each block, with the registers that later blocks read."""
+    # Iterate to a fixed point: live in = reads | (live out - writes).
     live_in = [set(r) for r in reads] + [set()]
     changed = True
     while changed:
@@ -394,7 +399,7 @@ def _live_out(
 
 
 def _call_parameters(function: Function) -> dict[str, tuple[int, int]]:
-    """Return (byte, size) of each parameter of a function in the bytes that the caller passes."""
+    """Return parameter -> (offset, size) in the bytes that the caller of a function passes."""
     from tma_dlpack.kernel.arguments import parameters_of
 
     at, found = 0, {}

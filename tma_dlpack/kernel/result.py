@@ -1,4 +1,4 @@
-"""`KernelRun`: the result of a run of a kernel, as text, HTML and JSON."""
+"""`KernelRun`, the result of a run of a kernel, as text, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -6,39 +6,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tma_dlpack.kernel.core import TmaError, picture, report
+from tma_dlpack.kernel.core import picture, report, tma
 from tma_dlpack.kernel.findings import BarrierState
 
-# Maximum number of lanes (warps and slots) and of bars in the picture.
+# Maximum number of lanes and of bars in the picture of the timeline. A lane shows a warp, the loads
+# of a block on one barrier, or the bulk stores of a warp.
 _MOST_LANES, _MOST_BARS = 24, 300
-# Names of the first two schedules; later schedules are random.
+# Names of the first two schedules; the later schedules are random.
 SCHEDULES = ("late", "early")
 
 
-class TmaKernelError(TmaError, RuntimeError):
+class TmaKernelError(tma.TmaError, RuntimeError):
     """Error that `KernelRun.raise_if_wrong` raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRun:
-    """The result of `run_kernel`; ``print(run)`` shows the findings, notebooks draw the timeline.
+    """The result of `run_kernel`.
+
+    ``print(run)`` shows the findings. A notebook also draws the timeline.
 
     Attributes
     ----------
     kernel : str
     backend : {"simulator", "cuda"}
-        A run on the GPU has no findings.
+        Where the kernel ran. A run on the GPU has no findings.
     findings : tuple of Finding
         Findings, errors first. Each has rule, severity, line of the .cu, PTX line, block, thread,
         message and fix.
     barriers : tuple of BarrierState
         After a hang, the mbarriers where warps wait, with the fields of `PostMortem.barriers`.
     steps : int
-        Number of instructions that groups of threads executed.
+        Number of executed instructions. An instruction counts once for each group of threads that
+        executes it together.
     schedule : str
         Schedule of the run: "late", "early", or for example "random 2".
     timeline : tuple of TimelineRow
-        Waits of warps for phases of barriers, and copies from issue to completion, in steps.
+        Waits of warps at barriers, and copies from issue to completion. Times are in steps.
     printed : str
         Text that the kernel printed.
     """
@@ -54,7 +58,7 @@ class KernelRun:
 
     @classmethod
     def of_machine(cls, machine: Any, compiled: Any, number: int) -> KernelRun:
-        """Return the result of a machine that has run schedule `number`."""
+        """Return the result of a machine that has run the schedule with this number."""
         name = SCHEDULES[number] if number < len(SCHEDULES) else f"random {number}"
         return cls(
             kernel=machine.findings.kernel,
@@ -68,17 +72,17 @@ class KernelRun:
 
     @property
     def ok(self) -> bool:
-        """Whether no error was found; warnings are allowed."""
+        """Whether the run has no error; it may have warnings."""
         return not any(finding.severity == "error" for finding in self.findings)
 
     def merged(self, other: KernelRun) -> KernelRun:
-        """Return this run with the findings of another schedule."""
+        """Return this run with the additional findings of another schedule's run."""
         mine = {_key(finding) for finding in self.findings}
         more = [finding for finding in other.findings if _key(finding) not in mine]
         return replace(self, findings=tuple(report.worst_first([*self.findings, *more])))
 
     def with_order_dependent(self, names: Sequence[str], number: int) -> KernelRun:
-        """Return this run with the warning that another schedule wrote other bytes."""
+        """Return this run with a warning that another schedule wrote other bytes."""
         found = report.Finding(
             "SCHEDULE_RESULT", "warning",
             f"schedule {number} writes other bytes to {', '.join(names)}: the result depends on "
@@ -89,7 +93,7 @@ class KernelRun:
         return replace(self, findings=tuple(report.worst_first([*self.findings, found])))
 
     def raise_if_wrong(self) -> None:
-        """Raise `TmaKernelError` if an error was found, with the text of the run.
+        """Raise `TmaKernelError` with the text of the run if the run has an error.
 
         Raises
         ------
@@ -99,7 +103,7 @@ class KernelRun:
             raise TmaKernelError(str(self))
 
     def to_json(self) -> str:
-        """Return the run as JSON: findings, barriers, timeline, kernel, schedule, steps."""
+        """Return findings, barriers, timeline, kernel, schedule and steps as JSON."""
         return report.as_json(
             self.findings,
             ok=self.ok,
@@ -114,7 +118,7 @@ class KernelRun:
 
     @property
     def head(self) -> str:
-        """The findings in one line."""
+        """First line of the text: the kernel and the number of findings."""
         if self.backend != "simulator":
             return f"{self.kernel}: ran on the GPU"
         when = f"schedule {self.schedule}, " if not self.ok else ""
@@ -127,7 +131,7 @@ class KernelRun:
         return report.as_text(self.head, report.merged(self.findings))
 
     def _repr_html_(self) -> str:
-        """Return the findings as a table, above the timeline: one lane for each warp and slot."""
+        """Return a table of the findings above a picture of the timeline."""
         rows, notes = _shown(self.timeline)
         title = f"{self.kernel}, in steps of schedule {self.schedule}"
         drawn = [picture.lanes(rows, title=title, notes=notes).html()] if rows else []
@@ -135,9 +139,9 @@ class KernelRun:
 
 
 def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:
-    """Return the bars that the picture shows, and a note about the others.
+    """Return the bars that the picture shows, with notes about the bars that it omits.
 
-    Actors whose wait never ends come first.
+    Actors whose wait never ends come first. An actor is what one lane of the picture shows.
     """
     stuck = [row.actor for row in rows if row.end is None]
     actors = list(dict.fromkeys([*stuck, *(row.actor for row in rows)]))

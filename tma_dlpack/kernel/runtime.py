@@ -1,4 +1,4 @@
-"""Functions of CUDA's runtime that kernels call: printf and assert."""
+"""The functions of CUDA's device runtime that the simulator supports: printf and assert."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from tma_dlpack.kernel.memory import LOCAL_WINDOW
 
-# A conversion of printf, for example "%-8.3lf": width "8", precision "3", length "l", kind "f".
+# A conversion of printf. For example "%-8.3lf" has width "8", precision "3", length "l", kind "f".
 _CONVERSION = re.compile(
     r"%[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|z|j|t)?([diouxXeEfFgGaAcsp%])"
 )
-# Maximum length of a C string that is read.
+# Maximum number of bytes that are read of a C string.
 _MOST_CHARS = 4096
 
 
@@ -35,7 +35,7 @@ def _string(g: Any, address: int) -> str:
 def formatted(g: Any, formats: Any, values: Any) -> list[str]:
     """Return the text that each thread of a group prints.
 
-    The arguments are in local memory, each of 4 or 8 bytes and aligned to its size.
+    The arguments are in local memory. Each has 4 or 8 bytes and is aligned to its size.
     """
     found = []
     for thread in g.lanes.tolist():
@@ -52,7 +52,7 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
         width, precision, length, kind = match.groups()
         if kind == "%":
             return "%"
-        # Python's % operator knows no length modifiers such as "ll".
+        # Python's % operator has no length modifiers such as "ll", so remove them.
         flags = match[0].rstrip("diouxXeEfFgGaAcsp").rstrip("hlzjt")
         extra = []
         for star in (width, precision):
@@ -62,7 +62,8 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
             return str((flags + (kind if kind not in "aA" else "g")) % (*extra, take(8, "d")))
         if kind == "s":
             return str((flags + "s") % (*extra, _string(g, take(8, "u"))))
-        # Variadic arguments: integers of 4 or 8 bytes, and floats as doubles (C++ promotes them).
+        # A variadic argument is an integer of 4 or 8 bytes, or a double, because C++ promotes float
+        # to double.
         size = 8 if kind == "p" or length in ("l", "ll", "z", "j", "t") else 4
         number = take(size, "i" if kind in "di" else "u")
         if kind == "p":
@@ -84,7 +85,7 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
 
 
 def _vprintf(g: Any, given: list[str], results: list[str]) -> None:
-    """Print one text for each thread, with the values in local memory (printf)."""
+    """Execute printf for each thread of a group."""
     text = formatted(g, *(g.block.parameters[name] for name in given))
     g.machine.printed += text
     for name in results:
@@ -93,7 +94,7 @@ def _vprintf(g: Any, given: list[str], results: list[str]) -> None:
 
 def _assertfail(g: Any, given: list[str], results: list[str]) -> None:
     parameters = [g.block.parameters[name] for name in given]
-    # __assertfail(message, file, line, function, size of a character)
+    # The parameters are __assertfail(message, file, line, function, size of a character).
     message, file = (text_at(g, p, int(g.lanes[0])) for p in parameters[:2])
     line = int(parameters[2][g.lanes[0], :4].view(np.uint32)[0])
     g.machine.fault(
@@ -102,7 +103,7 @@ def _assertfail(g: Any, given: list[str], results: list[str]) -> None:
     )  # fmt: skip
 
 
-#: Name -> function of (group, names of the parameters, names of the results).
+#: Name in PTX -> Python function of (group, names of the parameters, names of the results).
 FUNCTIONS: dict[str, Callable[[Any, list[str], list[str]], None]] = {
     "vprintf": _vprintf, "__assertfail": _assertfail,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Run a kernel once per schedule, each time from the same memory."""
+"""Runs of a kernel under several schedules, which all start with the same memory."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def run_schedules(
     schedules: int,
     max_steps: int | None,
 ) -> KernelRun:
-    """Run schedules until one finds an error; return the run with the error, or the first run.
+    """Run the schedules in turn, and stop at the first run with an error.
 
-    Afterwards memory has the bytes that the returned run wrote. If two runs without an error write
-    different bytes, the result depends on the schedule, and the returned run has a warning.
+    Return the run with the error. If no run has an error, return the first run with the warnings of
+    all runs. Afterwards memory has the bytes that the returned run wrote. If two runs without an
+    error write different bytes, the result depends on the schedule, and the returned run has a
+    warning.
     """
     before = _snapshot(bound.regions)
     first: KernelRun | None = None
@@ -40,7 +42,7 @@ def run_schedules(
             cluster=cluster, smem_bytes=smem_bytes, seed=seed, schedule=number,
             max_steps=max_steps, maps=bound.maps,
         )  # fmt: skip
-        # A run with an error returns at once, so memory keeps the bytes that this run wrote.
+        # After an error return at once, so that memory keeps the bytes that this run wrote.
         run = KernelRun.of_machine(machine, compiled, number)
         if not run.ok:
             return run
@@ -56,7 +58,7 @@ def run_schedules(
         if different:
             first = first.with_order_dependent(different, number)
     assert first is not None
-    # Later schedules have overwritten the bytes of the first run.
+    # Later runs have overwritten the bytes of the first run, so restore these.
     _restore(bound.regions, written)
     return first
 

@@ -1,7 +1,8 @@
-"""The last accesses of every byte of a region of memory, in arrays with an entry for each unit.
+"""`Shadow`, the last accesses to every byte of a memory region.
 
-A unit has 16 bytes, or less: the first access with a smaller size or alignment splits every unit,
-and the parts keep the accesses of the whole. An access is an agent and a stamp::
+Its arrays have one entry for each unit. A unit has 16 bytes at first. An access with a smaller size
+or alignment splits all units into smaller units, which keep the recorded accesses. A recorded
+access is the number of an agent (see `order`) and a stamp::
 
     bit  63 ..... 26  25 ........ 6     5     4 .. 0
          clock        site (code)    atomic   lane
@@ -16,21 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
-#: Bytes of a region: a range (first, last), or numbers of units.
+#: Part of a region: a range of bytes [first, last), or an array with numbers of units.
 Units = tuple[int, int] | IntArray
 
 CLOCK_SHIFT: Final = 26
 SITE_SHIFT: Final = 6
 ATOMIC: Final = 32
 LANE_BITS: Final = 31
-# Bytes.
+# Bytes of a unit before the first split.
 _LARGEST_UNIT = 16
-#: Number of readers that a unit of global memory keeps; a unit of shared memory keeps all readers.
+#: Number of recorded readers of a unit of global memory; shared memory records all readers.
 _GLOBAL_READERS = 2
 
 
 class Shadow:
-    """Last writer and readers of each unit; `raw` is the memory."""
+    """Last writer and last readers of each unit of `raw`, the bytes of the memory."""
 
     raw: npt.NDArray[np.uint8]
     is_shared: bool
@@ -51,9 +52,10 @@ class Shadow:
         # Whether tensormap.cp_fenceproxy wrote and released the unit.
         self.published = np.zeros(count, np.bool_)
         self._has_published = False
-        # Readers. In shared memory each agent has a row of stamps; in global memory there are
-        # _GLOBAL_READERS rows, the newest reader first, and `_agents` has an array (units,) for
-        # each row.
+        # Readers are recorded in rows of `_stamps`, each an array (units,). In shared memory each
+        # agent has a row (`_row_of`), and `_agents` has this agent. In global memory there are
+        # _GLOBAL_READERS rows, the newest reader in the first row, and `_agents` has an array
+        # (units,) for each row.
         self._row_of: dict[int, int] = {}
         self._agents: list[Any] = []
         self._stamps: list[IntArray] = []
@@ -61,8 +63,8 @@ class Shadow:
     # -- units -----------------------------------------------------------------------------------
 
     def units(self, offsets: IntArray, size: int) -> IntArray:
-        """Return the units (n, k) of n accesses of `size` bytes."""
-        # The lowest bit that is set is the largest power of two that divides all offsets and the
+        """Return the numbers (n, k) of the k units of each of n accesses of `size` bytes."""
+        # The lowest set bit of `low` is the largest power of two that divides all offsets and the
         # size.
         low = int(np.bitwise_or.reduce(offsets)) | size
         if low & (self.unit - 1):
@@ -71,14 +73,14 @@ class Shadow:
         return first[:, None] + np.arange(size // self.unit)
 
     def range(self, first: int, last: int) -> slice:
-        """Return the units of bytes [first, last)."""
+        """Return the numbers of the units of bytes [first, last) as a slice."""
         low = first | last
         if low & (self.unit - 1):
             self._split(low & -low)
         return slice(first // self.unit, last // self.unit)
 
     def index(self, where: Units) -> Any:
-        """Return units as an index."""
+        """Return a part of the region as an index into the arrays of units."""
         return self.range(*where) if isinstance(where, tuple) else where
 
     def _split(self, unit: int) -> None:
@@ -94,19 +96,19 @@ class Shadow:
     # -- accesses --------------------------------------------------------------------------------
 
     def note_writes(self, agents: Any, units: Any, stamps: Any) -> None:
-        """Note the last writer of units."""
+        """Record writes of units, so that `agents` are the last writers of the units."""
         self.is_written = True
         self.writer[units], self.stamp[units] = agents, stamps
         if self._has_published:
             self.published[units] = False
 
     def publish(self, first: int, last: int) -> None:
-        """Note that the last writes of bytes [first, last) were also releases."""
+        """Record that the last writes of bytes [first, last) were also releases."""
         self._has_published = True
         self.published[self.range(first, last)] = True
 
     def note_reads(self, agents: IntArray, units: Any, stamps: Any) -> None:
-        """Note readers; `agents` has one entry, or one for each row of `units`."""
+        """Record reads of units; `agents` has one reader for all units, or one for each row."""
         if self.is_shared:
             first = int(agents[0])
             if len(agents) == 1 or (agents == first).all():
@@ -121,7 +123,7 @@ class Shadow:
                 self._agents.append(np.zeros(len(self.writer), np.int32))
                 self._stamps.append(np.zeros(len(self.writer), np.int64))
         readers = agents[:, None] if len(agents) > 1 else agents[0]
-        # Another reader than last time: move the newest reader to the second row.
+        # Move the newest reader of a unit to the second row, unless the same agent reads again.
         older = self._agents[0][units] != readers
         for array in (self._agents, self._stamps):
             array[1][units] = np.where(older, array[0][units], array[1][units])
@@ -136,7 +138,7 @@ class Shadow:
         return row
 
     def reads(self, units: Any) -> Iterator[tuple[npt.NDArray[np.int32], IntArray]]:
-        """Return (agents, stamps) of the readers of these units, one row of readers at a time."""
+        """Yield (agents, stamps) of the units for each row of recorded readers."""
         for agents, stamps in zip(self._agents, self._stamps, strict=True):
             found = stamps[units]
             if self.is_shared:

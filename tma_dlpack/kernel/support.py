@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tma_dlpack.kernel.core import opcodes
 from tma_dlpack.kernel.memory import LOCAL_WINDOW, OFFSET_MASK, RANK_SHIFT, SHARED_WINDOW
+from tma_dlpack.ptx import opcodes
 
 
 def mask_of(guard: Any, n: int) -> Any:
-    """Return the mask of the threads that execute; None stands for all threads."""
+    """Return the guard as a mask of the `n` threads, or None if all threads execute."""
     if np.ndim(guard) == 0:
         return None if guard else np.zeros(n, np.bool_)
     return None if guard.all() else guard
@@ -22,12 +22,12 @@ def call(
     run: Callable[..., Any], g: Any, code: Any, mask: Any, arguments: tuple[Any, ...],
     olds: tuple[Any, ...],
 ) -> Any:  # fmt: skip
-    """Run an operation; threads with a false guard keep the old values of their registers."""
+    """Run an operation and return its results; threads outside of `mask` keep the values `olds`."""
     g.code = code
     if mask is not None and not mask.any():
         return olds
     result = run(g, mask, *arguments)
-    # The operation waits; the group calls the function after the wait.
+    # A callable result means that the operation waits. The group calls the result after the wait.
     if callable(result):
         return result
     if type(result) is not tuple:
@@ -41,7 +41,7 @@ def call(
 
 
 def sized(value: Any, unsigned: type) -> Any:
-    """Return a result as the bits of its register."""
+    """Return a result as unsigned bits of its register's width."""
     found = np.asarray(value)
     if found.dtype == np.bool_:
         return found.astype(unsigned)
@@ -51,7 +51,7 @@ def sized(value: Any, unsigned: type) -> Any:
 
 
 def scatter(table: Any, slots: Any, index: Any, rows: Any) -> None:
-    """Store rows of registers whose slots are not neighbours."""
+    """Store values (registers, threads) in the rows of a table that `slots` lists."""
     if isinstance(index, slice):
         table[slots, index] = rows
     else:
@@ -59,12 +59,12 @@ def scatter(table: Any, slots: Any, index: Any, rows: Any) -> None:
 
 
 def cut(whole: Any, at: int, unsigned: type) -> Any:
-    """Return a part of a register: mov.b64 {a, b}, c."""
+    """Return the bits of a register from bit `at` on, for mov.b64 {a, b}, c."""
     return (whole >> whole.dtype.type(at)).astype(unsigned)
 
 
 def glued(part: int, unsigned: type, *values: Any) -> Any:
-    """Return a register made of parts, the lowest first."""
+    """Return a register that consists of parts of `part` bits, the lowest bits first."""
     found: Any = unsigned(0)
     for n, value in enumerate(values):
         found = found | value.astype(unsigned) << unsigned(n * part)
@@ -74,7 +74,7 @@ def glued(part: int, unsigned: type, *values: Any) -> Any:
 def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
     """Return a + b + carry (or a - b - carry) and the new carry (or borrow)."""
     kind = a.dtype.type
-    # Unsigned sums wrap, so a sum below an operand shows the carry.
+    # An unsigned sum wraps, so there is a carry if the sum is less than an operand.
     flag = np.asarray(carry).astype(kind)
     if subtracts:
         found = a - b - flag
@@ -84,8 +84,8 @@ def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
 
 
 def mapped(address: Any, rank: Any) -> Any:
-    """Return the address in the block `rank` of the cluster that fits an address here (mapa)."""
-    # A 32-bit address is in the shared state space; a 64-bit address is generic.
+    """Return the address at the same offset in the shared memory of the block `rank` (mapa)."""
+    # A 32-bit address is a shared address. A 64-bit address is generic.
     kind = address.dtype.type
     if address.dtype.itemsize == 4:
         return address & kind(OFFSET_MASK) | rank.astype(kind) << kind(RANK_SHIFT)
@@ -103,7 +103,7 @@ def trap(g: Any, code: Any, mask: Any) -> None:
         )  # fmt: skip
 
 
-#: Global names of the source of translated blocks.
+#: Global names that the Python source of translated blocks uses.
 NAMES: dict[str, Any] = {
     **opcodes.NAMES, "i1": np.int8, "i2": np.int16, "i4": np.int32, "i8": np.int64,
     "f2": np.float16, "f4": np.float32, "f8": np.float64, "mask_of": mask_of, "call": call,
@@ -115,7 +115,7 @@ NAMES: dict[str, Any] = {
 
 # -- atomics ---------------------------------------------------------------------------------------
 
-#: Operation -> function of the old value `a` and the operands; it returns the new value.
+#: Operation -> function of the old value `a` and the operands that returns the new value.
 ATOMICS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "min": np.minimum, "max": np.maximum,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
@@ -126,9 +126,9 @@ ATOMICS: dict[str, Callable[..., Any]] = {
 
 
 def atomic(op: str, kind: str) -> Callable[..., Any]:
-    """Return the function of an atomic operation that takes and returns bits of a type."""
+    """Return the function of an atomic operation, with arguments and result as unsigned bits."""
     function = ATOMICS[op]
-    # Two values of 16 bits in a register, such as f16x2.
+    # A type such as f16x2 has two values of 16 bits in a register.
     if kind.endswith("x2"):
         one = kind[:-2]
         return lambda a, *b: opcodes.each_half(one, function, a, *b)

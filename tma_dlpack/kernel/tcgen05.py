@@ -1,10 +1,11 @@
-"""The fifth-generation tensor core: tensor memory, tcgen05.mma, and its commits and waits.
+"""Instructions of the fifth-generation tensor core: tensor memory, tcgen05.mma, commits and waits.
 
 Tensor memory has 128 lanes and 512 columns of 32 bits for each block. In an accumulator of 128
-rows, row i is lane i; in one of 64 rows, the first 16 of each warp's 32 lanes have 16 rows. With
-cta_group::2, each of the two blocks has 128 of the 256 rows and half of B's rows.
+rows, row i is in lane i. In an accumulator of 64 rows, the first 16 of the 32 lanes of each warp
+have 16 rows. With cta_group::2, each of the two blocks has half of the rows of A and half of the
+rows of B.
 
-This module follows the documentation; it is not measured on hardware. Source: PTX ISA 9.0, 9.7.16
+This module follows the documentation and is not measured on hardware. Source: PTX ISA 9.0, 9.7.16
 (tcgen05: tensor memory, data path layout organization, instruction descriptor).
 """
 
@@ -17,20 +18,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.kernel.core import Instruction, operand_addresses
+from tma_dlpack.kernel.core import operand_addresses
 from tma_dlpack.kernel.matrix import ELEMENTS, K_BYTES, WORD, Element
 from tma_dlpack.kernel.mbarrier import barrier_at, check_arrivals, place_of
 from tma_dlpack.kernel.memory import OFFSET_MASK, Region
 from tma_dlpack.kernel.operations import Operation, operation
 from tma_dlpack.kernel.pending import Pending
+from tma_dlpack.ptx.parse import Instruction
 
 Array = npt.NDArray[Any]
 
 LANES, COLUMNS = 128, 512
-# Bytes of a lane; lanes that each warp of a warpgroup can access.
+# Bytes of a lane of tensor memory.
 _LANE_BYTES = COLUMNS * 4
+# Number of lanes that each warp of a warpgroup can access.
 _WARP_LANES = 32
-#: Kind of the instruction -> number in the instruction descriptor -> type of A's or B's elements.
+#: `.kind` of the instruction -> number in the instruction descriptor -> element type of A or B.
 _TYPES = {
     "f16": {0: "f16", 1: "bf16"}, "tf32": {2: "tf32"}, "f8f6f4": {0: "e4m3", 1: "e5m2"},
     "i8": {0: "u8", 1: "s8"},
@@ -38,7 +41,7 @@ _TYPES = {
 
 
 class TensorMemory:
-    """The tensor memory of a block: its words, its free columns and its last product."""
+    """The tensor memory of a block, with its free columns and its last product."""
 
     words: Array
     region: Region
@@ -48,9 +51,9 @@ class TensorMemory:
         self.words = np.zeros((LANES, COLUMNS), np.uint32)
         self.region = Region(0, self.words.reshape(-1).view(np.uint8), "tensor memory", True)
         self.free = np.ones(COLUMNS, np.bool_)
-        # The newest product; products are executed in the order of their issue.
+        # The last issued product. Products happen in the order of their issue.
         self.last: Any = None
-        # Thread -> clock of its next commit; thread -> agent in `Order`.
+        # Thread -> clock of its next commit, and thread -> number of its agent in `Order`.
         self.clocks: dict[int, int] = defaultdict(lambda: 1)
         self.agents: dict[int, int] = {}
         self.block = block
@@ -63,7 +66,7 @@ class TensorMemory:
 
 
 def tensor_memory(block: Any) -> TensorMemory:
-    """Return the tensor memory of a block."""
+    """Return the tensor memory of a block; the first call creates it."""
     found: TensorMemory | None = getattr(block, "tensor_memory", None)
     if found is None:
         found = block.tensor_memory = TensorMemory(block)
@@ -71,10 +74,10 @@ def tensor_memory(block: Any) -> TensorMemory:
 
 
 def _blocks(g: Any, code: Instruction) -> list[Any]:
-    """Return the blocks that an instruction works on: its own block, or its pair of blocks."""
+    """Return the block of an instruction, or with cta_group::2 the block's pair."""
     if "cta_group::2" not in code.opcode:
         return [g.block]
-    # A pair is two blocks whose ranks differ in the lowest bit alone.
+    # A pair is two blocks whose ranks differ only in the lowest bit.
     first = g.block.rank & ~1
     found: list[Any] = g.block.cluster.blocks[first : first + 2]
     return found
@@ -101,7 +104,8 @@ def _alloc(code: Instruction) -> Operation:
                 "tcgen05.dealloc what is not used any more",
             )  # fmt: skip
         memory.free[starts[0] : starts[0] + number] = False
-        # The instruction writes the address of the columns to shared memory, once for the warp.
+        # The instruction writes the address of the columns to shared memory. Only the first thread
+        # of the group counts as the writer.
         one = np.zeros(g.n, np.bool_)
         one[0] = True
         value = np.full(g.n, starts[0], np.uint32)
@@ -125,25 +129,25 @@ def _dealloc(code: Instruction) -> Operation:
     "tcgen05.fence::after_thread_sync",
 )
 def _nothing(code: Instruction) -> Operation:
-    """Do nothing: the barriers that tcgen05.commit arrives at order tensor memory."""
+    """Do nothing, because the barriers of tcgen05.commit already order tensor memory."""
     return Operation(lambda g, mask: None)
 
 
 @operation("tcgen05.wait::ld", "tcgen05.wait::st")
 def _wait(code: Instruction) -> Operation:
-    """Do nothing: the simulator completes loads and stores of tensor memory at their issue."""
+    """Do nothing, because loads and stores of tensor memory complete at their issue here."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
 # -- loads and stores ------------------------------------------------------------------------------
 
-# For example "tcgen05.ld.sync.aligned.32x32b.x16.b32"; the number of columns is 16.
+# For example "tcgen05.ld.sync.aligned.32x32b.x16.b32", where 16 is the number of columns.
 _SHAPE = re.compile(r"tcgen05\.(?:ld|st)\.sync\.aligned\.32x32b\.x(\d+)\.b32$")
 
 
 def _places(g: Any, address: Any, count: int) -> tuple[Array, Array]:
-    """Return the first column and the lane of tensor memory for each thread."""
-    # An address has the lane in the upper 16 bits, the column in the lower 16 bits.
+    """Return (first column, lane) in tensor memory of each thread of a group."""
+    # An address has the lane in its upper 16 bits and the column in its lower 16 bits.
     at = np.broadcast_to(address, g.n).astype(np.int64)
     lanes = g.lanes % LANES
     wrong = (at >> 16) // _WARP_LANES != lanes // _WARP_LANES
@@ -204,7 +208,7 @@ def _store(code: Instruction) -> Operation | None:
 
 
 class _Product(Pending):
-    """A tcgen05.mma, which reads shared memory when it happens, not at its issue."""
+    """A tcgen05.mma, which reads shared memory when the event happens, not at its issue."""
 
     def __init__(self, g: Any, act: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.mma", after)
@@ -215,7 +219,7 @@ class _Product(Pending):
 
 
 def _rows(m: int) -> Array:
-    """Return the lane of each of the `m` rows that a block has of an accumulator."""
+    """Return the lanes of the `m` rows of an accumulator in one block."""
     row = np.arange(m)
     return row if m == LANES else row // 16 * _WARP_LANES + row % 16
 
@@ -239,9 +243,9 @@ def _mma(code: Instruction) -> Operation | None:
     ) -> None:
         lane = 0 if mask is None else int(mask.argmax())
         number = _of(instruction, lane)
-        # Instruction descriptor (PTX ISA 9.0, 9.7.16): type of D in bits 4-5, of A in 7-9, of B in
-        # 10-12; negation of A in 13, of B in 14; transposes in 15 and 16; N / 8 in 17-22, M / 16 in
-        # 24-28.
+        # Fields of the instruction descriptor by bit (PTX ISA 9.0, 9.7.16): 4-5 type of D, 7-9 type
+        # of A, 10-12 type of B, 13 negation of A, 14 negation of B, 15 transpose of A, 16 transpose
+        # of B, 17-22 N / 8, 24-28 M / 16.
         n, m = (number >> 17 & 63) * 8, (number >> 24 & 31) * 16
         names = [_TYPES[kind].get(number >> at & 7) for at in (7, 10)]
         sums_f32 = number >> 4 & 3 == (2 if kind == "i8" else 1)
@@ -258,8 +262,8 @@ def _mma(code: Instruction) -> Operation | None:
         if from_tensor_memory:
             g.machine.unknown(g, code, "A from tensor memory")
         blocks = _blocks(g, code)
-        # (block, 0 for A or 1 for B, addresses of the elements); A, B of the first block, then the
-        # second.
+        # Each entry is (block, 0 for A or 1 for B, addresses of the elements). The order is A and B
+        # of the first block, then A and B of the second block.
         reads = [
             (block, i, _operand(block, _of(v, lane), types[i], number >> 15 + i & 1, rows, k))
             for block in blocks
@@ -268,7 +272,8 @@ def _mma(code: Instruction) -> Operation | None:
         adds, signs = bool(_of(add, lane)), (number >> 13 & 1, number >> 14 & 1)
         thread = int(g.lanes[lane])
         order = g.machine.order
-        # The issue notes all reads and the write; `act` computes the product when it happens.
+        # Record all reads and the write in `Order` now, at the issue. `act` computes the product
+        # when it happens.
         for block, i, addresses in reads:
             if int(addresses.max()) + types[i].bits // 8 > len(block.smem):
                 g.machine.fault(
@@ -289,8 +294,8 @@ def _mma(code: Instruction) -> Operation | None:
             for block in blocks:
                 region = tensor_memory(block).region
                 starts = _rows(per_block) * _LANE_BYTES + column * 4
-                # Products on one accumulator are ordered among themselves, so the write is noted as
-                # atomic.
+                # Products on one accumulator are executed in order, so record the write as atomic.
+                # Atomic writes do not race with each other.
                 where = order.units(region, starts, 4 * n)
                 order.async_write(
                     g, g.lanes[lane : lane + 1], region, where, agent, clock, atomic=True
@@ -305,11 +310,12 @@ def _mma(code: Instruction) -> Operation | None:
                 )
                 for block, i, addresses in reads
             ]
-            # (k, n): each block has some of B's rows, and all blocks use all rows.
+            # `right` is (k, n). Each block has a part of the n rows of B in shared memory, and
+            # every block multiplies by all n rows.
             right = np.concatenate(parts[1::2]).T
             for block, left in zip(blocks, parts[::2], strict=True):
                 product = left.astype(right.dtype) @ right
-                # Two negations cancel.
+                # If A and B are both negated, the negations cancel.
                 if signs[0] != signs[1]:
                     product = -product
                 words = tensor_memory(block).words
@@ -332,7 +338,7 @@ def _of(value: Any, lane: int) -> int:
 
 
 class _Commit(Pending):
-    """tcgen05.commit: an arrival that happens after the products before it are complete."""
+    """Arrival of a tcgen05.commit, which happens after all earlier products are complete."""
 
     def __init__(self, g: Any, arrive: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.commit", after)
@@ -350,7 +356,7 @@ def _commit(code: Instruction) -> Operation:
         lane = 0 if mask is None else int(mask.argmax())
         lanes = g.lanes[lane : lane + 1]
         where = _of(address, lane)
-        # Without multicast: the block whose rank is in the address.
+        # Without multicast, the barrier is in the block whose rank the address contains.
         ranks = [place_of(g, where, lanes)[0].rank]
         if multicast:
             bits = _of(blocks, lane)

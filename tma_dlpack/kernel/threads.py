@@ -1,4 +1,4 @@
-"""Blocks and clusters of threads, and groups of threads that run together."""
+"""Clusters, blocks, and groups of threads that run together."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
 
 WARP = 32
-# Bytes at the start of a block's shared memory that the system reserves on sm_90 (1 KiB).
+# Offset of the first byte of shared memory that a kernel may use. On sm_90 the system reserves the
+# 1 KiB before it.
 FIRST_SHARED = 0x400
 
 
 class Join:
-    """A point where the parts of a split group meet again."""
+    """A program counter where the parts of a split group are merged again."""
 
     __slots__ = ("code", "depth", "expected", "pc", "released", "waiting")
 
-    #: Number of frames of the group, because a recursive function may reach `pc` at another depth.
+    #: Number of frames at the join. In a recursive function, a group with more frames may reach
+    #: `pc`.
     depth: int
-    #: Number of threads that have not ended or left the function.
+    #: Number of threads that the join waits for: those that have not ended or left the function.
     expected: int
     pc: int
-    #: Whether the waiting groups continue without the rest.
+    #: Whether the waiting groups have continued without the missing threads.
     released: bool
 
     def __init__(self, pc: int, depth: int, expected: int) -> None:
@@ -41,15 +43,15 @@ class Join:
 
 
 class Frame(NamedTuple):
-    """A call: the calling function, the block after the call, its results, and saved values.
+    """A call with the calling function, the block after the call, the results and saved values.
 
-    `saved` has (array, rows or None, copy) for the registers and parameters of all threads that a
-    recursive call overwrites.
+    `saved` has (array, rows or None, copy) for the registers and parameters that a recursive call
+    overwrites. A copy has the values of all threads.
     """
 
     function: Code
     after: int
-    #: (name in the called function, name in the calling function).
+    #: Each result is (name in the called function, name in the calling function).
     results: list[tuple[str, str]]
     saved: list[tuple[Array, Array | None, Array]]
 
@@ -72,34 +74,36 @@ class Group:
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
-        # Program counters that have polled since the last progress, and `machine.progress` then.
+        # Program counters where the group has polled while `machine.progress` was `seen`.
         self.polls: set[Any] = set()
         self.seen = -1
-        # Results that are stored after the wait: (values or function, (table, slot) of each).
+        # Results to store after the wait: (values or function that returns them, their (table,
+        # slot)).
         self.deferred: list[tuple[Any, Any]] = []
-        # Whether the group waits at a gate for other lanes, and the gate that it may pass alone.
+        # Whether the group waits for the other lanes of its warps (see `Machine._gathered`).
         self.gated = False
+        # Program counter of an instruction for whole warps that the group may execute alone, or -1.
         self.passes = -1
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []
         self.set_lanes(lanes)
 
     def set_lanes(self, lanes: Array) -> None:
-        """Set the threads, in ascending order."""
+        """Set the threads of the group; `lanes` is in ascending order."""
         self.lanes, self.n = lanes, len(lanes)
         first, last = int(lanes[0]), int(lanes[-1])
-        # A slice, if the threads are neighbours: NumPy then reads registers without a copy.
+        # Use a slice for neighbouring threads, because NumPy reads a slice without a copy.
         self.index: Any = slice(first, last + 1) if last - first + 1 == self.n else lanes
 
     @property
     def warps(self) -> Array:
-        """Numbers of the warps that have threads in the group."""
+        """Numbers of the warps with threads in the group."""
         return np.unique(self.lanes // WARP)
 
     # -- called by translated blocks -------------------------------------------------------------
 
     def branch(self, guard: Any, taken: int, falls: int, join: int) -> int:
-        """Return the next block; split the group if the threads disagree."""
+        """Return the next block after a branch; split the group if the threads disagree."""
         if np.ndim(guard) == 0:
             return taken if guard else falls
         if guard.all():
@@ -110,10 +114,10 @@ class Group:
         return falls
 
     def branch_to(self, index: Any, table: list[int], join: int) -> int:
-        """Return the next block of a jump through a table."""
+        """Return the next block after a jump through a table; split the group by target."""
         choices = np.unique(np.broadcast_to(index, self.n))
         index = np.broadcast_to(index, self.n)
-        # The group keeps the first choice; each other choice becomes a group.
+        # This group takes the first target. The threads of each other target become a new group.
         for choice in choices[1:].tolist():
             here = index == choice
             self.split(here, table[choice], join)
@@ -121,12 +125,14 @@ class Group:
         return table[int(choices[0])]
 
     def split(self, away: Array, pc: int, join: int | None = None) -> Group:
-        """Move the threads of a mask into a new group, which continues at `pc`; return this group.
+        """Move the threads in `away` into a new group, and return the new group.
 
-        The two groups meet again at `join`, if `join` is given.
+        The new group continues at `pc`. If `join` is a program counter, the two groups are merged
+        again there.
         """
         depth = len(self.frames)
-        # A branch in a loop splits again before the same join, so do not add the join twice.
+        # A branch in a loop may split the group several times before one join, so do not add the
+        # join twice.
         if join is not None and not (
             self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)
         ):
@@ -140,9 +146,9 @@ class Group:
         return other
 
     def leave(self, mask: Array | None, falls: int, join: int, ends: bool) -> int:
-        """Return from a function, or end the threads."""
+        """Return the next block after ret or exit; split the group if some threads continue."""
         if mask is None:
-            # -1 returns from a function, -2 ends the threads; see `Machine._run_group`.
+            # Block -1 returns from a function, and -2 ends the threads (`Machine._run_group`).
             return -2 if ends or not self.frames else -1
         if not mask.any():
             return falls
@@ -161,11 +167,12 @@ class Group:
         if name not in program.functions:
             self.machine.unknown(self, code, f"the function {name}")
         callee = program.code(name)
-        # The header lists return values (func_retval0, ...) with the parameters.
+        # The header of a function lists its return values (func_retval0, ...) and parameters.
         formal = [n for n in callee.parameters if not n.startswith("func_retval")]
         returned = [n for n in callee.parameters if n.startswith("func_retval")]
         saved = []
-        # A recursive call: the caller and the callee share the registers' slots, so save them.
+        # In a recursive call the caller and the callee use the same slots for registers, so save
+        # the caller's registers.
         if callee is self.function or any(callee is frame.function for frame in self.frames):
             if "local" in callee.function.symbols.values():
                 self.machine.unknown(self, code, f"{name} calls itself and has local variables")
@@ -180,7 +187,7 @@ class Group:
     def call_by_address(
         self, code: Any, targets: Any, given: list[str], results: list[str], after: int
     ) -> int:
-        """Call functions by the addresses in a register; threads may call different functions."""
+        """Call the function at each thread's address; split the group by function."""
         names = self.machine.function_names
         targets = np.broadcast_to(targets, self.n)
         self.code = code
@@ -199,7 +206,7 @@ class Group:
         return self.call(code, names[int(distinct[0])], given, results, after)
 
     def returns(self) -> None:
-        """Continue after the call, with the results and the caller's saved registers."""
+        """Return to the caller: copy the results and restore the caller's saved registers."""
         frame = self.frames.pop()
         for inner, outer in frame.results:
             self.block.copy_parameter(self, inner, outer)
@@ -213,13 +220,13 @@ class Group:
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
-        """Store results now, or after the wait if the group has to wait."""
+        """Store results in registers now, or after the wait if the group has to wait."""
         self.deferred.append((result, places))
         if self.wait is None and not self._waits:
             self.settle()
 
     def settle(self) -> None:
-        """Store the deferred results."""
+        """Store the deferred results in registers."""
         for result, places in self.deferred:
             values = result() if callable(result) else result
             values = values if type(values) is tuple else (values,)
@@ -230,11 +237,11 @@ class Group:
         self.deferred = []
 
     def polled(self, key: Any) -> None:
-        """Note that a thread has polled, for example a barrier whose phase has not ended."""
+        """Record that a thread has polled, for example a barrier whose phase has not ended."""
         self.poll = key
 
     def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:
-        """Let threads wait; `waits` has (indices of threads in the group, `Wait`)."""
+        """Let threads wait after the block; `waits` has (indices in the group, `Wait`)."""
         self._waits = [(self.lanes[at], wait) for at, wait in waits]
 
     def waits(self) -> bool:
@@ -247,7 +254,7 @@ class Group:
         return False
 
     def take_waits(self) -> None:
-        """Put each wait of the last instruction in a group; split this group for several waits."""
+        """Start the waits of the last instruction; split the group, so that each has one wait."""
         waits, self._waits = self._waits, []
         covered = np.zeros(self.n, np.bool_)
         for lanes, _ in waits:
@@ -264,7 +271,7 @@ class Group:
 
 
 class Block:
-    """A block of threads: its shared memory and registers."""
+    """A block of threads with its shared memory and registers."""
 
     machine: Any
     cluster: Cluster
@@ -300,7 +307,7 @@ class Block:
         one = np.uint64(1)
         self.lanemask_eq = (one << lane).astype(np.uint32)
         self.lanemask_lt = ((one << lane) - one).astype(np.uint32)
-        # In 64 bits, because the mask of lane 31 needs a shift by 32.
+        # Compute in 64 bits, because the mask of lane 31 needs a shift by 32.
         self.lanemask_le = ((one << lane + one) - one).astype(np.uint32)
         self.lanemask_gt = ~self.lanemask_le
         self.lanemask_ge = ~self.lanemask_lt
@@ -308,7 +315,7 @@ class Block:
         self._views: dict[int, Array] = {}
         self.local = np.zeros((self.threads, machine.local_size), np.uint8)
         self.parameters: dict[str, Array] = {}
-        # Registers: (slot, thread), by width; see `program`.
+        # Tables of registers, arrays (slot, thread). `program` describes the tables.
         slots = machine.program.slots
         self.W = np.zeros((slots["W"], self.threads), np.uint32)
         self.D = np.zeros((slots["D"], self.threads), np.uint64)
@@ -325,22 +332,22 @@ class Block:
         self.groups: list[Group] = []
         # Joins where groups wait.
         self.parked: list[Join] = []
-        # One entry for each lane of each warp; lanes past the last thread are not live.
+        # Whether each lane of each warp is live. Lanes without a thread are not live.
         self._live = np.ones(count * WARP, np.bool_)
         self._live[self.threads :] = False
 
     def live_masks(self) -> Array:
-        """Return for each warp the lanes that have not ended, as bits."""
+        """Return for each warp the live lanes as bits; a lane is live until its thread ends."""
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         masks: Array = (self._live.reshape(-1, WARP) * weights).sum(axis=1).astype(np.uint64)
         return masks
 
     def end_lanes(self, lanes: Array) -> None:
-        """Note that threads have ended."""
+        """Record that threads have ended."""
         self._live[lanes] = False
 
     def smem_view(self, size: int) -> Array:
-        """Return shared memory as elements of `size` bytes."""
+        """Return shared memory as an array of elements of `size` bytes."""
         found = self._views.get(size)
         if found is None:
             whole = len(self.smem) // size * size
@@ -361,8 +368,8 @@ class Block:
             return np.uint32(machine.steps & 0xFFFFFFFF)
         if name in ("clock64", "globaltimer"):
             return np.uint64(machine.steps)
-        # Values that the simulator has no model of are plausible constants: an H100 has 132
-        # multiprocessors.
+        # Registers that the simulator does not model have plausible constants, for example the 132
+        # multiprocessors of an H100.
         single = {
             "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster.blocks),
             "is_explicit_cluster": int(machine.cluster != (1, 1, 1)), "smid": self.rank,
@@ -384,7 +391,7 @@ class Block:
     # -- parameters ------------------------------------------------------------------------------
 
     def parameter(self, g: Group, name: str, offset: int, size: int, count: int) -> list[Any]:
-        """Load a parameter of the kernel or of a function, or a result of a call."""
+        """Load `count` elements of `size` bytes of a parameter or of a call's result."""
         machine = self.machine
         place = machine.parameter_places.get(name)
         if place is not None:
@@ -397,14 +404,14 @@ class Block:
         return list(part.view(UNSIGNED[size]).T)
 
     def copy_parameter(self, g: Group, source: str, target: str) -> None:
-        """Copy a parameter or a result to another name, for the threads of a group."""
+        """Copy a parameter or result to another name for the threads of a group."""
         array = self.parameters.get(source)
         if array is None:
             return
         self.reserve(target, array.shape[1])[g.index, : array.shape[1]] = array[g.index]
 
     def reserve(self, name: str, size: int) -> Array:
-        """Return the bytes of a parameter, an array (threads, `size` or more)."""
+        """Return the bytes of a parameter, an array of at least `size` bytes for each thread."""
         array = self.parameters.get(name)
         if array is None or array.shape[1] < size:
             larger = np.zeros((self.threads, size), np.uint8)
@@ -416,7 +423,7 @@ class Block:
     def saved(
         self, registers: dict[str, tuple[str, int, str]], parameters: list[str]
     ) -> list[tuple[Array, Array | None, Array]]:
-        """Return copies of a function's registers and parameters, before it calls itself."""
+        """Return copies of the registers and parameters of a function that calls itself."""
         found: list[tuple[Array, Array | None, Array]] = []
         for table in "WDHP":
             rows = np.array([slot for t, slot, _ in registers.values() if t == table], np.int64)
@@ -431,7 +438,7 @@ class Block:
     def set_parameter(
         self, g: Group, name: str, offset: int, size: int, values: tuple[Any, ...]
     ) -> None:
-        """Store a parameter of a call, or a result."""
+        """Store elements of `size` bytes in a parameter or a result of a call."""
         array = self.reserve(name, offset + size * len(values))
         for n, value in enumerate(values):
             bits = np.broadcast_to(np.asarray(value, UNSIGNED[size]), g.n)
@@ -442,7 +449,10 @@ class Block:
 
 
 class Cluster:
-    """Blocks that can access each other's shared memory; one block in a launch without clusters."""
+    """Blocks that can access each other's shared memory.
+
+    In a launch without clusters each cluster has one block.
+    """
 
     machine: Any
     place: Three
@@ -462,5 +472,5 @@ class Cluster:
 
     @property
     def ended(self) -> bool:
-        """Whether all threads have ended."""
+        """Whether all threads of the cluster have ended."""
         return all(block.ended for block in self.blocks)

@@ -1,4 +1,4 @@
-"""`Timeline`: waits of warps at barriers and asynchronous copies, in steps of the run."""
+"""`Timeline`, which records waits at barriers and asynchronous copies; times are in steps."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from tma_dlpack.kernel.core import picture
 
 _WARP = 32
-# Maximum number of events that are kept; the timeline of a long run shows the beginning.
+# Maximum number of recorded events; the timeline of a longer run ends early.
 _MOST = 20_000
 
 
 class Open(NamedTuple):
-    """A wait of a warp at a barrier that has not ended; `begin` is in steps."""
+    """An open wait of a warp at a barrier; `begin` is in steps."""
 
     barrier: Any
     phase: int
@@ -25,22 +25,22 @@ class Open(NamedTuple):
 
 
 def name_of(block: Any) -> str:
-    """Return the name of a block in rows: its index without trailing zeros."""
+    """Return the name of a block in the timeline, its index without trailing zeros."""
     x, y, z = block.ctaid
     return f"block {x},{y},{z}" if z else f"block {x},{y}" if y else f"block {x}"
 
 
 class Timeline:
-    """Events of a run, in the order in which they end."""
+    """Recorder of the events of a run, in the order in which they end."""
 
     def __init__(self) -> None:
         self.events: list[picture.TimelineRow] = []
-        # Open waits by (id of the block, id of the barrier, warp); open copies by their id.
+        # (id of the block, id of the barrier, warp) -> open wait.
         self.waiting: dict[tuple[int, int, int], Open] = {}
         self._filling: dict[int, picture.TimelineRow] = {}
 
     def waits(self, g: Any, barrier: Any, lanes: Any) -> None:
-        """Note that threads test a barrier whose phase has not ended."""
+        """Record that threads test a barrier whose phase has not ended."""
         for warp in np.unique(lanes // _WARP).tolist():
             key = id(g.block), id(barrier), warp
             if key not in self.waiting:
@@ -49,7 +49,7 @@ class Timeline:
                 )
 
     def passes(self, g: Any, barrier: Any, lanes: Any) -> None:
-        """Note that the wait of threads is over."""
+        """Record that the wait of threads at a barrier has ended."""
         if not self.waiting:
             return
         for warp in np.unique(lanes // _WARP).tolist():
@@ -58,7 +58,7 @@ class Timeline:
                 self._add(_of_wait(found, warp, g.machine.steps))
 
     def fills(self, g: Any, load: Any) -> None:
-        """Note the issue of a load."""
+        """Record the issue of a load."""
         barrier = load.barrier
         self._filling[id(load)] = picture.TimelineRow(
             f"{name_of(load.block)}, load {barrier.offset:#x}", g.machine.steps, None, "copy",
@@ -66,22 +66,22 @@ class Timeline:
         )  # fmt: skip
 
     def filled(self, load: Any) -> None:
-        """Note that all of a load has landed."""
+        """Record that a load has written all its bytes."""
         self._add(self._filling.pop(id(load))._replace(end=load.machine.steps))
 
     def stores(self, g: Any, what: str, store: Any) -> None:
-        """Note the issue of a bulk store."""
+        """Record the issue of a bulk store."""
         self._filling[id(store)] = picture.TimelineRow(
             f"{name_of(g.block)}, store {int(g.lanes[0]) // _WARP}", g.machine.steps, None,
             "copy", "store", f"{what}, line {g.code.line}",
         )  # fmt: skip
 
     def stored(self, store: Any) -> None:
-        """Note that global memory is written."""
+        """Record that a bulk store has written global memory."""
         self._add(self._filling.pop(id(store))._replace(end=store.machine.steps))
 
     def rows(self) -> tuple[picture.TimelineRow, ...]:
-        """Return all events by their start; waits and copies that are still open have no end."""
+        """Return all events, sorted by their start; open waits and copies have no end."""
         waits = [_of_wait(found, key[2], None) for key, found in self.waiting.items()]
         return tuple(sorted([*self.events, *self._filling.values(), *waits], key=_begin))
 

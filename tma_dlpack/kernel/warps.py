@@ -1,4 +1,4 @@
-"""Operations that the lanes of a warp execute together: shuffles, votes, matches, elections.
+"""Instructions that the lanes of a warp execute together: shuffles, votes, matches, elections.
 
 Source: PTX ISA 9.0, 9.7.9.6 (shfl.sync), 9.7.13 (vote, match, activemask, redux, elect).
 """
@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from tma_dlpack.kernel.core import Instruction
 from tma_dlpack.kernel.operations import Operation, operation
+from tma_dlpack.ptx.parse import Instruction
 
 WARP = 32
 _EVERY = 0xFFFFFFFF
-# Reductions of redux.sync: by numbers, and by bits.
+# Reductions of redux.sync on numbers, and on bits.
 _ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
 def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
-    """Return values as an array (warps, 32), and the group's index (warps, lanes) of this array."""
+    """Return (values as an array (warps, 32), index of the group's threads in this array)."""
     if _is_whole(g):
         return np.broadcast_to(value, g.n).reshape(-1, WARP), _places(g.n)
     warps, at = np.unique(g.lanes // WARP, return_inverse=True)
@@ -32,19 +32,19 @@ def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
 
 
 def _is_whole(g: Any) -> bool:
-    """Return whether a group has all lanes of its warps, in order."""
+    """Return whether a group consists of whole neighbouring warps."""
     return type(g.index) is slice and g.n % WARP == 0 and g.index.start % WARP == 0
 
 
 @lru_cache(maxsize=64)
 def _places(n: int) -> tuple[Any, Any]:
-    """Return warp and lane of n threads."""
+    """Return (warp, lane) of the threads 0 to n - 1."""
     threads = np.arange(n)
     return threads // WARP, threads % WARP
 
 
 def _members(g: Any, mask: Any, members: Any) -> Any:
-    """Return the lanes that execute and are members, as a mask (warps, 32)."""
+    """Return the executing lanes in the member mask, as a mask (warps, 32)."""
     every = np.ones(g.n, np.bool_) if mask is None else mask
     present, (at, _) = _warps(g, every, False)
     wanted = np.broadcast_to(np.asarray(members).astype(np.uint32), g.n)
@@ -55,7 +55,10 @@ def _members(g: Any, mask: Any, members: Any) -> Any:
 
 
 def _by_mask(run: Any) -> Any:
-    """Return an operation that runs once for each distinct member mask, its last operand."""
+    """Return an operation that calls `run` once for each distinct member mask.
+
+    The member mask is the last operand.
+    """
 
     def each(g: Any, mask: Any, *operands: Any) -> Any:
         *values, members = operands
@@ -74,8 +77,8 @@ def _by_mask(run: Any) -> Any:
 
 
 def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Return for each lane the lane that a shuffle reads, and whether it is in the segment."""
-    # PTX ISA 9.7.9.6: operand c has the clamp in bits 0-4 and the segment mask in bits 8-12.
+    """Return (source lane of a shuffle, whether it is in the segment) for each lane."""
+    # Bits 0-4 of the operand c are the clamp, and bits 8-12 the segment mask (PTX ISA 9.7.9.6).
     b = b & 31
     segment, clamp = c >> 8 & 31, c & 31
     low, high = lane & segment, (lane & segment) | (clamp & ~segment)
@@ -93,14 +96,14 @@ def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
 def _shuffle(code: Instruction) -> Operation:
     how = code.opcode.split(".")[2]
     pair = "|" in code.operands.split(",")[0]
-    # Kernels repeat few constant (b, c), so keep their source lanes.
+    # A kernel has few distinct constant operands (b, c), so cache their source lanes.
     known = lru_cache(maxsize=8)(partial(_sources, how, _places(WARP)[1]))
 
     def run(g: Any, mask: Any, value: Any, b: Any, c: Any, members: Any) -> Any:
         value = np.broadcast_to(np.asarray(value, np.uint32), g.n)
         shaped, (at, lanes) = _warps(g, value)
         is_every = type(members) is int and members & _EVERY == _EVERY
-        # The usual case: constant operands and whole warps.
+        # Most shuffles have constant operands and whole warps.
         if type(b) is type(c) is int and is_every and mask is None and _is_whole(g):
             source, inside = known(b, c)
             found = shaped[:, source].reshape(-1)
@@ -109,7 +112,7 @@ def _shuffle(code: Instruction) -> Operation:
         lane = lanes.astype(np.int64)
         b, c = (np.broadcast_to(np.asarray(x).astype(np.int64), g.n) for x in (b, c))
         source, inside = _sources(how, lane, b, c)
-        # A read of a lane outside of the mask is undefined; return the lane's own value.
+        # A read from a lane outside of the mask is undefined in PTX. Return the reader's own value.
         found = np.where(present[at, source] | (source == lane), shaped[at, source], value)
         return (found, inside) if pair else found
 
@@ -130,7 +133,7 @@ def _vote(code: Instruction) -> Operation:
             return (true * weights).sum(axis=1).astype(np.uint32)[at]
         if how == "any":
             return true.any(axis=1)[at]
-        # vote.uni is true if all members agree.
+        # vote.uni is true if the predicates of all members are equal.
         is_all = (true == present).all(axis=1)
         return (is_all if how == "all" else is_all | ~true.any(axis=1))[at]
 
@@ -151,7 +154,7 @@ def _activemask(code: Instruction) -> Operation:
 def _elect(code: Instruction) -> Operation:
     def run(g: Any, mask: Any, members: Any) -> Any:
         present = _members(g, mask, members)
-        # The lowest member is elected; PTX leaves the choice open.
+        # Elect the lowest member; PTX does not define the choice.
         leader = present.argmax(axis=1).astype(np.uint32)
         _, (at, lanes) = _warps(g, np.ones(g.n, np.bool_), False)
         return leader[at], (lanes == leader[at]) & present[at, lanes]
@@ -186,7 +189,7 @@ def _match(code: Instruction) -> Operation:
     def run(g: Any, mask: Any, value: Any, members: Any) -> Any:
         shaped, (at, lanes) = _warps(g, np.broadcast_to(np.asarray(value), g.n))
         present = _members(g, mask, members)
-        # (threads, 32): which members of the thread's warp have the thread's value.
+        # `same` is (threads, 32): the members of each thread's warp that have the thread's value.
         same = (shaped[at] == shaped[at, lanes][:, None]) & present[at]
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         if is_all:

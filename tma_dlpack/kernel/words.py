@@ -1,4 +1,7 @@
-"""Messages about two memory accesses that are not ordered: one row for each pair of kinds."""
+"""Messages about two memory accesses that are not ordered.
+
+Each row is for one kind of access and one kind of agent that made the earlier access.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from tma_dlpack.kernel.core import rows
 
 
 class Meeting(NamedTuple):
-    """Rule, severity, message and fix; `{agent}` stands for the agent of the earlier access."""
+    """Text of a finding; in `message`, `{agent}` is the agent of the earlier access."""
 
     rule: str
     severity: str
@@ -40,7 +43,8 @@ _RELEASE = (
 )
 _CP_ASYNC = "cp.async.wait_group (or cp.async.mbarrier.arrive), then a barrier of all that read"
 
-#: "kind of access, kind of the earlier agent" -> message; see `Order.add_agent` for the agents.
+#: "kind of access" + " " + "kind of the earlier agent" -> message. The kind of an agent is the
+#: argument of `Order.add_agent`.
 MEETINGS: Final = {
     names: Meeting(rule, severity, message, fix)
     for names, rule, severity, message, fix in rows(f"""

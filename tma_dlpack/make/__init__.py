@@ -14,14 +14,14 @@ To add an option of `make_tma_descriptor`:
 - add the parameter and its description to `descriptors.py`;
 - implement the option in C, in `tma_dlpack_describe` or `tma_dlpack_extend` of
   include/tma_dlpack_make.h;
-- implement the option in Python, in `describe` of checks/columns.py or in
+- implement the option in Python, in `describe` of checks/struct.py or in
   `Request.encode_arguments` of checks/request.py;
 - if the option has a rule, add a row for the rule, and a row for each new field that the rule
   reads; see `checks`.
 
 The functions `check_*`, batches, `torch_ops`, C++ and `explain` then have the option too. If
 `Option` has no form for the option's values, as for `swizzle` and `allow`, read the option in a
-function of its own in `native/options.h`, and in `checks.parse.read_call`. A helper that only
+function of its own in `native/options.h`, and in `checks.call.read_call`. A helper that only
 computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of
 keyword arguments.
 """

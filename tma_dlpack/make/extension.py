@@ -115,6 +115,7 @@ else:
     )
     _core.setup(*SETUP)
     TensorMap._accept_address = _core.accept_address
+    TensorMap._described = _core.described_map
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:

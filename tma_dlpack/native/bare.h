@@ -1,11 +1,11 @@
-/* bare.h: the arguments of driver_encode_* calls, which have no tensor. */
+/* bare.h: make the maps of driver_encode_* calls, whose arguments contain no tensor. */
 
 #ifndef TMA_DLPACK_BARE_H
 #define TMA_DLPACK_BARE_H
 
 #include "calls.h"
 
-/* Read an array with at least the required number of entries. Later entries are ignored, as in C. */
+/* Read an array with at least `least` entries. Ignore further entries, as the driver does. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
   int count = 0;
   int64_t entries[TMA_DLPACK_MAX_RANK] = {0};
@@ -15,7 +15,7 @@ static int read_bare_array(const State *state, PyObject *value, int least, int r
   return count >= least;
 }
 
-/* Read a member of one of the driver's enums. */
+/* Read a member of one of the driver's enums. Return 0 if the member is not less than `count`. */
 static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
   int member = 0;
   int read = read_member(state, which, value, &member) && member < count;
@@ -23,7 +23,8 @@ static int read_bare_member(const State *state, int which, PyObject *value, int 
   return read;
 }
 
-/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim, globalStrides. */
+/* Read the first five arguments: tensorDataType, tensorRank, globalAddress, globalDim,
+ * globalStrides. */
 static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   int64_t strides[TMA_DLPACK_MAX_RANK];
   if (!read_bare_member(state, DATA_TYPE, args[0], TMA_DLPACK_DATA_TYPES, &c->data_type) ||
@@ -39,14 +40,15 @@ static int read_bare_tensor(const State *state, PyObject *const *args, TmaDlpack
   return 1;
 }
 
-/* Read swizzle, l2Promotion, oobFill, which follow each other in every encode function. */
+/* Read swizzle, l2Promotion and oobFill, which follow each other in every encode function. */
 static int read_bare_options(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   return read_bare_member(state, SWIZZLE, args[0], 7, &c->swizzle) &&
          read_bare_member(state, L2_PROMOTION, args[1], 4, &c->l2_promotion) &&
          read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
-/* Read the arguments of one kind of map, from the sixth on, but not the last two, `target` and `encoder`. */
+/* Read the arguments from the sixth on, which differ by kind of map. The last two arguments,
+ * `target` and `encoder`, are read elsewhere. */
 static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
   if (c->kind == TMA_DLPACK_TILED)
@@ -67,7 +69,8 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDe
          read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Derive the other fields from the arguments, and judge the call by the driver's measured or documented rules. */
+/* Derive the other fields from the arguments, and judge the call by the driver's measured or
+ * documented rules. Return 1 if the rules accept the call. */
 static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
   c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -86,13 +89,14 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   }
   c->row_bits =
       tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
-  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target); /* because the driver ignores no element stride */
+  /* Use the measured rules, because the driver ignores no element stride. */
+  tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
   if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
     c->corner_end = 1 << 15;
   return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
 }
 
-/* Keep those judged arguments that the 128 bytes do not hold. */
+/* Record the judged arguments that the 128 bytes do not contain. */
 static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->is_bare = 1;
   kept->kind = (uint8_t)c->kind;
@@ -100,7 +104,8 @@ static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->rank = (uint8_t)c->rank;
 }
 
-/* Return the ordinal of the GPU in whose context to encode: the current GPU, else GPU 0, else ON_HOST. */
+/* Return the ordinal of the GPU in whose context to encode: the current GPU, or GPU 0 if there is
+ * no current GPU. Return ON_HOST without a driver, or if the encoder is "model". */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
@@ -108,8 +113,8 @@ static int bare_ordinal(PyObject *encoder) {
   return current < 0 ? 0 : current;
 }
 
-/* Make the map of a driver_encode_* call with `count` positional arguments, of which the last two are target
- * and encoder. NULL for "fall back to Python", or with an exception. */
+/* Make the map of a driver_encode_* call with `count` positional arguments. The last two arguments
+ * are the target and the encoder. Return NULL to fall back to Python, or with an exception. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;
@@ -124,13 +129,13 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
     return NULL;
   int ordinal = bare_ordinal(named);
   int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
-  /* Python raises the error that the target has no model. */
+  /* The target has no model. Fall back to Python, which raises the error. */
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;
   keep_bare(&map->record, &c);
   keep_target(&map->record, &options.target, ON_HOST, encoder);
-  map->launchable = 1; /* nothing shows where the address is, so trust the caller */
+  map->launchable = 1; /* Trust the caller, because the device of an address is not known. */
   map->has_bytes = encoder != NOT_ENCODED;
   int is_default = options.target_object == state->default_target;
   if (!is_default) tma_dlpack_start_options(&options.o, kind);

@@ -1,7 +1,7 @@
-/* batch.h: the maps of many tensors, encoded in one call.
+/* batch.h: encode the maps of many tensors in one call.
  *
- * A kernel needs only the maps' bytes, which are contiguous in the caller's memory. All TensorMap objects
- * are made when the caller first reads a map.
+ * A kernel needs only the bytes of the maps, which are contiguous in the caller's memory. The
+ * TensorMap objects of all maps are made when the caller first reads one of them.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -11,10 +11,11 @@
 
 #include <structmember.h>
 
-/* One map's inputs. Only this entry writes to its bytes. */
+/* The data of one map, from which its TensorMap is made later. The caller may overwrite the bytes
+ * in its own memory, but not this copy. */
 typedef struct {
   Record record;
-  TmaDlpackDescribed *fields; /* as MapStorage.fields; NULL if the bytes can be decoded */
+  TmaDlpackDescribed *fields; /* see MapStorage.fields; NULL if the bytes can be decoded */
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -25,16 +26,16 @@ typedef struct {
   PyTypeObject *map_type;
   PyObject *tensors;   /* a tuple */
   PyObject *maps;      /* a tuple; NULL until a map is first read */
-  BatchEntry *entries; /* one per tensor */
-  RareOptions *rare;   /* shared by all maps; NULL if the call has none */
+  BatchEntry *entries; /* one for each tensor */
+  RareOptions *rare;   /* for all maps; NULL if the call has no rare option */
   int launchable;      /* whether all maps are launchable */
   int has_bytes;       /* whether all maps were encoded */
 } Batch;
 
 /* ---- making a batch ------------------------------------------------------------------------------ */
 
-/* Make a batch without entries, which the garbage collector does not track yet. NULL with an exception if out
- * of memory. */
+/* Make a batch whose entries are empty. The garbage collector does not track the batch yet. Return
+ * NULL with an exception if out of memory. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;
@@ -51,7 +52,8 @@ static Batch *new_batch(const State *state, PyObject *tensors, const Options *op
   return NULL;
 }
 
-/* Encode the maps of all tensors into `rows`, which are 128-byte aligned. 0: fall back to Python. */
+/* Encode the maps of all tensors into `rows`, which is aligned to 128 bytes. Return 0 to fall back
+ * to Python. */
 static int fill_batch(State *state, Batch *batch, const Options *options, unsigned char *rows) {
   Py_ssize_t count = PyTuple_Size(batch->tensors);
   Record kept = {0};
@@ -104,7 +106,8 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
-    /* A finalizer that ran in the loop may have read the maps, and so made them. */
+    /* A finalizer that ran in the loop may have read the maps. Then `batch->maps` exists
+     * already. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps);
   }
@@ -126,8 +129,9 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 
 /* ---- the class ----------------------------------------------------------------------------------- */
 
-/* There is no tp_clear, as for tuples: a batch refers only to older objects, so a cycle contains an object that
- * was changed later, and the collector breaks the cycle at that object. */
+/* A batch needs no tp_clear, like a tuple. It refers only to older objects. So a cycle with a batch
+ * also contains an object that was changed later, and the collector breaks the cycle at this
+ * object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));
@@ -158,14 +162,14 @@ static PyMemberDef batch_members[] = {
 };
 
 static PyGetSetDef batch_getters[] = {
-    {"maps", batch_maps, NULL, "The maps, as a tuple: made when it is first read.", NULL},
+    {"maps", batch_maps, NULL, "The tuple of the maps, made when it is first read.", NULL},
     {"launchable", batch_launchable, NULL, "Whether all maps may be passed to a kernel.", NULL},
     {"has_bytes", batch_has_bytes, NULL, "Whether all maps are encoded.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot batch_slots[] = {
-    {Py_tp_doc, (void *)"The maps of many tensors, encoded; extension.Maps is the same in Python."},
+    {Py_tp_doc, (void *)"The encoded maps of many tensors; extension.Maps is this class in Python."},
     {Py_tp_members, batch_members},
     {Py_tp_getset, batch_getters},
     {Py_tp_traverse, (void *)batch_traverse},

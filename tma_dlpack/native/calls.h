@@ -1,8 +1,8 @@
-/* calls.h: a call for a tensor, up to the encoded map.
+/* calls.h: make the map of a call for a tensor, in these steps.
  *
- *   judge_tensor   read the tensor and its device, describe the call, judge it
- *   map_of_call    make the map with its record of the call
- *   encode         write the 128 bytes, by the driver or by the measured layout
+ *   judge_tensor   read the tensor and its device, describe the call, judge the call
+ *   map_of_call    make the map object with its record of the call
+ *   encode         write the 128 bytes by the driver or by the measured layout
  */
 
 #ifndef TMA_DLPACK_CALLS_H
@@ -11,9 +11,9 @@
 #include "../include/tma_dlpack_driver.h"
 #include "tensors.h"
 
-/* A tensor and a judged call for it. */
+/* A tensor and a judged call for the tensor. */
 typedef struct {
-  uint64_t failed; /* mask of the rules that refuse the call; 0 before it is judged */
+  uint64_t failed; /* mask of the rules that refuse the call; 0 before the call is judged */
   View view;
   TmaDlpackDescribed described;
   TmaDlpackTarget target;
@@ -21,7 +21,8 @@ typedef struct {
   int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
-/* Row 0 of the targets is the default: (major, minor, max_smem_bytes). */
+/* Return the default target, which is row 0 of the targets. A row is (major, minor,
+ * max_smem_bytes). */
 static TmaDlpackTarget default_target(void) {
   const int *row = tma_dlpack_target(0);
   return (TmaDlpackTarget){row[0], row[1], row[2]};
@@ -31,14 +32,14 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
   return device->device_type == TMA_DLPACK_CUDA || device->device_type == TMA_DLPACK_CUDA_MANAGED;
 }
 
-/* Choose the encoder for a target; `gpu` may be NULL. */
+/* Return the encoder for a target. `gpu` is the tensor's GPU, or NULL. */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
   return tma_dlpack_target_has_model(target->major, target->minor) ? BY_MODEL : NOT_ENCODED;
 }
 
-/* Find the tensor's GPU, the target and the encoder. 0: fall back to Python. */
+/* Find the tensor's GPU, the target and the encoder. Return 0 to fall back to Python. */
 static int find_target(const TmaDlpackTensor *tensor, const Options *options, Judged *call) {
   const TmaDlpackGpu *gpu = NULL;
   const TmaDlpackDevice *device = &tensor->device;
@@ -46,7 +47,7 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   call->target = options->target_object != NULL ? options->target : default_target();
   if (device->device_id < 0) return 0;
   if (is_on_gpu(device)) {
-    /* no driver names the tensor's GPU: Python assumes a target */
+    /* Without a driver the tensor's GPU is not known, and Python assumes a target. */
     if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0;
     if (tma_dlpack_driver() != NULL) {
       call->ordinal = tma_dlpack_ordinal(tensor);
@@ -61,16 +62,17 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   return 1;
 }
 
-/* Whether a tensor has no elements. The strides of such a tensor have no meaning. */
+/* Return whether a tensor has no elements. The strides of such a tensor have no meaning. */
 static int is_empty(const TmaDlpackTensor *tensor) {
   for (int i = 0; i < tensor->ndim; ++i)
     if (tensor->shape[i] == 0) return 1;
   return 0;
 }
 
-/* Judge the call for a tensor. 1 if a map can be made; 0 with the rules that refuse the call in `failed`. 0 with
- * `failed` == 0 means fall back to Python, possibly with an exception that the caller clears. A tensor without
- * memory is left to Python too, because it may be a wrapper, for example of torch.func. */
+/* Judge the call for a tensor. Return 1 if a map can be made. Return 0 if rules refuse the call;
+ * `failed` then has these rules. Return 0 with `failed` == 0 to fall back to Python, possibly with
+ * an exception that the caller clears. A tensor without memory also falls back to Python, because
+ * it may be a wrapper, for example of torch.func. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -83,7 +85,8 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Keep those options that the 128 bytes do not hold. The members are as narrow as the checked ranges. */
+/* Record the options that the 128 bytes do not contain. The options were checked, so they fit into
+ * the narrow members of Record. */
 static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   kept->kind = (uint8_t)o->kind;
   kept->mode = (uint8_t)o->mode;
@@ -94,7 +97,8 @@ static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
 }
 
-/* Keep the rare options of a call, if it has any. 0 with an exception if out of memory. */
+/* Copy the options to `kept` if the call has a rare option. Return 0 with an exception if out of
+ * memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
   const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);
@@ -111,7 +115,7 @@ static void keep_target(Record *kept, const TmaDlpackTarget *target, int ordinal
   kept->encoder = (uint8_t)encoder;
 }
 
-/* Keep a tensor's layout, the target, and the encoder of its map. */
+/* Record a tensor's layout, the target, and the encoder of its map. */
 static void keep_layout(Record *kept, const Judged *call) {
   const View *view = &call->view;
   kept->rank = (uint8_t)view->tensor.ndim;
@@ -120,13 +124,13 @@ static void keep_layout(Record *kept, const Judged *call) {
   kept->flags = (uint8_t)view->flags;
   kept->has_strides = view->tensor.strides != NULL;
   keep_target(kept, &call->target, call->ordinal, call->encoder);
-  /* Entries past the rank are copied, but never read. */
+  /* The entries after the rank are copied, but never read. */
   memcpy(kept->shape, view->shape, sizeof kept->shape);
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured with such
- * bytes. 0: the driver refuses. */
+/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured
+ * with such bytes. Return 0 if the driver refuses the arguments. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -134,18 +138,20 @@ static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsig
   return 1;
 }
 
-/* Return the arguments of an encoded call if they cannot be decoded from the bytes, else NULL. */
+/* Return the driver's arguments if they cannot be decoded from the bytes of the map, else NULL. */
 static const TmaDlpackDescribed *hidden_fields(const TmaDlpackDescribed *c, int encoder) {
   return encoder != NOT_ENCODED && c->has_model ? NULL : c;
 }
 
-/* Make an empty map, in the spare memory if there is any. NULL with an exception if out of memory. */
+/* Make an empty map in the spare memory, or in new memory. Return NULL with an exception if out of
+ * memory. */
 static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   MapStorage *map = spare == NULL ? NULL : spare->map;
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
-    /* The memory keeps the collector's header in front of the object, so only the members are cleared. */
+    /* Clear only the members. The memory in front of the object still has the collector's
+     * header. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);
@@ -158,7 +164,8 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   return map;
 }
 
-/* Make the map of an accepted call, with or without a tensor. NULL with an exception if out of memory. */
+/* Make the map of an accepted call; `tensor` may be NULL. Return NULL with an exception if out of
+ * memory. */
 static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *tensor,
                            uint64_t address) {
   MapStorage *map = empty_map(map_type, spare);
@@ -170,7 +177,8 @@ static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *te
   return map;
 }
 
-/* Make the map of a judged call, without encoding it. NULL with an exception if out of memory. */
+/* Make the map of a judged call without its bytes. Return NULL with an exception if out of
+ * memory. */
 static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *options,
                                const Judged *call) {
   MapStorage *map =
@@ -184,8 +192,8 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   return NULL;
 }
 
-/* Make the map of a tensor. NULL for a call that is refused, for "fall back to Python", or with an
- * exception. */
+/* Make the map of a tensor. Return NULL if rules refuse the call (call->failed != 0), to fall back
+ * to Python, or with an exception. */
 static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, tensor, options, call);
@@ -198,8 +206,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call. The result has everything that the map would keep, but no bytes, and the tensor's type in place
- * of the tensor. */
+/* Check a call. The result is like the map of the call, but it has no bytes, and it has the
+ * tensor's type instead of the tensor. Return NULL as map_of_tensor does. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

@@ -1,22 +1,28 @@
-/* tma_dlpack.native._core: the base class of TensorMap, and the verbs that make and check maps, in C.
+/* tma_dlpack.native._core: the base class of TensorMap, and the functions that make and check maps.
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * C refuses a call of one tensor that breaks rules: the exception or Report gets the judged call, from which
- * Python makes the words when they are read. The Python function behind each verb handles all other calls that
- * C does not accept, and all arguments and tensors of an unusual type. Exceptions of a producer are cleared,
- * because the Python function calls the producer again and reports its exception; only MemoryError,
- * KeyboardInterrupt and other exceptions that are no Exception are passed on. C accepts only calls that Python
+ * A verb is the C version of a Python function, for example "tiled" for make_tma_descriptor. A verb
+ * falls back to its Python function if it does not support a call, for example because an argument
+ * or the tensor has an unusual type. It then clears the exceptions of a tensor's methods, because
+ * the Python function calls these methods again and reports their exceptions. It does not clear
+ * MemoryError or an exception that is not derived from Exception, such as KeyboardInterrupt.
+ *
+ * If rules refuse a call for one tensor, the exception or the Report gets the judged call. Python
+ * computes the text from the judged call when the text is read. C accepts only calls that Python
  * accepts, and makes the same bytes.
  *
- *   map.h      defines the class
+ *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
- *   options.h  reads the options, tensors.h the tensor, bare.h the arguments of calls without a tensor
- *   calls.h    makes the map of one call, batch.h the maps of many tensors
- *   judged.h   shows a refused call to Python
+ *   options.h  reads the options
+ *   tensors.h  reads the tensor
+ *   bare.h     makes the map of a call without a tensor
+ *   calls.h    makes the map of a call for a tensor
+ *   batch.h    makes the maps of many tensors
+ *   judged.h   has the object of a refused call
  *
- * include/tma_dlpack_make.h describes, judges and encodes; include/tma_dlpack_driver.h calls the driver. The
- * GIL protects all state.
+ * include/tma_dlpack_make.h describes, judges and encodes calls. include/tma_dlpack_driver.h calls
+ * the driver. The GIL protects all state.
  */
 
 #include "batch.h"
@@ -25,7 +31,8 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* Return the result that means "fall back to Python". */
+/* Return None, which means "fall back to Python". Return NULL if an exception must not be
+ * cleared. */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -35,8 +42,8 @@ static PyObject *fall_back(void) {
 
 PyDoc_STRVAR(accept_many_doc,
              "accept_many(tensors, address, options, /)\n--\n\n"
-             "Encode the maps of a tuple of tensors to `address`, 128 bytes after 128, where the\n"
-             "caller has as many, aligned to 128. Give a Batch; None to fall back to Python.");
+             "Encode the maps of a tuple of tensors, and return a Batch; None to fall back to Python.\n"
+             "The maps are written to `address`, which is aligned to 128 bytes, one after the other.");
 
 static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
@@ -55,8 +62,9 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Whether a tensor has the layout of a map's own tensor. Strides of dimensions of extent 1 have no meaning and
- * may differ; in that case Python decides. */
+/* Return whether a tensor has exactly the layout of a map's tensor. The stride of a dimension of
+ * extent 1 has no meaning. If such strides differ, the result is 0, and Python compares the
+ * layouts. */
 static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
@@ -69,7 +77,7 @@ static int same_layout(const Record *call, const View *view) {
 
 PyDoc_STRVAR(accept_address_doc,
              "accept_address(tensor_map, tensor_or_int, /)\n--\n\n"
-             "Move a map to another tensor of its layout, or to an address: TensorMap.with_address;\n"
+             "Return a map for another tensor of this layout or for an address (with_address);\n"
              "None to fall back to Python.");
 
 static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -85,7 +93,8 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
-  if (!is_number && old->rare != NULL) /* a whole number of bytes, because the offset was accepted */
+  /* The offset was accepted, so it is a whole number of bytes. */
+  if (!is_number && old->rare != NULL)
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   TmaDlpackDescribed c;
   read_fields(old, &c);
@@ -104,13 +113,14 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
   if (!is_number) map->record.flags = (uint8_t)view.flags;
-  /* Without a tensor the map keeps the type of the tensor whose layout it has. */
+  /* A map without a tensor keeps the type of the tensor that it was checked for. */
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
   const void *bytes = old->data != NULL ? (void *)PyBytes_AsString(old->data) : map_bytes(old);
   memcpy(map_bytes(map), bytes, TMA_DLPACK_MAP_BYTES);
-  memcpy(map_bytes(map), &address, sizeof address); /* all that cuTensorMapReplaceAddress changes */
+  /* The address is the only field that cuTensorMapReplaceAddress changes. */
+  memcpy(map_bytes(map), &address, sizeof address);
   return (PyObject *)map;
 }
 
@@ -118,9 +128,9 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
 
 PyDoc_STRVAR(quick_text,
              "quick(function, verb, parameters, required, positional, /)\n--\n\n"
-             "Make the callable that tries `verb` in C before it calls a Python function.\n"
-             "`parameters` is {name: default}, `required` in place of no default; the first\n"
-             "`positional` may be given by position.");
+             "Return a callable that tries `verb` in C before it calls a Python function.\n"
+             "`parameters` is {name: default}, with `required` for a parameter without a default.\n"
+             "The first `positional` parameters may have positional arguments.");
 
 static PyObject *quick(PyObject *module, PyObject *args) {
   PyObject *function, *parameters, *required;
@@ -137,7 +147,7 @@ static PyObject *quick(PyObject *module, PyObject *args) {
 
 /* ---- the spare map ------------------------------------------------------------------------------ */
 
-/* Allocate the spare map. Without memory for it, maps are made without a spare. */
+/* Allocate the struct of the spare map. If out of memory, maps are made without a spare. */
 static void open_spare(State *state) {
   state->spare = PyMem_Calloc(1, sizeof *state->spare);
   if (state->spare != NULL) state->spare->owners = 1;
@@ -158,13 +168,14 @@ static void close_spare(State *state) {
 PyDoc_STRVAR(setup_doc,
              "setup(map_type, function_type, enums, names, exports, numpy_integer, numpy_array,\n"
              "      presets, default_target, allowable, no_swizzle, /)\n--\n\n"
-             "Say which classes to make and to read: TensorMap; the base class of what `quick` makes;\n"
-             "the enums of interleave, swizzle, L2 promotion, fill, data type and wide mode, with a\n"
-             "dict {name: member} for each; how `__dlpack__` is called: of host tensors, of CUDA\n"
-             "tensors, of JAX's CUDA arrays; {name: Target} and the default one; {id: row} of the rules\n"
-             "that may be switched off; and the default of `swizzle`.");
+             "Set the classes and objects that the module uses: TensorMap; the base class of the\n"
+             "callables that `quick` returns; the enums of interleave, swizzle, L2 promotion, fill, data\n"
+             "type and wide mode; a dict {name: member} for each enum; three functions that call\n"
+             "`__dlpack__` of host tensors, CUDA tensors and JAX's CUDA arrays; NumPy's integer and array\n"
+             "classes; {name: Target}; the default Target; {id: row} of the rules that `allow` may name;\n"
+             "and the default of `swizzle`.");
 
-/* Whether an attribute of a class equals a number. */
+/* Return whether an attribute of a class equals a number. */
 static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t number) {
   PyObject *found = PyObject_GetAttrString((PyObject *)type, attribute);
   int has = found != NULL && PyLong_AsSsize_t(found) == number;
@@ -173,7 +184,8 @@ static int has_number(PyTypeObject *type, const char *attribute, Py_ssize_t numb
   return has;
 }
 
-/* Whether a class is derived from MapStorage and its objects have the same size. */
+/* Return whether a class is derived from MapStorage and its objects have the size of MapStorage. If
+ * not, set an exception. */
 static int is_storage(PyTypeObject *type) {
   PyObject *module = PyImport_ImportModule("tma_dlpack.native._core");
   PyObject *base = module == NULL ? NULL : PyObject_GetAttrString(module, "MapStorage");
@@ -187,7 +199,8 @@ static int is_storage(PyTypeObject *type) {
   return made_from_it;
 }
 
-/* Copy an enum's members and their names. The first name of each value is the member's own name. */
+/* Copy an enum's members and their names. The first name of a value in the dict is the member's own
+ * name. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -231,7 +244,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
   PyObject *bases = PyTuple_Pack(1, function_type);
   if (bases == NULL) return NULL;
-  Py_XDECREF(state->quick_type); /* left by an earlier setup() that failed */
+  Py_XDECREF(state->quick_type); /* An earlier setup() that failed may have left a type. */
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
   Py_DECREF(bases);
   if (state->quick_type == NULL) return NULL;
@@ -251,7 +264,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* STATE_OBJECTS calls its argument with the name of each PyObject member of State. */
+/* Visit the objects of the state. STATE_OBJECTS expands its argument for each PyObject member. */
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
 #define VISIT_OBJECT(name) Py_VISIT(state->name);
@@ -275,7 +288,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 
 static int module_clear(PyObject *module) {
   State *state = state_of(module);
-  close_spare(state); /* before its class is released */
+  close_spare(state); /* Close the spare map before its class is released. */
 #define CLEAR_OBJECT(name) Py_CLEAR(state->name);
   STATE_OBJECTS(CLEAR_OBJECT)
   for (int i = 0; i < KNOWN_TARGETS; ++i) Py_CLEAR(state->targets[i].object);
@@ -295,9 +308,37 @@ static void module_free(void *module) { module_clear(module); }
 
 #define VERB(name, text) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, text}
 
+PyDoc_STRVAR(described_map_doc, "described_map(tensor_map, /)\n--\n\n"
+                                "Return the JudgedCall of a map that C made of a tensor; None to fall back to Python.");
+
+/* The map has the tensor's layout and all options, so its accepted call is described again. The
+ * JudgedCall does not keep the tensor alive. */
+static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+  State *state = state_of(module);
+  if (count != 1 || Py_TYPE(args[0]) != state->map_type) return fall_back();
+  MapStorage *map = (MapStorage *)args[0];
+  if (!map->has_record || map->record.is_bare) return fall_back();
+  Options options;
+  View view = {.tensor = tensor_of(map), .flags = map->record.flags};
+  if (!read_target(state, map->rare == NULL || map->rare->target == NULL ? Py_None : map->rare->target, &options))
+    return fall_back();
+  options_of(map, &options.o);
+  memcpy(view.shape, map->record.shape, sizeof view.shape);
+  memcpy(view.strides, map->record.strides, sizeof view.strides);
+  /* The map's address is the address of the tensor plus offset=. */
+  const TmaDlpackDataType *dtype = &view.tensor.dtype;
+  const int64_t offset_bytes = options.o.offset * dtype->bits * dtype->lanes / 8;
+  view.tensor.data = (void *)(uintptr_t)(map->address - (uint64_t)offset_bytes);
+  JudgedCall *judged = start_judged(module, &options, &view);
+  if (judged == NULL || finish_judged(judged)) return (PyObject *)judged;
+  Py_DECREF(judged);
+  return swallowed() < 0 ? NULL : fall_back();
+}
+
 static PyMethodDef module_methods[] = {
     VERB(accept_many, accept_many_doc),
     VERB(accept_address, accept_address_doc),
+    VERB(described_map, described_map_doc),
     {"setup", setup, METH_VARARGS, setup_doc},
     {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},

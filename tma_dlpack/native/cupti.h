@@ -1,7 +1,8 @@
-/* CUPTI and the driver, found at run time, and one row for each driver call that the trace watches.
+/* cupti.h: find CUPTI and the driver at run time; tables of the driver calls that the trace
+ * records.
  *
- * Source of the declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and cuda.h of CUDA
- * 13.0. NVIDIA never changes the numbers of callbacks and the layouts of parameters.
+ * Source of the declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and
+ * cuda.h of CUDA 13.0. NVIDIA never changes the numbers of callbacks and the layouts of parameters.
  */
 
 #ifndef TMA_DLPACK_CUPTI_H
@@ -17,24 +18,26 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* Callback domains, callbacks that are not driver calls, and the two sites of a call (enter and exit). */
+/* The callback domains, the callbacks of events that are no driver calls, the two sites of a call
+ * (enter and exit), and the callbacks of the driver calls that make maps. */
 enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
 enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
 enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
 enum { API_ENTER = 0, API_EXIT = 1 };
 enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
 
-/* CUpti_CallbackData */
+/* The first members of CUpti_CallbackData. */
 typedef struct {
   int site;
   const char *function_name;
   const void *params;
   void *result;
   const char *symbol_name;
-  /* the rest of the struct is not read */
+  /* The trace does not read the other members. */
 } CallbackData;
 
-/* The parameters of cuptiSubscribe_v2; `other_name` receives the name of the subscriber that CUPTI has. */
+/* The parameters of cuptiSubscribe_v2. `other_name` receives the name of an earlier subscriber,
+ * because CUPTI allows only one. */
 typedef struct {
   size_t size_bytes;
   const char *name;
@@ -83,8 +86,9 @@ static int load_cupti(const char *path) {
 #undef FIND
 }
 
-/* Find CUPTI: the library that is already in the process, else the first of the paths that Python found
- * (separated by colons) that can be loaded, else the library that the loader finds. */
+/* Load CUPTI, and return whether it was found. First try the library that the process has already
+ * loaded. Then try the paths in `given`, which Python found and colons separate. Last try the names
+ * that the loader can find. `path` receives the path or the name. */
 static int find_cupti(const char *given, char *path) {
   char names[4 * PATH_BYTES], *rest = NULL;
   if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
@@ -110,7 +114,8 @@ static int find_driver(void) {
 
 /* ---- the calls that are traced -------------------------------------------------------------------- */
 
-/* Byte offsets in the parameters of the four calls, from generated_cuda_meta.h. The map is the first parameter. */
+/* Byte offsets in the parameters of the four calls that make maps, from generated_cuda_meta.h. The
+ * map is the first parameter. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
 enum { RANK = 1 };
 
@@ -132,7 +137,7 @@ static const struct {
 
 typedef struct {
   uint32_t callback;
-  int address, scalar[SCALARS], array[ARRAYS]; /* 0: the call has no such parameter */
+  int address, scalar[SCALARS], array[ARRAYS]; /* 0 means that the call has no such parameter. */
 } Encoder;
 
 static const Encoder ENCODERS[] = {
@@ -143,16 +148,17 @@ static const Encoder ENCODERS[] = {
 };
 enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 
-/* Byte offsets of the kernel and its parameters, in a call that launches a kernel or adds one to a graph. */
+/* Byte offsets of the kernel and its parameters in a call that launches a kernel or adds one to a
+ * graph. An offset of -1 means that the call has no such parameter. */
 typedef struct {
   uint32_t callback;
-  int node;                        /* offset of a pointer to the struct with the next three, or -1 */
-  int function, parameters, extra; /* offsets; extra is -1 for a call without it */
-  int kernel;                      /* offset of a CUkernel, used where the function is NULL; or -1 */
+  int node;                        /* offset of a pointer to a struct with the other parameters */
+  int function, parameters, extra; /* offsets in this struct, or in the parameters if node is -1 */
+  int kernel;                      /* offset of a CUkernel, which is used if the function is NULL */
 } LaunchShape;
 
 static const LaunchShape LAUNCHES[] = {
-    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel; the next row is its variant for per-thread streams */
+    {307, -1, 0, 48, 56, -1}, /* cuLaunchKernel; the next row is for per-thread streams */
     {442, -1, 0, 48, 56, -1},
     {652, -1, 8, 16, 24, -1}, /* cuLaunchKernelEx */
     {653, -1, 8, 16, 24, -1},
@@ -167,8 +173,9 @@ static const LaunchShape LAUNCHES[] = {
 };
 enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
-/* After these calls, a kernel's handle may name another kernel: cuModuleUnload, cuLibraryUnload,
- * cuCtxDestroy_v2, cuDevicePrimaryCtxRelease and ...Reset, and their _v2. */
+/* After these calls the driver may reuse the handle of a kernel for another kernel: cuModuleUnload,
+ * cuLibraryUnload, cuCtxDestroy_v2, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxReset, and the _v2
+ * of the last two. */
 static const uint32_t UNLOADS[] = {22, 680, 322, 387, 544, 389, 545};
 enum { N_UNLOADS = sizeof UNLOADS / sizeof *UNLOADS };
 

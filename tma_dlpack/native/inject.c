@@ -1,14 +1,14 @@
-/* The library that records tensor maps, loaded into a traced program by libcuda (CUDA_INJECTION64_PATH) or by
- * `tma.trace()`.
+/* inject.c: the library that records the tensor maps of a program. libcuda (CUDA_INJECTION64_PATH)
+ * or `tma.trace()` loads the library into the traced program.
  *
- * It subscribes to CUPTI's callbacks of the driver API and writes a file of JSON lines into a folder:
- * one line for each different tensor map, for each kernel that takes one, and for each failure. A second
- * file has the counts and is mapped into memory, so a killed process loses neither file. result.py
- * reads both files and judges what they have.
+ * The library subscribes to CUPTI's callbacks of the driver API, and writes a file of JSON lines
+ * into a folder. The file has a line for each distinct tensor map, for each kernel that a map is
+ * passed to, and for each problem. A second file has the counts. It is mapped into memory, so a
+ * killed process loses neither file. result.py reads and judges both files.
  *
- * It must never end the program: the arguments of an encode are read by process_vm_readv, so
- * a bad pointer is recorded as "unreadable". The parameters of a launch are read after the driver has
- * accepted (and read) them.
+ * The library must never end the program. So it reads the arguments of an encode by
+ * process_vm_readv, and records a bad pointer as "unreadable". It reads the parameters of a launch
+ * after the driver has read and accepted them.
  */
 
 #define _GNU_SOURCE
@@ -22,37 +22,42 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Indices of counts that belong to no line of the file. */
+/* Indices of the counts that belong to no line of the file. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* A launch that CUPTI reports takes 0.1 to 0.3 us more, nearly all of it in CUPTI [H200]. So the trace stops
- * listening after LAUNCHES_WITHOUT_NEWS launches with nothing new. It listens again when a map is made, and
- * from time to time for LAUNCHES_NOW_AND_THEN launches. */
+/* The trace listens if CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us longer,
+ * and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
+ * LAUNCHES_WITHOUT_NEWS launches without a new map or a new kernel. It listens again when a new map
+ * is made. It also listens for LAUNCHES_NOW_AND_THEN launches from time to time, at least PAUSE_MS
+ * apart. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- records of calls and kernels ---------------------------------------------------------------- */
 
-/* An encode without its address. It is zeroed before it is filled, because it is compared and hashed as bytes.
- * `address_kind` has what rules need of the address: the low bits, whether it is 0, whether it is too large. */
+/* The arguments and result of an encode, without the address. The struct is zeroed before it is
+ * filled, because it is compared and hashed as bytes. `address_kind` has the properties of the
+ * address that rules test: the low 5 bits, whether the address is 0, and whether it is too
+ * large. */
 typedef struct {
-  uint32_t callback, unreadable; /* unreadable: a bit for each array, and MAP_BIT */
+  uint32_t callback, unreadable; /* `unreadable` has a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
     uint64_t array[ARRAYS][LONGEST];
-    uint64_t body[BODY_WORDS]; /* for cuTensorMapReplaceAddress: the map without its address */
+    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
   };
 } Call;
 enum { MAP_BIT = 1 << ARRAYS };
 enum { NOT_RETURNED = -1 };
 
-/* A line of the file: a call, its id, and the map that it made. */
+/* A line of the file about a call, with the line's id and the map that the call made. */
 typedef struct {
   Call call;
   uint32_t id;
   uint64_t body[BODY_WORDS];
 } Record;
 
-/* A map that a kernel took at a place, and the id of the line that says so. */
+/* A map that was passed to a kernel at a place of its parameters, and the id of the line about
+ * it. */
 typedef struct Pair {
   Record *record;
   uint32_t id;
@@ -76,14 +81,15 @@ typedef struct {
 } Function;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, listening = PTHREAD_MUTEX_INITIALIZER;
-static int is_listening;          /* whether launches are recorded */
-static _Atomic int launches_left; /* number of launches to record before the trace stops listening */
+static int is_listening;          /* whether CUPTI reports launches */
+static _Atomic int launches_left; /* number of launches until the trace stops listening */
 static _Atomic int64_t paused_at;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
 static _Atomic uint64_t modes_seen[64];
-static _Atomic uint32_t generation; /* of function handles, which the driver reuses after an unload */
-static _Atomic uint64_t *counts;    /* MAX_IDS of them */
+/* Incremented at each unload, because the driver reuses function handles after an unload. */
+static _Atomic uint32_t generation;
+static _Atomic uint64_t *counts; /* an array of MAX_IDS entries */
 static _Atomic uint32_t next_id = FIRST_ID;
 static void *subscriber;
 static char folder[PATH_BYTES];
@@ -91,7 +97,7 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Record a problem: a word that result.py knows, and a number. */
+/* Write a line about a problem: a word that result.py explains, a number, and a text. Return 0. */
 static int write_problem(const char *what, int code, const char *detail) {
   Line *line = new_line("problem");
   put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
@@ -109,7 +115,8 @@ static void open_files(void) {
   file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  /* Reserve the blocks now, because a write to a full disk through the mapping would raise SIGBUS. */
+  /* Reserve the disk blocks now, because a write through the mapping to a full disk raises
+   * SIGBUS. */
   int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
   if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
@@ -126,7 +133,7 @@ static void open_files(void) {
   if (error != 0) write_problem("counts", error, "");
 }
 
-/* Empty the tables. Their entries are not freed, because another thread may read them. */
+/* Empty the tables. Do not free their entries, because another thread may read the entries. */
 static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
@@ -140,7 +147,7 @@ static void forget_all(void) {
   process = getpid();
 }
 
-/* A forked child has its own counts, in files that are created when it has something to write. */
+/* Empty the tables in a forked child. It gets its own files when it writes its first line. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   pthread_mutex_init(&listening, NULL);
@@ -150,7 +157,7 @@ static void after_fork_in_child(void) {
 
 /* ---- tables -------------------------------------------------------------------------------------- */
 
-/* Multiply and mix [Steele, Lea and Flood 2014, SplitMix64]. */
+/* Return a hash of two words [Steele, Lea and Flood 2014, SplitMix64]. */
 static uint64_t mixed(uint64_t a, uint64_t b) {
   a = (a ^ b) * 0xbf58476d1ce4e5b9u;
   return a ^ (a >> 29);
@@ -165,35 +172,38 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* Return the word with rank, type and modes, without bit 85, which libcu++ clears after encoding. */
+/* Return the word of a map with rank, type and modes. Clear bit 85, as libcu++ does after
+ * encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
   return word & ~((uint64_t)1 << 21);
 }
 
-/* Return the word and bit for the hash of `modes`. This bit alone rejects most bytes that are not a map. */
+/* Return the word and the bit of `modes_seen` for a map's modes. If the bit is 0, no known map has
+ * these modes. So the bit rejects most bytes that are not a map at once. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
   return &modes_seen[hash >> 58];
 }
 
-/* Copy a map's words except its address. */
+/* Copy the words of a map except for its address. */
 static void copy_body(uint64_t *body, const void *map) {
   memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
   body[0] = modes_of(map);
 }
 
-/* Hash the words with modes, extents and box, because they differ between most maps. */
+/* Return a hash of the words with modes, extents and box, which differ between most maps. */
 static uint64_t hash_of_body(const uint64_t *body) {
   return mixed(mixed(mixed(mixed(mixed(0, body[0]), body[3]), body[4]), body[5]), body[6]);
 }
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
-/* The tables use open addressing: the search ends at the entry or at a free slot. Readers take no lock; writers hold
- * the mutex, and entries are never removed. */
+/* Return the record of a call, or NULL. `free_slot` receives the slot where the search ended. The
+ * tables use open addressing, so the search ends at the entry or at a free slot. Readers take no
+ * lock. Writers hold the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -218,7 +228,7 @@ static void count(uint32_t id, uint64_t more) {
   atomic_fetch_add_explicit(&counts[id], more, memory_order_relaxed);
 }
 
-/* Return a new id, or COUNT_OVERFLOW if all are taken. The caller holds the mutex. */
+/* Return a new id, or COUNT_OVERFLOW if no id is free. The caller holds the mutex. */
 static uint32_t new_id(void) {
   if (next_id >= MAX_IDS) return COUNT_OVERFLOW;
   return next_id++;
@@ -232,8 +242,8 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen to `launches` launches; 0 stops listening. This never waits for the mutex, because the thread that
- * holds the mutex may be in CUPTI, which may wait for this thread. */
+/* Listen for the next `launches` launches; 0 stops listening. Never wait for the mutex, because the
+ * thread that holds the mutex may be in CUPTI, and CUPTI may wait for this thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -256,7 +266,7 @@ static void heard_launch(void) {
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
 
-/* Arguments that were read when a call began; kept until the call ends. */
+/* The arguments of a call, which are read when the call begins and used when the call ends. */
 typedef struct {
   Call call;
   const Encoder *encoder;
@@ -273,7 +283,8 @@ static const void *pointer_at(const void *base, int offset) {
   return pointer;
 }
 
-/* The number of entries of an array; 0 for the corners of im2col-wide maps, which are scalars. */
+/* Return the number of entries of an array argument. It is 0 for the corners of im2col-wide maps,
+ * which are scalars. */
 static int entries(const Call *call, int which) {
   uint32_t rank = (uint32_t)call->scalar[RANK];
   if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
@@ -310,7 +321,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line for the first such call. `map` has the 128 bytes if the call made a map. */
+/* Write a line for the first call with these arguments, and count it `more` times. `map` has the
+ * 128 bytes if the call made a map, else it is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -332,7 +344,7 @@ static void write_new(Begun *b, const char *function, const void *map, uint64_t 
   uint64_t bit;
   pthread_mutex_lock(&mutex);
   Record *known = record_of_call(&b->call, &slot);
-  if (known != NULL) { /* another thread added the same call first */
+  if (known != NULL) { /* Another thread has added an equal call in the meantime. */
     count(known->id, more);
     free(record);
     free(line);
@@ -390,15 +402,18 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1); /* because the call may never return */
+  /* Record a call with unreadable arguments now, because it may never return. */
+  if (call->unreadable != 0) seen(b, info->function_name, NULL, 1);
 }
 
 static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   Begun *b = &begun;
-  if (b->encoder != encoder) return; /* the call began before the trace */
-  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1); /* it returned */
+  if (b->encoder != encoder) return; /* The call began before the trace. */
+  /* The call has returned, so undo the count of calls that have not returned. */
+  if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1);
   b->call.result = *(const int *)info->result;
-  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1); /* the driver has written the map */
+  /* After a success the map is readable, because the driver has written it. */
+  seen(b, info->function_name, b->call.result == 0 ? b->map : NULL, 1);
   b->encoder = NULL;
   listen_now_and_then();
 }
@@ -407,14 +422,15 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* Find the places in a kernel's parameters that have room for a map: 128 bytes, aligned to 64. */
+/* Find the places in a kernel's parameters that can contain a map, which are 128 bytes aligned to
+ * 64. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;
   function->handle = handle;
   function->generation = now;
   size_t offset, bytes;
-  ParamInfo ask = driver.param_info; /* else the handle is a CUkernel */
+  ParamInfo ask = driver.param_info; /* It fails if the handle is a CUkernel. */
   if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
   for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
     for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
@@ -437,7 +453,8 @@ static Function *function_of(void *handle) {
     Function *function = atomic_load_explicit(slot, memory_order_acquire);
     if (function != NULL && function->handle != handle) continue;
     if (function != NULL && function->generation == now) return function;
-    Function *made = new_function(handle, now); /* the old entry is not freed, for the reason in forget_all */
+    /* Do not free an old entry, because another thread may read it. */
+    Function *made = new_function(handle, now);
     if (made == NULL || atomic_compare_exchange_strong(slot, &function, made)) return made;
     free(made);
     return function->handle == handle ? function : NULL;
@@ -446,12 +463,14 @@ static Function *function_of(void *handle) {
 }
 
 static void put_place(Line *line, const Place *place, void *handle, const char *name) {
-  if (name == NULL && driver.name != NULL) driver.name(&name, handle); /* for a graph's node */
+  /* CUPTI reports no name for the node of a graph. */
+  if (name == NULL && driver.name != NULL) driver.name(&name, handle);
   put(line, ",\"parameter\":%u,\"offset\":%u,\"kernel\":", place->parameter, place->offset);
   put_string(line, name, 1000);
 }
 
-/* Count a launch whose kernel takes a known map; the first such launch writes a line. */
+/* Count a launch that passes a known map to a kernel at a place. The first such launch writes a
+ * line. */
 static void takes_map(Place *place, Record *record, void *handle, const char *name) {
   for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
     if (p->record == record) {
@@ -472,7 +491,8 @@ static void takes_map(Place *place, Record *record, void *handle, const char *na
   listen(LAUNCHES_WITHOUT_NEWS);
 }
 
-/* Record 128 bytes that no driver call made; result.py decides whether they are a map. */
+/* Record a 128-byte parameter that is not a known map. result.py decides whether its bytes are a
+ * map. */
 static void takes_unknown(Place *place, const void *bytes, void *handle, const char *name) {
   if (atomic_exchange(&place->is_unknown_written, 1)) return;
   Line *line = new_line("parameter");
@@ -486,7 +506,8 @@ static void takes_unknown(Place *place, const void *bytes, void *handle, const c
   pthread_mutex_unlock(&mutex);
 }
 
-/* Return the packed parameters of a launch that passes them in `extra` (CU_LAUNCH_PARAM_BUFFER_POINTER, ...). */
+/* Return the parameters of a launch that passes them as one buffer in `extra`
+ * (CU_LAUNCH_PARAM_BUFFER_POINTER); else NULL. */
 static const char *packed(const void *const *extra) {
   enum { END, BUFFER_POINTER };
   for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
@@ -494,7 +515,7 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
-/* The record of the call that made these 128 bytes, at any address; or NULL. */
+/* Return the record of a call that made these 128 bytes with any global address, or NULL. */
 static Record *map_in(const void *bytes) {
   uint64_t body[BODY_WORDS], bit;
   size_t slot;
@@ -503,7 +524,8 @@ static Record *map_in(const void *bytes) {
   return record_of_body(body, &slot);
 }
 
-/* Record the maps of an accepted launch. The driver has read every parameter, so all are readable. */
+/* Record the maps of an accepted launch. All parameters are readable, because the driver has read
+ * them. */
 static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
   if (*(const int *)info->result != 0) return;
   const void *params = shape->node < 0 ? info->params : pointer_at(info->params, shape->node);
@@ -528,7 +550,7 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
 
 /* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
 
-/* The callback for CUPTI. It restores errno, which belongs to the program. */
+/* The function that CUPTI calls. It restores errno, because the program may read errno. */
 static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
   (void)user;
   int saved = errno;
@@ -565,7 +587,7 @@ static int subscribe(void) {
     cupti.unsubscribe(subscriber);
     return write_problem("enable", result, "");
   }
-  /* Errors are ignored, because an older CUPTI does not know the last calls. */
+  /* Ignore errors, because an older CUPTI lacks the last calls. */
   for (int i = 1; i < N_ENCODERS; ++i)
     cupti.enable(1, subscriber, DRIVER_API, ENCODERS[i].callback);
   for (int i = 0; i < N_UNLOADS; ++i) cupti.enable(1, subscriber, DRIVER_API, UNLOADS[i]);
@@ -582,12 +604,13 @@ static void end(void) {
   uint32_t enabled = 0;
   if (!atomic_exchange(&alive, 0)) return;
   int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
-  if (result != 0 || !enabled) /* another tool's cuptiFinalize ended the subscription */
+  if (result != 0 || !enabled) /* The cuptiFinalize of another tool has ended the subscription. */
     write_problem("lost", result, "");
   write_line(new_line("end"));
 }
 
-/* Start a trace into a folder. Returns 1; or 0, and the file has a line with the reason. */
+/* Start a trace into a folder. Return 1, or 0 if the start fails. A line of the file then has the
+ * reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)
@@ -600,7 +623,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* loads libgcc now, not inside a driver call */
+  backtrace(&frame, 1); /* The first call loads libgcc. Load it now, not inside a driver call. */
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;
@@ -613,7 +636,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   alive = 1;
   if (!is_prepared) {
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    atexit(end); /* runs before CUPTI's own handler, which was registered earlier */
+    atexit(end); /* `end` runs before CUPTI's handler, which was registered earlier. */
   }
   is_prepared = 1;
   return 1;
@@ -625,7 +648,8 @@ EXPORTED void tma_dlpack_trace_stop(void) {
   cupti.unsubscribe(subscriber);
 }
 
-/* The function that libcuda calls. It returns 1 even if nothing can be traced, so the program runs in any case. */
+/* The function that libcuda calls. It always returns 1, so the program runs even without a
+ * trace. */
 EXPORTED int InitializeInjection(void) {
   const char *into = getenv("TMA_DLPACK_TRACE");
   if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));

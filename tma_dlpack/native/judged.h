@@ -1,7 +1,9 @@
-/* judged.h: a refused call as an object. Python makes the messages from it when a user reads them.
+/* judged.h: JudgedCall, the object of a refused call.
  *
- * It has the tensor's layout, the options, the struct that predicates read, and the rules that fail. `changed`
- * judges the same call with other arguments or of another tensor. The object does not keep the tensor alive.
+ * Python computes the messages from this object when a user reads them. The object has the tensor's
+ * layout, the options, the described call (TmaDlpackDescribed), and the rules that fail. Its method
+ * `changed` judges the call again with other arguments or for another tensor. The object does not
+ * keep the tensor alive.
  */
 
 #ifndef TMA_DLPACK_JUDGED_H
@@ -11,17 +13,18 @@
 
 #include <structmember.h>
 
-/* Immutable after finish_judged. */
+/* A judged call. It is immutable after finish_judged. */
 typedef struct {
   PyObject_HEAD
   PyObject *module;
   Options options; /* owns a reference to `target_object` */
   Judged call;
-  char is_exact; /* whether no number of the struct was cut */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* of a rule with a loop: mask of the entries that fail */
+  char is_exact; /* whether all numbers of `call.described` are exact, see is_exact() */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* for a rule with a loop: mask of failing entries */
 } JudgedCall;
 
-/* Make the object of a call that is not judged yet. NULL with an exception if out of memory. */
+/* Make the object of a call that is not judged yet. Return NULL with an exception if out of
+ * memory. */
 static JudgedCall *start_judged(PyObject *module, const Options *options, const View *view) {
   State *state = (State *)PyModule_GetState(module);
   JudgedCall *judged = (JudgedCall *)PyType_GenericAlloc(state->judged_type, 0);
@@ -31,13 +34,14 @@ static JudgedCall *start_judged(PyObject *module, const Options *options, const 
   judged->module = module;
   judged->options = *options;
   judged->call.view = *view;
-  /* The copied tensor must point to the copied shape and strides. */
+  /* Let the copied tensor point to the copied shape and strides. */
   judged->call.view.tensor.shape = judged->call.view.shape;
   if (view->tensor.strides != NULL) judged->call.view.tensor.strides = judged->call.view.strides;
   return judged;
 }
 
-/* Whether no number of the struct was cut. All members are int64_t, so the struct is read as an array. */
+/* Return whether all numbers of a described call are exact, which means that none was cut to
+ * TMA_DLPACK_HUGE. All members are int64_t, so read the struct as an array. */
 static int is_exact(const TmaDlpackDescribed *described) {
   const int64_t *numbers = &described->kind;
   for (size_t i = 0; i < sizeof *described / sizeof *numbers; ++i)
@@ -45,7 +49,7 @@ static int is_exact(const TmaDlpackDescribed *described) {
   return 1;
 }
 
-/* Judge the call. 0 if the struct cannot represent it. */
+/* Judge the call. Return 0 if TmaDlpackDescribed cannot represent the call. */
 static int finish_judged(JudgedCall *judged) {
   Judged *call = &judged->call;
   const TmaDlpackOptions *o = &judged->options.o;
@@ -57,7 +61,7 @@ static int finish_judged(JudgedCall *judged) {
   return 1;
 }
 
-/* Make the object of a judged call. NULL with an exception if out of memory. */
+/* Make the object of a call and judge the call. Return NULL with an exception if out of memory. */
 static PyObject *new_judged(PyObject *module, const Options *options, const View *view) {
   JudgedCall *judged = start_judged(module, options, view);
   if (judged != NULL) finish_judged(judged);
@@ -66,7 +70,8 @@ static PyObject *new_judged(PyObject *module, const Options *options, const View
 
 /* ---- the same call with some arguments changed ---------------------------------------------------- */
 
-/* Read the fields of checks.layout.OtherTensor: another tensor on the same device. */
+/* Read the fields of a checks.struct.OtherTensor, which describes another tensor on the same
+ * device. */
 static int read_view(const State *state, PyObject *fields, View *view) {
   unsigned long long address;
   int code, bits, lanes, rank = 0, strides = 0;
@@ -84,7 +89,7 @@ static int read_view(const State *state, PyObject *fields, View *view) {
 }
 
 PyDoc_STRVAR(changed_doc, "changed(arguments, view, /)\n--\n\n"
-                          "Judge the call with other arguments, and of another tensor unless `view` is None.\n"
+                          "Judge the call with other arguments, and for another tensor unless `view` is None.\n"
                           "Return None to fall back to Python.");
 
 static PyObject *judged_changed(PyObject *self, PyObject *args) {
@@ -106,8 +111,8 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
 
 /* ---- attributes for Python ------------------------------------------------------------------------- */
 
-/* (layout, address, target, options). The target is the Target of the call; without one, the ordinal of the
- * tensor's GPU or ON_HOST. */
+/* Return (layout, address, target, options). The target is the Target of the call, or if the call
+ * has none, the ordinal of the tensor's GPU or ON_HOST. */
 static PyObject *judged_parts(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;
@@ -127,7 +132,7 @@ static int append_failed(PyObject *list, int row, int entry) {
   return appended;
 }
 
-/* Return what checks.judge.judge returns: (row, entry) of each predicate that fails. */
+/* Return (row, entry) of each predicate that fails, as checks.judge.judge does. */
 static PyObject *judged_failed(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;
@@ -148,7 +153,7 @@ static PyObject *judged_tx_bytes(PyObject *self, void *unused) {
   return judged->call.failed == 0 ? tx_bytes_of(&judged->call.described) : none();
 }
 
-/* An array member of TmaDlpackDescribed: its offset in bytes, and its number of entries. */
+/* The place of an array member in TmaDlpackDescribed. `offset` is in bytes, `count` in entries. */
 typedef struct {
   size_t offset, count;
 } ArrayField;
@@ -178,16 +183,16 @@ TMA_DLPACK_ARRAYS(ARRAY_FIELD)
 
 static PyMemberDef judged_members[] = {
     TMA_DLPACK_NUMBERS(NUMBER_MEMBER)
-    {"is_exact", T_BOOL, offsetof(JudgedCall, is_exact), READONLY, "Whether no number of the struct was cut."},
-    {"mask", T_ULONGLONG, offsetof(JudgedCall, call.failed), READONLY, "The rows that fail."},
+    {"is_exact", T_BOOL, offsetof(JudgedCall, is_exact), READONLY, "Whether all numbers are exact."},
+    {"mask", T_ULONGLONG, offsetof(JudgedCall, call.failed), READONLY, "Mask of the rows that fail."},
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef judged_getters[] = {
     TMA_DLPACK_ARRAYS(ARRAY_GETTER)
-    {"failed", judged_failed, NULL, "The rows that fail, and their entries.", NULL},
-    {"tx_bytes", judged_tx_bytes, NULL, "Bytes that one load adds; None where rules fail or geometry knows.", NULL},
-    {"parts", judged_parts, NULL, "Layout, address, target and options.", NULL},
+    {"failed", judged_failed, NULL, "(row, entry) of each predicate that fails.", NULL},
+    {"tx_bytes", judged_tx_bytes, NULL, "Bytes that one load adds to its barrier, or None.", NULL},
+    {"parts", judged_parts, NULL, "(layout, address, target, options).", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -197,7 +202,7 @@ static PyMethodDef judged_methods[] = {
 };
 
 static PyType_Slot judged_slots[] = {
-    {Py_tp_doc, (void *)"A call that was judged: its struct, what fails, and what is changed about it."},
+    {Py_tp_doc, (void *)"A judged call: its description and the rules that fail."},
     {Py_tp_members, judged_members},
     {Py_tp_getset, judged_getters},
     {Py_tp_methods, judged_methods},
@@ -206,7 +211,7 @@ static PyType_Slot judged_slots[] = {
 };
 
 static PyType_Spec judged_spec = {
-    .name = "tma_dlpack.make._core.JudgedCall",
+    .name = "tma_dlpack.native._core.JudgedCall",
     .basicsize = sizeof(JudgedCall),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = judged_slots,

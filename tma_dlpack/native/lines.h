@@ -1,6 +1,8 @@
-/* Lines of JSON, and functions that fill them: reads of memory that may be unmapped, the caller, the GPU.
+/* lines.h: functions that write lines of JSON with data of the traced program.
  *
- * This file does not link to Python: it looks up Python's functions in the running program.
+ * Some functions read memory of the program that may be unmapped. Other functions describe the
+ * caller of the driver and the GPU. Functions of Python are looked up in the running program, so
+ * the library does not link to Python.
  */
 
 #ifndef TMA_DLPACK_LINES_H
@@ -25,8 +27,8 @@ static pid_t process;
 
 /* ---- lines of JSON ------------------------------------------------------------------------------- */
 
-/* A line is on the heap, because a thread of the program may have a small stack. It is NULL if out of memory, so
- * the put functions accept NULL. */
+/* A line of the file. It is on the heap, because a thread of the program may have a small stack. A
+ * pointer to a line is NULL if out of memory, so all functions for lines accept NULL. */
 typedef struct {
   size_t used;
   char text[LINE_BYTES];
@@ -42,7 +44,8 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Bytes above 126 are escaped one by one, as Latin-1; result.py decodes them. */
+/* Append a JSON string. Escape each byte above 126 as a Latin-1 character; result.py decodes these
+ * bytes. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -66,8 +69,9 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* Append the line by one write, so that the lines of threads do not mix. A line that was cut off is not valid
- * JSON, and result.py reports it. If the disk is full, the line is lost. */
+/* Append the line to the file and free it. Use one write, so that lines of several threads do not
+ * mix. A line that was cut off is not valid JSON, and result.py reports it. If the disk is full,
+ * the line is lost. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
@@ -77,7 +81,7 @@ static void write_line(Line *line) {
 
 /* ---- memory that may be unmapped ----------------------------------------------------------------- */
 
-/* Memory to copy; `bit` is set in the result of read_all if `from` is not readable. */
+/* Memory to copy. read_all returns a mask, in which `bit` is set if `from` is not readable. */
 typedef struct {
   void *to;
   const void *from;
@@ -85,7 +89,8 @@ typedef struct {
   uint32_t bit;
 } Wanted;
 
-/* Copy memory by the kernel, which returns an error for unmapped memory. Returns whether all bytes were read. */
+/* Copy memory by a system call, which returns an error for unmapped memory. Return whether all
+ * bytes were read. */
 static int is_read(const Wanted *wanted) {
   struct iovec to = {wanted->to, wanted->bytes}, from = {(void *)wanted->from, wanted->bytes};
   ssize_t got = process_vm_readv(process, &to, 1, &from, 1, 0);
@@ -97,8 +102,9 @@ static int is_read(const Wanted *wanted) {
   return got == (ssize_t)wanted->bytes;
 }
 
-/* Whether memory is on this thread's stack above this frame, where it can be read without a system call. Most
- * callers have their arrays on the stack, and a system call costs more than everything else here. */
+/* Return whether memory is on this thread's stack above this frame, so that no system call is
+ * needed to read it. Most callers have their arrays on the stack, and a system call is the slowest
+ * part of a record. */
 static int is_on_stack(const void *at, size_t bytes) {
   static __thread uintptr_t low, top;
   uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
@@ -106,7 +112,7 @@ static int is_on_stack(const void *at, size_t bytes) {
     pthread_attr_t attributes;
     void *start = NULL;
     size_t room = 0;
-    /* 1 means that the stack is not known; 0 that it was not asked for. */
+    /* `top` is 0 before the first call, and 1 if the stack is not known. */
     top = 1;
     if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
       if (pthread_attr_getstack(&attributes, &start, &room) == 0) {
@@ -116,11 +122,13 @@ static int is_on_stack(const void *at, size_t bytes) {
       pthread_attr_destroy(&attributes);
     }
   }
-  return low <= here && here <= from && from < top && bytes <= top - from; /* else this thread runs on another stack */
+  /* If `here` is below `low`, the thread runs on another stack. */
+  return low <= here && here <= from && from < top && bytes <= top - from;
 }
 
-/* Whether a byte can be read. This uses the fastest system call that reads the address: it refuses its first
- * argument, but only after it has read 8 bytes through the second argument. */
+/* Return whether a byte can be read. rt_sigprocmask is the fastest system call that reads an
+ * address. It first reads 8 bytes at its second argument, and then refuses the invalid first
+ * argument. */
 static int is_there(const void *at) {
   const void *word = (const void *)((uintptr_t)at & ~(uintptr_t)7);
   enum { NO_SUCH_HOW = 99, SIGSET_BYTES = 8 };
@@ -128,7 +136,8 @@ static int is_there(const void *at) {
   return syscall(SYS_rt_sigprocmask, NO_SUCH_HOW, word, NULL, SIGSET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Read several places with one system call. Returns a mask of the places that are not readable. */
+/* Copy several pieces of memory with one system call. Return the mask of the pieces that are not
+ * readable. */
 static uint32_t read_all(const Wanted *wanted, int count) {
   struct iovec to[ARRAYS + 1], from[ARRAYS + 1];
   ssize_t total = 0;
@@ -145,7 +154,7 @@ static uint32_t read_all(const Wanted *wanted, int count) {
     total += (ssize_t)w->bytes;
   }
   if (n == 0 || process_vm_readv(process, to, n, from, n, 0) == total) return 0;
-  /* At least one piece is not readable, so each is copied with a call of its own. */
+  /* At least one piece is not readable. Copy each piece with its own call to find out which. */
   uint32_t unreadable = 0;
   for (int i = 0; i < count; ++i)
     if (wanted[i].bytes > 0 && !is_read(&wanted[i])) {
@@ -157,7 +166,8 @@ static uint32_t read_all(const Wanted *wanted, int count) {
 
 /* ---- the caller of the driver -------------------------------------------------------------------- */
 
-/* Write the shared objects on the call stack, innermost first, each with its function's name if it has one. */
+/* Append the shared objects on the call stack, innermost first. Each has the name of its function
+ * on the stack, or "" if the function has no name. */
 static void put_objects(Line *line) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES), written = 0;
@@ -176,7 +186,7 @@ static void put_objects(Line *line) {
   put(line, "]");
 }
 
-/* The functions of Python that are called here, in one struct: either all are found or none is used. */
+/* The functions of Python that put_python calls. They are used only if all of them are found. */
 static struct {
   int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
   void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);
@@ -200,7 +210,7 @@ static void put_attribute(Line *line, void *object, const char *name) {
   if (value != NULL) py.Py_DecRef(value);
 }
 
-/* Write the Python frames of this thread, innermost first, if it holds the GIL. */
+/* Append the Python frames of this thread, innermost first, if the thread holds the GIL. */
 static void put_python(Line *line) {
   if (!has_python() || !py.Py_IsInitialized() || !py.PyGILState_Check() || py.PyErr_Occurred()) return;
   void *frame = py.PyEval_GetFrame();
@@ -223,7 +233,7 @@ static void put_python(Line *line) {
   put(line, "]");
 }
 
-/* Write the attributes of the current context's GPU that a Target needs. */
+/* Append those attributes of the current context's GPU that the class Target has. */
 static void put_device(Line *line) {
   static const struct {
     const char *name;
@@ -239,7 +249,8 @@ static void put_device(Line *line) {
   put(line, "}");
 }
 
-/* Write the rank of the process in a distributed program, from the first variable that is set. */
+/* Append the rank of the process in a distributed program, from the first environment variable that
+ * is set. */
 static void put_rank(Line *line) {
   static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID",
                                       "LOCAL_RANK"};

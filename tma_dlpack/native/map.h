@@ -1,8 +1,9 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
- * It holds the tensor and the 128 bytes (aligned to 128, inside the object, so that `ptr` costs nothing). For a
- * call that was accepted in C, it also holds a record of what the bytes do not hold. Attributes are decoded from the
- * bytes when they are read. tensor_map/storage.py has the same class in Python, for builds without a C compiler.
+ * A MapStorage has the tensor and the map's 128 bytes. The bytes are inside the object and aligned
+ * to 128, so that `ptr` costs nothing. If C accepted the call, a MapStorage also has a record with
+ * the parts of the call that the bytes do not contain. Attributes are decoded from the bytes when
+ * they are read. tensor_map/storage.py has this class in Python, for builds without a C compiler.
  */
 
 #ifndef TMA_DLPACK_MAP_H
@@ -14,8 +15,9 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments: decoded from the bytes, or the arguments that were kept instead of bytes. `data`
- * has the bytes as encoded, before a user could write to them. */
+/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. A
+ * caller with writable access may have changed the map's bytes. In this case decode `data`, which has
+ * the original bytes. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -26,7 +28,7 @@ static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   c->mode = map->record.mode;
 }
 
-/* Return the rank that is described, which `shape=` may change. */
+/* Return the rank of the tensor that the map describes, which `shape=` may change. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
   return is_own ? map->record.rank : map->rare->o.shape_count;
@@ -36,7 +38,8 @@ static void reverse(const int64_t *from, int count, int64_t *to) {
   for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-/* Read the options as they were given. A map without rare options describes the tensor's own dimensions. */
+/* Read the options of the call. A map without rare options describes the tensor's own
+ * dimensions. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Record *record = &map->record;
   TmaDlpackDescribed c;
@@ -59,7 +62,7 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const int corners = record->kind == TMA_DLPACK_IM2COL ? (int)c.rank - 2 : record->kind == TMA_DLPACK_IM2COL_WIDE;
   o->box_count = record->kind == TMA_DLPACK_TILED ? (int)c.rank : 0;
   o->lower_count = o->upper_count = corners;
-  /* The struct is innermost first, the options are row-major. */
+  /* TmaDlpackDescribed is innermost first, and the options are row-major. */
   reverse(c.box_dim, o->box_count, o->box_sizes);
   reverse(c.lower, corners, o->lower);
   reverse(c.upper, corners, o->upper);
@@ -68,8 +71,9 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* Return the tensor as its producer exported it, without its address: with_address(n) of a map with an offset
- * may leave no valid address, and no caller reads it. The result points into `map`. */
+/* Return the tensor as its producer exported it, but without its address. No caller reads the
+ * address, and after with_address(n) on a map with an offset there may be no valid address. The
+ * result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
@@ -83,8 +87,8 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 
 /* ---- as Python objects -------------------------------------------------------------------------- */
 
-/* Return the fields of EncodeArguments, with enums as numbers. In these formats "N" steals the reference, and NULL
- * makes the result NULL. */
+/* Return the fields of EncodeArguments, with enums as numbers. Py_BuildValue's format "N" steals
+ * the reference, and a NULL argument makes the result NULL. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   int64_t corners = is_tiled ? 0 : c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -117,7 +121,8 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
-/* Return the target as it was given, else the ordinal of the tensor's own GPU, else None (the default target). */
+/* Return the target of the call, or the ordinal of the tensor's GPU if the call has no target.
+ * Return None for the default target. */
 static PyObject *storage_target(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -133,7 +138,7 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
 
-/* Return (split_inner, ragged); `ragged` is a dimension counted from 0. */
+/* Return (split_inner, ragged). `ragged` is a dimension, counted from 0, or None. */
 static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -168,7 +173,7 @@ static PyObject *storage_data(PyObject *self, void *unused) {
 
 PyDoc_STRVAR(keep_data_doc,
              "_keep_data($self, /)\n--\n\n"
-             "Save the bytes before handing out writable storage.");
+             "Save the bytes before a caller gets writable storage.");
 
 static PyObject *storage_keep_data(PyObject *self, PyObject *unused) {
   (void)unused;
@@ -205,7 +210,8 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
-/* The slot is set before the old value is freed, because freeing it may run code that reads the slot. */
+/* Set a slot. Free the old value afterwards, because freeing the value may run code that reads the
+ * slot. */
 static PyObject *keep(PyObject **slot, PyObject *value) {
   PyObject *before = *slot;
   Py_INCREF(value);
@@ -244,7 +250,7 @@ PyDoc_STRVAR(make_doc,
              "_make($type, tensor, capsule, address, data, launchable, description, /)\n--\n\n"
              "Make a map with its description.");
 
-/* A class method: `type` is MapStorage or a subclass. */
+/* Make a map of a class. This is a class method, so `type` is MapStorage or a subclass. */
 static PyObject *storage_make(PyObject *type, PyObject *arguments) {
   PyObject *tensor, *capsule, *data, *description;
   unsigned long long address;
@@ -300,12 +306,12 @@ static void storage_dealloc(PyObject *self) {
   SpareMap *spare = map->spare;
   PyObject_GC_UnTrack(self);
   if (map->weak_references != NULL) PyObject_ClearWeakRefs(self);
-  storage_clear(self); /* releases references, which may free other maps */
+  storage_clear(self); /* This releases references, which may free other maps. */
   free_rare(map->rare);
   PyMem_Free(map->fields);
-  /* PyObject_GC_Del is tp_free of every class that the collector tracks. */
+  /* PyObject_GC_Del is the tp_free of every class whose objects the collector tracks. */
   if (spare != NULL && spare->map == NULL && !spare->closed) spare->map = map;
-  else PyObject_GC_Del(self); /* the tp_free of every class that the collector tracks */
+  else PyObject_GC_Del(self);
   if (spare != NULL) leave_spare(spare);
   Py_DECREF(type);
 }
@@ -317,19 +323,19 @@ static PyMethodDef storage_methods[] = {
     {"_keep", storage_keep, METH_O, keep_doc},
     {"_keep_arguments", storage_keep_arguments, METH_O, keep_arguments_doc},
     {"_keep_data", storage_keep_data, METH_NOARGS, keep_data_doc},
-    {"__bytes__", storage_bytes, METH_NOARGS, "Give the 128 bytes of the map."},
+    {"__bytes__", storage_bytes, METH_NOARGS, "Return the 128 bytes of the map."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef storage_members[] = {
     {"_tensor", T_OBJECT, offsetof(MapStorage, tensor), READONLY, "The tensor, kept alive."},
-    {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "Its capsule, where kept."},
+    {"_capsule", T_OBJECT, offsetof(MapStorage, capsule), READONLY, "The tensor's capsule, or None."},
     {"_producer", T_OBJECT, offsetof(MapStorage, producer), READONLY,
-     "Of a map without a tensor: the type of the one whose layout it has."},
+     "For a map without a tensor: the type of the tensor that it was checked for."},
     {"_arguments", T_OBJECT, offsetof(MapStorage, arguments), READONLY,
-     "The driver's arguments, once they have been read."},
+     "The driver's arguments, or None before they are first read."},
     {"_description", T_OBJECT, offsetof(MapStorage, description), READONLY,
-     "What the map describes, once it has been worked out."},
+     "The description of the map, or None before it is first computed."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(MapStorage, weak_references), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -339,12 +345,12 @@ static PyGetSetDef storage_getters[] = {
     {"_address", storage_address, NULL, "Address of element (0, ..., 0).", NULL},
     {"_data", storage_data, NULL, "The 128 bytes, or None.", NULL},
     {"_launchable", storage_launchable, NULL, "Whether the map may be passed to a kernel.", NULL},
-    {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers; or None.", NULL},
-    {"_call", storage_call, NULL, "Layout and options of the call that was accepted; or None.", NULL},
-    {"_target", storage_target, NULL, "Its target, or a GPU's ordinal; or None.", NULL},
-    {"_encoder", storage_encoder, NULL, "What made the bytes.", NULL},
-    {"_added", storage_added, NULL, "Its split_inner and ragged; or None.", NULL},
-    {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds; or None.", NULL},
+    {"_numbers", storage_numbers, NULL, "The fields of EncodeArguments as numbers, or None.", NULL},
+    {"_call", storage_call, NULL, "Layout and options of the accepted call, or None.", NULL},
+    {"_target", storage_target, NULL, "The target of the call, or the ordinal of its GPU, or None.", NULL},
+    {"_encoder", storage_encoder, NULL, "The encoder: driver, model or None.", NULL},
+    {"_added", storage_added, NULL, "(split_inner, ragged) of the call, or None.", NULL},
+    {"_tx_bytes", storage_tx_bytes, NULL, "Bytes that one load adds to its barrier, or None.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

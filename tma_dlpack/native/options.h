@@ -1,7 +1,9 @@
-/* options.h: read the options as numbers: enum members, names or values; tuples or lists of integers.
+/* options.h: read the options of a call as numbers.
  *
- * Each function returns 1 if it read the value and 0 for "fall back to Python", possibly with an exception. The
- * caller passes the exception to swallowed(), and checks/reader.py reports what is wrong.
+ * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of
+ * integers. Each read function returns 1 if it read the value, and 0 to fall back to Python,
+ * possibly with an exception. The caller then calls swallowed(), and checks/call.py reports the
+ * wrong value.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -9,8 +11,8 @@
 
 #include "state.h"
 
-/* Clear the current exception and return 0. Keep MemoryError and exceptions that are no Exception, such as
- * KeyboardInterrupt, and return -1. */
+/* Clear the current exception, if there is any, and return 0. Do not clear MemoryError, or an
+ * exception that is not derived from Exception, such as KeyboardInterrupt; return -1 instead. */
 static int swallowed(void) {
   if (PyErr_Occurred() == NULL) return 0;
   if (PyErr_ExceptionMatches(PyExc_MemoryError) || !PyErr_ExceptionMatches(PyExc_Exception))
@@ -27,7 +29,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
     return !overflow;
   }
   if (!PyType_IsSubtype(Py_TYPE(value), state->numpy_integer)) return 0;
-  Py_INCREF(value); /* an __index__ in Python may empty the list that holds the value */
+  Py_INCREF(value); /* An __index__ in Python may remove the value from its list. */
   PyObject *number = PyNumber_Index(value);
   Py_DECREF(value);
   if (number == NULL) return 0;
@@ -36,7 +38,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
   return !overflow;
 }
 
-/* Read a tuple or list of 1 to `most` integers; `count` gets their number. */
+/* Read a tuple or list of 1 to `most` integers. `count` receives their number. */
 static int read_integers(const State *state, PyObject *value, int most, int64_t *out, int *count) {
   int is_tuple = PyTuple_CheckExact(value) || Py_TYPE(value) == state->torch_size;
   if (!is_tuple && !PyList_CheckExact(value)) return 0;
@@ -46,16 +48,16 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   *count = size;
   for (int i = 0; i < size; ++i) {
     PyObject *entry = entry_of(value, i);
-    /* The entry is NULL if reading an earlier entry shortened the list. */
+    /* The entry is NULL if the __index__ of an earlier entry has shortened the list. */
     if (entry == NULL || !read_integer(state, entry, &out[i])) return 0;
   }
   return 1;
 }
 
-/* Find the member with a name. */
+/* Read the value of the member with a name. */
 static int read_name(const Words *words, PyObject *name, int64_t *out) {
   for (int i = 0; i < MAX_MEMBERS && words->interned[i] != NULL; ++i)
-    if (words->interned[i] == name) { /* the usual case, because string literals are interned */
+    if (words->interned[i] == name) { /* This is the usual case, because Python interns literals. */
       *out = i;
       return 1;
     }
@@ -65,7 +67,8 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   return member != NULL && !overflow;
 }
 
-/* Read a member of an enum, its name or its value. Values too large for the driver are refused later. */
+/* Read a member of an enum, its name or its value, up to 127. The rules refuse values that the
+ * driver does not have. */
 static int read_any_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
@@ -83,7 +86,7 @@ static int read_any_member(const State *state, int which, PyObject *value, int *
 
 static inline int read_member(const State *state, int which, PyObject *value, int *out) {
   if (value != state->words[which].interned[0]) return read_any_member(state, which, value, out);
-  *out = 0; /* the default of most options, "none" */
+  *out = 0; /* The value is the name of member 0, such as "none", the most common default. */
   return 1;
 }
 
@@ -93,14 +96,15 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-/* Each function overwrites its option completely, because a repair changes the options of an earlier call.
- * The macros below define a function for each row of TMA_DLPACK_RARE_OPTIONS, which is generated from
+/* Each function overwrites its option completely, because a repair changes the options of an
+ * earlier call. The functions of common options are written here. Macros below define the functions
+ * of rare options, one for each row of TMA_DLPACK_RARE_OPTIONS, which is generated from
  * tables/arguments.py. */
 
 /* The options of a call. */
 typedef struct {
   TmaDlpackOptions o;
-  PyObject *target_object; /* borrowed from the call; NULL: the tensor's own GPU */
+  PyObject *target_object; /* borrowed from the call; NULL stands for the tensor's own GPU */
   TmaDlpackTarget target;  /* the numbers of `target_object` */
 } Options;
 
@@ -136,7 +140,8 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
   return read_integer(state, value, &options->o.pixels);
 }
 
-/* Read row-major element strides, or None. The innermost stride may be ignored, but must fit a byte to be kept. */
+/* Read row-major element strides, or None. The rules may ignore the innermost stride, but Record
+ * stores it in a byte, so fall back to Python if it does not fit a byte. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
   options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;
@@ -150,7 +155,8 @@ static int read_interleave(State *state, PyObject *value, Options *options) {
   return read_member(state, INTERLEAVE, value, &options->o.interleave);
 }
 
-/* `no_swizzle` is an object of its own, so that an explicit "none" differs from the default. */
+/* Read the swizzle. The default, `no_swizzle`, is a special object, so that it differs from an
+ * explicit "none". */
 static int read_swizzle(State *state, PyObject *value, Options *options) {
   options->o.has_swizzle = value != state->no_swizzle;
   if (!options->o.has_swizzle) return options->o.swizzle = 0, 1;
@@ -174,18 +180,18 @@ static int read_data_type(State *state, PyObject *value, Options *options) {
   return value == Py_None || read_member(state, DATA_TYPE, value, &options->o.asked_type);
 }
 
-/* Read the name of a set of rules: the default set of the kind of map, or the driver's set. */
+/* Read the name of a set of rules, which is the default set of the kind of map, or "driver". */
 static int read_rules(State *state, PyObject *value, Options *options) {
   PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
   options->o.driver_rules = 0;
-  if (value == usual) return 1; /* the usual case, because equal literals are one object */
+  if (value == usual) return 1; /* This is the usual case, because equal literals are one object. */
   if (!PyUnicode_CheckExact(value)) return 0;
   if (PyUnicode_Compare(value, usual) == 0) return 1;
   options->o.driver_rules = 1;
   return PyUnicode_Compare(value, state->driver) == 0;
 }
 
-/* Read ids of rules, in a plain container. */
+/* Read ids of rules in a tuple, list, set or frozenset. */
 static int read_allow(State *state, PyObject *value, Options *options) {
   options->o.allowed = 0;
   if (PyTuple_CheckExact(value) && PyTuple_Size(value) == 0) return 1;
@@ -227,7 +233,8 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   }
 TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
-/* Read a number from an attribute, or from an entry of an attribute. */
+/* Read a number from an attribute of a Target, or from an entry of the attribute if `entry` is not
+ * -1. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
   PyObject *number = PyObject_GetAttrString(target, attribute);
   if (number != NULL && entry >= 0) {
@@ -240,7 +247,8 @@ static int target_number(PyObject *target, const char *attribute, Py_ssize_t ent
   return PyErr_Occurred() == NULL;
 }
 
-/* Read the numbers of a Target and keep them with the object, so that each Target is read once. */
+/* Read the numbers of a Target, and store them with the object in the state, so that later calls
+ * with the Target need not read them. */
 static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target) {
   int64_t major = 0, minor = 0;
   if (!target_number(object, "compute_capability", 0, &major) ||
@@ -249,7 +257,7 @@ static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target)
     return 0;
   KnownTarget *known = &state->targets[state->target_count++ % KNOWN_TARGETS];
   PyObject *before = known->object;
-  target->major = (int)major; /* Target itself checks that it is below 100 */
+  target->major = (int)major; /* The class Target checks that the number is less than 100. */
   target->minor = (int)minor;
   Py_INCREF(object);
   known->object = object;
@@ -258,7 +266,7 @@ static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target)
   return 1;
 }
 
-/* Read the name of a preset or a Target; None means the tensor's own GPU. */
+/* Read a Target or the name of a preset. None stands for the tensor's own GPU. */
 static int read_target(State *state, PyObject *value, Options *options) {
   options->target_object = NULL;
   if (value == Py_None) return 1;
@@ -306,15 +314,15 @@ static const Reader readers[] = {
 
 enum { READERS = sizeof readers / sizeof readers[0] };
 
-/* Return the index of the reader of an argument, or -1 for an unknown argument. */
+/* Return the index in `readers` for an argument, or -1 for an unknown argument. */
 static int reader_of(PyObject *argument) {
   for (int i = 0; i < READERS; ++i)
     if (is_word(argument, readers[i].argument)) return i;
   return -1;
 }
 
-/* The size is volatile, because gcc writes a known number of zeros with inline "rep stos", which takes three
- * times as long as memset. */
+/* Zero some memory. The size is volatile, because gcc zeros a known number of bytes with inline
+ * "rep stos", which takes three times as long as memset. */
 static inline void clear(void *memory, volatile size_t bytes) { memset(memory, 0, bytes); }
 
 static void start_options(Options *options, int kind) {
@@ -322,8 +330,8 @@ static void start_options(Options *options, int kind) {
   options->target_object = NULL;
 }
 
-/* Read a dict {argument: value} for the kind of map in `options`; options that are not in the dict keep their
- * values. 0 to fall back to Python, possibly with an exception. */
+/* Read a dict {argument: value} for the kind of map of `options`. Options that are not in the dict
+ * keep their values. Return 0 to fall back to Python, possibly with an exception. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

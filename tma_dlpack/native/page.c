@@ -1,13 +1,15 @@
-/* page.c: describe, judge, extend and encode for the explorer's page, compiled to WebAssembly.
+/* page.c: the functions describe, judge, extend and encode for the explorer's page, as WebAssembly.
  *
- * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as BigInt: `asked` has the
- * request in the order in which `describe` takes it, `answered` the members of TmaDlpackDescribed in the order of
- * checks.rule.STRUCT. There is one request at a time, no allocation and no C library.
+ * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as
+ * BigInt. `asked` has the request, in the order in which `describe` reads it. `answered` has the
+ * members of TmaDlpackDescribed, in the order of checks.struct.STRUCT. The page handles one request
+ * at a time. The code allocates no memory and needs no C library.
  */
 
 #include "../include/tma_dlpack_make.h"
 
-/* MOST_RANK: most dimensions of the page's tensors. ROOM: entries of `asked`; a request has at most 58. */
+/* MOST_RANK is the maximum rank of a tensor on the page. ROOM is the number of entries of `asked`.
+ * A request needs at most 58 entries. */
 enum { MOST_RANK = 8, ROOM = 64 };
 
 #define EXPORT(name) __attribute__((export_name(#name)))
@@ -25,13 +27,15 @@ EXPORT(entries_at) uint8_t *entries_at(void) { return entries; }
 EXPORT(map_at) uint8_t *map_at(void) { return map; }
 EXPORT(tables_abi) uint32_t tables_abi(void) { return TMA_DLPACK_TABLES_ABI; }
 
-/* Return the features of a compute capability as bits, in the order of CAPABILITIES in tables.js. */
+/* Return the features of a compute capability as bits, in the order of CAPABILITIES in
+ * tables.js. */
 EXPORT(capabilities) int capabilities(int major, int minor) {
   return tma_dlpack_target_has_tma(major, minor) | tma_dlpack_target_is_sm_9x(major, minor) << 1 |
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;
 }
 
-/* Read a count and as many numbers, and store the last `room` numbers, which are the innermost. Returns the count. */
+/* Read a count and then as many numbers. Store the last `room` numbers, which are the innermost.
+ * Return the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -41,8 +45,8 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request in `asked`. Returns whether the struct can describe it. For a rank above 5 the struct has
- * this rank, and the 5 innermost dimensions. */
+/* Describe the request of `asked` in `answered`. Return whether TmaDlpackDescribed can describe the
+ * request. For a rank above 5, `answered` has this rank, but only the 5 innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
@@ -81,7 +85,7 @@ EXPORT(describe) int describe(void) {
   memset(&answered, 0, sizeof answered);
   rows = tma_dlpack_asked(&o, &target);
   if (tma_dlpack_describe(&tensor, &o, &target, &answered) != NULL) return 0;
-  /* The rules for counts judge the counts of the request, which may be larger than the arrays. */
+  /* Rules judge the counts of the request, which may be larger than the arrays. */
   answered.rank = rank;
   answered.box_count = o.kind == TMA_DLPACK_TILED ? box : 0;
   answered.elem_stride_count = has_steps ? steps : rank;
@@ -92,14 +96,15 @@ EXPORT(describe) int describe(void) {
   return 1;
 }
 
-/* Return the mask of the rules that fail for the current `answered`, and put their entries into `entries`. */
+/* Judge the call in `answered`. Return the mask of the rules that fail, and write their failing
+ * entries to `entries`. */
 EXPORT(judge) uint64_t judge(void) {
   memset(entries, 0, sizeof entries);
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged. For a refused request, add them only if their numbers are valid and
- * the rank stays within 5. */
+/* Add the dimensions of split_inner and ragged. In a refused request, add dimensions only if their
+ * numbers are valid and the rank does not exceed 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

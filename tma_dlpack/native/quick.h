@@ -1,13 +1,13 @@
 /* quick.h: the callable object that tries a verb in C before it calls the Python function.
  *
- * A call of a Python function with 16 parameters alone takes longer than making a map in C. So the public
- * function is a callable object that binds the arguments itself. If C falls back to Python, or the arguments do
- * not bind, it calls the Python function with the same arguments.
+ * A call of a Python function with 16 parameters takes longer than C needs to make a map. So each
+ * public function is a callable object that binds the arguments itself. If C falls back to Python,
+ * or the arguments do not bind, the object calls the Python function with these arguments.
  *
- * It uses the vectorcall protocol, which CPython has for such types since 3.9, although the limited API
- * names it only since 3.12; CPython makes every call through it. The base class is written in Python
- * (extension.py): torch.compile, which does not call but trace, finds its `__call__`. It is not a built-in
- * function, because torch.compile warns about those.
+ * The object uses the vectorcall protocol. CPython has this protocol for such types since 3.9,
+ * although the limited API declares it only since 3.12. The base class is written in Python
+ * (extension.py), because torch.compile traces the `__call__` of this class instead of calling the
+ * object. The object is no built-in function, because torch.compile warns about built-in functions.
  */
 
 #ifndef TMA_DLPACK_QUICK_H
@@ -20,19 +20,20 @@
 
 enum { MAX_PARAMETERS = 24 };
 
-/* Py_TPFLAGS_HAVE_VECTORCALL, and PY_VECTORCALL_ARGUMENTS_OFFSET, the flag in the top bit of the count of
- * arguments [CPython, PEP 590]. */
+/* HAVE_VECTORCALL is Py_TPFLAGS_HAVE_VECTORCALL. COUNT_FLAG is PY_VECTORCALL_ARGUMENTS_OFFSET, the
+ * top bit of the number of arguments [CPython, PEP 590]. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* The result of a call: the map of a tensor, the map of bare arguments, or the report on a tensor. */
+/* A verb, which makes the map of a tensor or the map of a call without a tensor (bare.h). With
+ * `is_check` the verb makes the Report on a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
-  int argument_count; /* number of bare arguments; 0 for a tensor and options */
+  int argument_count; /* number of arguments of a call without a tensor, else 0 */
 } Verb;
 
 static const Verb verbs[] = {
@@ -47,16 +48,17 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* Of the calls whose arguments differ from the kept arguments, every eighth is kept, because keeping takes a
- * tenth of the time of a call. */
+/* A call is a miss if its arguments differ from the kept arguments. Keep the arguments of every
+ * eighth miss, because keeping them takes a tenth of the time of a call. */
 enum { CALLS_PER_KEPT = 8 };
 
-/* The arguments of an earlier accepted call without the tensor, and the options read from them. The next call
- * usually has the same objects, of types that never change. */
+/* The arguments of an earlier accepted call, except for the tensor, and the options that were read
+ * from the arguments. The next call usually has the same objects. All of them are immutable, so the
+ * options need not be read again. */
 typedef struct {
-  PyObject *keywords, *values[MAX_PARAMETERS]; /* `values`: of the keywords, and of the positions after the tensor */
-  Py_ssize_t given, count;                     /* `count` 0: no call is kept */
-  int in_use;                                  /* by a call that may run other Python code */
+  PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
+  Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
+  int in_use;                                  /* whether a call that may run Python code uses them */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -65,29 +67,31 @@ typedef struct {
   PyObject_HEAD
   Vectorcall vectorcall;
   PyObject *module, *function;
-  State *state; /* of the module; NULL after quick_clear */
-  PyObject *names[MAX_PARAMETERS];    /* parameters, interned because keywords are */
+  State *state; /* the module's state; NULL after quick_clear */
+  PyObject *names[MAX_PARAMETERS];    /* parameters, interned because CPython interns keywords */
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for a required parameter */
   const Verb *verb;
-  Options options; /* of a call with required arguments only */
-  int required;    /* parameters up to the last one that must be given */
-  int positional, count; /* number of parameters that may be given by position, and of all */
+  Options options; /* the options of a call without optional arguments */
+  int required;    /* number of parameters up to the last required parameter */
+  int positional, count; /* number of parameters that may be positional, and of all parameters */
   KeptCall kept;
-  ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for bare arguments */
+  ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for a verb without a tensor */
 } Quick;
 
-/* The index of the parameter that a keyword names; -1 if it is unknown, or one of the first `given`. */
+/* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
+ * parameter, or if it is one of the first `given` parameters, which have positional arguments. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
-  /* A keyword that was made at run time is not interned. */
+  /* The keyword may be a string that is not interned, because it was made at run time. */
   for (int i = (int)given; i < quick->count; ++i)
     if (PyUnicode_Compare(quick->names[i], keyword) == 0) return i;
   return -1;
 }
 
-/* Return the Python function, borrowed. NULL with an exception if the collector has cleared this object (it is
- * part of a cycle) while other parts of the cycle still refer to it. */
+/* Return a borrowed reference to the Python function. Return NULL with an exception if the
+ * collector has cleared this object as a part of a cycle, and another part of the cycle still calls
+ * it. */
 static PyObject *function_of(const Quick *quick) {
   if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
   return quick->function;
@@ -98,16 +102,18 @@ static PyObject *function_attribute(PyObject *self, const char *name) {
   return function == NULL ? NULL : PyObject_GetAttrString(function, name);
 }
 
-/* read_call and bind_arguments return 0 for a call with an unknown, repeated or missing argument, so that the
- * Python function raises the TypeError. */
+/* read_call and bind_arguments return 0 if an argument is unknown, repeated or missing. The caller
+ * then calls the Python function, which raises the TypeError. */
 
-/* Read the arguments of a call for a tensor; `quick->options` has the defaults of missing arguments. */
+/* Read the arguments of a call for a tensor. `quick->options` has the options for omitted
+ * arguments. */
 static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                      PyObject *keywords, PyObject **tensor, Options *options) {
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  /* Copy the members before the arrays, whose counts say how many entries are valid. */
+  /* Copy only the members before the arrays. The counts are among these members. They are 0 or mean
+   * "not given", so no entry of an array is read. */
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
@@ -123,7 +129,8 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Whether a call has the same objects as the kept call. args[0] is the tensor, because given > 0. */
+/* Return whether the arguments of a call are the objects of the kept call. args[0] is the tensor,
+ * because kept->given is at least 1. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
@@ -132,7 +139,8 @@ static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* `count` is 0 before the objects are freed, so that no call finds half of the kept arguments. */
+/* Forget the kept call. Set `count` to 0 before objects are freed, because freeing an object may
+ * run code that calls this function object again. */
 static void forget_call(KeptCall *kept) {
   Py_ssize_t count = kept->count;
   kept->count = 0;
@@ -140,7 +148,7 @@ static void forget_call(KeptCall *kept) {
   Py_CLEAR(kept->keywords);
 }
 
-/* Whether a value is immutable, and runs no code when it is freed. */
+/* Return whether a value is immutable and runs no code when it is freed. */
 static int is_constant(PyObject *value) {
   if (!PyTuple_CheckExact(value))
     return PyUnicode_CheckExact(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
@@ -172,7 +180,8 @@ static void keep_call_arguments(KeptCall *kept, PyObject *const *args, Py_ssize_
   kept->options = *options;
 }
 
-/* Put the arguments of a call in the order of the parameters, with defaults for missing arguments. */
+/* Write the arguments of a call to `values` in the order of the parameters, with defaults for
+ * omitted arguments. */
 static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                           PyObject *keywords, PyObject **values) {
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords);
@@ -189,7 +198,8 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* Return a value that cannot change later: the value itself, or a copy of a list or set. */
+/* Return a copy if the value is a list or set, because the caller may change it later. Return other
+ * values themselves. */
 static PyObject *unchanging(PyObject *value) {
   if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
   if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
@@ -197,7 +207,8 @@ static PyObject *unchanging(PyObject *value) {
   return value;
 }
 
-/* Return the arguments after the tensor, by name. NULL if they do not bind, or with an exception. */
+/* Return a dict {parameter: argument} without the tensor. Return NULL if the arguments do not bind,
+ * or with an exception. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -210,19 +221,20 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* Return a function of make/build.py, borrowed. NULL to fall back to Python, possibly with an exception. */
+/* Return a borrowed reference to a function of make/build.py. Return NULL to fall back to Python,
+ * possibly with an exception. */
 static PyObject *function_of_build(PyObject **slot, const char *name) {
   if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
   return *slot;
 }
 
-/* Return the report on an accepted call. */
+/* Return the Report on an accepted call. */
 static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
   PyObject *make = function_of_build(&quick->state->accepted, "accepted");
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* Return the report on a refused call, or the exception if `named` is None. */
+/* Return the Report on a refused call, or the exception to raise if `named` is None. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_build(&quick->state->refused, "refused");
@@ -233,8 +245,9 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
   return result;
 }
 
-/* Return what the verb makes. NULL for "fall back to Python", or with an exception, which the caller raises if
- * `is_refused` is set. */
+/* Return the map or the Report that the verb makes. Return NULL to fall back to Python, possibly
+ * with an exception to clear. If rules refuse the call, set `is_refused` and return NULL with the
+ * exception to raise. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
   const Verb *verb = quick->verb;
@@ -263,7 +276,7 @@ static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given,
     made = (PyObject *)map_of_tensor(quick->state, tensor, &options, &call);
     if (made != NULL) keep_call_arguments(&quick->kept, args, given, keywords, &options);
   }
-  /* `failed` is not 0 if rules refuse the call. */
+  /* call.failed is 0 unless rules refuse the call. */
   if (made == NULL && (call.failed == 0 || PyErr_Occurred())) return NULL;
   if (made != NULL && !verb->is_check) return made;
 
@@ -312,7 +325,8 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
 
 /* ---- attributes: those of the Python function ----------------------------- */
 
-/* `__call__` is the Python function itself, because IPython shows both signatures if they differ. */
+/* Return an attribute of the object, else of the Python function. `__call__` is this object,
+ * because IPython shows the signature of `__call__` if it differs from the object's signature. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
@@ -339,13 +353,15 @@ static PyObject *quick_repr(PyObject *self) {
   return text;
 }
 
-/* The object is pickled by name, like a function. */
+/* Return the name by which the object is pickled, like a function. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
   return function_attribute(self, "__qualname__");
 }
 
-/* In a class it does not become a method, like built-in functions; help() and doctest treat it as a routine. */
+/* Return the object itself if it is read as an attribute of a class, so that it does not become a
+ * method. Because the type has this descriptor function, help() and doctest treat the object as a
+ * routine. */
 static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   (void)object;
   (void)type;
@@ -355,8 +371,8 @@ static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
 
 /* ---- making a callable --------------------------------------------------------------------------- */
 
-/* Keep the parameters: a dict {name: default}, in which `required` marks a parameter without a default.
- * `positional` of them may be given by position. */
+/* Store the parameters, a dict {name: default}. The object `required` marks a parameter without a
+ * default. The first `positional` parameters may have positional arguments. */
 static int keep_parameters(Quick *quick, PyObject *parameters, PyObject *required, int positional) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
@@ -413,7 +429,7 @@ static void quick_dealloc(PyObject *self) {
 }
 
 static PyMethodDef quick_methods[] = {
-    {"__reduce__", quick_reduce, METH_NOARGS, "Give the name to pickle."},
+    {"__reduce__", quick_reduce, METH_NOARGS, "Return the name by which the object is pickled."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -442,7 +458,7 @@ static PyType_Slot quick_slots[] = {
     {0, NULL},
 };
 
-/* The type's name is "function", because help() and IPython show it. */
+/* The name of the type is "function", because help() and IPython show this name. */
 static PyType_Spec quick_spec = {
     .name = "tma_dlpack.native._core.function",
     .basicsize = sizeof(Quick),
@@ -451,7 +467,8 @@ static PyType_Spec quick_spec = {
     .slots = quick_slots,
 };
 
-/* Find the function that reads each parameter after the tensor, and read the defaults. 0 with an exception. */
+/* Find the function that reads each parameter after the tensor, and read the defaults. Return 0
+ * with an exception if a parameter cannot be read. */
 static int keep_options_of_defaults(Quick *quick) {
   State *state = quick->state;
   PyObject *found = PyDict_New();
@@ -472,7 +489,7 @@ static int keep_options_of_defaults(Quick *quick) {
   return 1;
 }
 
-/* Return whether the parameters match the verb's parameters; 0 with an exception. */
+/* Return 1 if the parameters match the parameters of the verb, else 0 with an exception. */
 static int fits_verb(Quick *quick) {
   int count = quick->verb->argument_count;
   if (count == 0) return keep_options_of_defaults(quick);
@@ -480,7 +497,7 @@ static int fits_verb(Quick *quick) {
   return quick->count == count;
 }
 
-/* Make the callable. */
+/* Make the callable object of a verb and its Python function. */
 static PyObject *new_quick(PyObject *module, const Verb *verb, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
   State *state = (State *)PyModule_GetState(module);

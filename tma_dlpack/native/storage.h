@@ -1,4 +1,5 @@
-/* storage.h: the memory of a TensorMap. map.h has the class; calls.h and batch.h write the memory. */
+/* storage.h: MapStorage, the memory of a TensorMap. map.h has the Python class of MapStorage.
+ * calls.h and batch.h write the memory. */
 
 #ifndef TMA_DLPACK_STORAGE_H
 #define TMA_DLPACK_STORAGE_H
@@ -12,43 +13,45 @@
 #include "../include/tma_dlpack_make.h"
 
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
-enum { ON_HOST = -1 }; /* takes the place of a GPU's ordinal */
+enum { ON_HOST = -1 }; /* a value instead of a GPU's ordinal */
 
-/* Parts of an accepted call that the 128 bytes do not hold: the tensor's layout, a few options, the target. */
+/* The parts of an accepted call that the 128 bytes do not contain: the tensor's layout, some
+ * options, and the target. */
 typedef struct {
-  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* row-major, in elements, as exported */
+  int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* as exported, in elements */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as given; the bytes have 1 for an ignored entry */
-  uint8_t is_bare; /* whether it is a driver_encode_* call, which has no tensor */
-  uint8_t kind, mode; /* the bytes do not tell im2col from im2col-wide */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* the 128 bytes have 1 for an ignored entry */
+  uint8_t is_bare; /* whether this is a driver_encode_* call, which has no tensor */
+  uint8_t kind, mode; /* the 128 bytes do not show whether a map is im2col or im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
-  int8_t asked_type, major, minor, ordinal; /* the target, and the tensor's own GPU or ON_HOST */
+  int8_t asked_type, major, minor, ordinal; /* `ordinal` is the tensor's own GPU or ON_HOST */
 } Record;
 
-/* All options of a call that uses a rare option; allocated only for such calls. */
+/* All options of a call. The struct is allocated only if the call uses a rare option. */
 typedef struct {
-  PyObject *target; /* the Target of the call; NULL: the tensor's own */
+  PyObject *target; /* the Target of the call; NULL stands for the tensor's own GPU */
   TmaDlpackOptions o;
 } RareOptions;
 
 struct MapStorage;
 
-/* The memory of the map that was freed last, for the next map. Programs that make a map at every step free one at
- * every step, and reuse is twice as fast as CPython's allocator with its collector's bookkeeping.
- * It belongs to the module that makes maps and to all maps that it made. */
+/* The memory of a freed map, which the next map reuses. A program that makes a map at every step
+ * also frees a map at every step. Reuse is twice as fast as CPython's allocator, which also informs
+ * the collector. The owners of this struct are the module and all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
   int closed; /* whether the module was freed */
 } SpareMap;
 
-/* Together with the collector's header small enough for CPython's small-object allocator (512 bytes). */
+/* The memory of a TensorMap. With the collector's header it has at most 512 bytes, the limit of
+ * CPython's allocator for small objects. */
 typedef struct MapStorage {
   PyObject_HEAD
-  SpareMap *spare; /* takes this map's memory when it is freed; NULL: CPython takes it */
-  PyObject *tensor, *capsule, *arguments, *description, *data; /* any may be NULL */
-  PyObject *producer; /* of a map without a tensor: the type of the tensor it was checked for; or NULL */
+  SpareMap *spare; /* gets the memory when the map is freed; if NULL, CPython gets the memory */
+  PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
+  PyObject *producer; /* after with_address(int): the type of the tensor before, or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
   TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
@@ -58,23 +61,25 @@ typedef struct MapStorage {
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
 } MapStorage;
 
-/* Objects begin at multiples of 16, and `room` too. So at most 112 bytes precede the 128 aligned bytes in it. */
-
+/* Objects begin at multiples of 16, so `room` begins at a multiple of 16, too. So at most 112 bytes
+ * of `room` precede the 128 aligned bytes. */
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
-/* The map's 128 bytes, at the first multiple of 128 inside the object; Python objects never move. */
+/* Return the address of the map's 128 bytes, the first multiple of 128 in `room`. The address never
+ * changes, because Python objects do not move. */
 static inline unsigned char *map_bytes(MapStorage *map) {
   uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_ALIGNMENT_BYTES - 1;
   return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
 }
 
-/* Drop one reference to the spare memory. */
+/* Remove one owner of the spare memory, and free the struct if it was the last owner. */
 static inline void leave_spare(SpareMap *spare) {
   if (--spare->owners == 0) PyMem_Free(spare);
 }
 
-/* Return a copy; NULL for NULL; NULL with an exception if out of memory. */
+/* Return a copy of `rare`, or NULL if `rare` is NULL. Return NULL with an exception if out of
+ * memory. */
 static inline RareOptions *copy_rare(const RareOptions *rare) {
   RareOptions *copy = rare == NULL ? NULL : PyMem_Malloc(sizeof *copy);
   if (rare == NULL) return NULL;
@@ -90,7 +95,8 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
-/* Store the driver's arguments of a map whose bytes cannot be decoded. 0 with an exception if out of memory. */
+/* Copy the driver's arguments of a map to `kept`, unless `c` is NULL, which means that the bytes
+ * can be decoded. Return 0 with an exception if out of memory. */
 static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
   if (c == NULL) return 1;
   *kept = PyMem_Malloc(sizeof **kept);
@@ -106,7 +112,7 @@ static inline PyObject *none(void) {
   return Py_None;
 }
 
-/* A tuple of `count` values, each divided by `unit`: 8 makes bits bytes. */
+/* Return a tuple of `count` values, each divided by `unit`. The unit 8 converts bits to bytes. */
 static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t unit) {
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (int64_t i = 0; tuple != NULL && i < count; ++i) {
@@ -116,7 +122,7 @@ static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t u
   return tuple;
 }
 
-/* Return the fields of dlpack.Layout. */
+/* Return the fields of dlpack.layout.Layout. */
 static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
   return Py_BuildValue("(iiiiiiNN)", (int)t->device.device_type, (int)t->device.device_id, t->dtype.code,
                        t->dtype.bits, t->dtype.lanes, flags, tuple_of(t->shape, t->ndim, 1),
@@ -127,7 +133,7 @@ static inline PyObject *given_tuple(const int64_t *values, int count) {
   return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
 }
 
-/* Return the fields of abi.RareOptions. In these formats "N" steals the reference, and NULL makes the result NULL. */
+/* Return the fields of abi.RareOptions, or NULL with an exception. */
 static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
 #define FLAG_OBJECT(name) PyBool_FromLong(o->name),
 #define INTEGER_OBJECT(name) PyLong_FromLongLong(o->name),
@@ -145,7 +151,7 @@ static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
   return tuple;
 }
 
-/* Return the fields of checks.options.Options. */
+/* Return the fields of checks.struct.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
   return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
                        o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,
@@ -155,13 +161,14 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* Return the bytes that one load of an accepted call adds to its barrier; None for interleaved layouts, which
- * geometry.tx_bytes handles. */
+/* Return the number of bytes that one load by the map of an accepted call adds to its barrier.
+ * Return None for an interleaved layout, which geometry.tx_bytes handles. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
-    /* With an element stride the load takes every n-th element of the box, ceil(box / stride) of them. */
+    /* With an element stride of n, the load copies every n-th element of the box: ceil(box / n)
+     * elements. */
     line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
       lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];

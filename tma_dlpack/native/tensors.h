@@ -1,9 +1,10 @@
-/* tensors.h: read any tensor as a DLTensor, whose shape and strides are copied at once.
+/* tensors.h: read a tensor of a known library as a DLTensor, and copy its shape and strides at
+ * once.
  *
- * torch tensors are read through DLPack's C exchange API, everything else by one `__dlpack__` call.
- * The capsule is not consumed: its own destructor runs its deleter. Only tensors of known libraries
- * are read here; dlpack/producer.py reads other tensors, with more checks. The arguments of
- * `__dlpack__` for each library are in tma_dlpack/dlpack/frameworks.py.
+ * Tensors of torch and of other types with DLPack's C exchange API are read through this API. All
+ * other tensors are read by one call of `__dlpack__`. The capsule of this call is not consumed, so
+ * its destructor runs the deleter. dlpack/producer.py reads the tensors of other libraries, with
+ * more checks. dlpack/frameworks.py has the arguments of `__dlpack__` for each library.
  */
 
 #ifndef TMA_DLPACK_TENSORS_H
@@ -11,15 +12,15 @@
 
 #include "options.h"
 
-/* A tensor as exported; shape and strides are copies. */
+/* A tensor as its producer exported it, with copies of the shape and the strides. */
 typedef struct {
   TmaDlpackTensor tensor;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
   uint64_t flags;
 } View;
 
-/* Copy the shape and strides that a producer's DLTensor, `view->tensor`, points to, while they are valid. 0: fall
- * back to Python. */
+/* Copy the shape and strides to which `view->tensor` points, while the producer's memory is valid.
+ * Return 0 to fall back to Python. */
 static int keep_view(View *view, uint64_t flags) {
   TmaDlpackTensor *tensor = &view->tensor;
   int rank = tensor->ndim;
@@ -36,10 +37,12 @@ static int keep_view(View *view, uint64_t flags) {
 
 /* ---- the way to read tensors of a type ----------------------------------------------------------- */
 
-/* These functions run Python code, which may be interrupted. An exception that swallowed() keeps stays set, later
- * functions then do nothing, and learn() returns with the exception. */
+/* These functions run Python code, which may raise KeyboardInterrupt. swallowed() does not clear
+ * such an exception. The functions that follow then do nothing, and learn() returns with the
+ * exception. */
 
-/* Return a new reference to an attribute of any object, or NULL if the object lacks the attribute. */
+/* Return a new reference to an attribute of any object, or NULL if the object lacks the
+ * attribute. */
 static PyObject *attribute_of(PyObject *object, const char *attribute) {
   PyObject *found = PyErr_Occurred() ? NULL : PyObject_GetAttrString(object, attribute);
   swallowed();
@@ -57,7 +60,8 @@ static PyObject *attribute_of_module(const char *module_name, const char *attrib
   return found;
 }
 
-/* Return a new reference to an attribute of a module of this package, or NULL; import the module if necessary. */
+/* Return a new reference to an attribute of a module of this package, or NULL; import the module if
+ * necessary. */
 static PyObject *attribute_of_own_module(const char *module_name, const char *attribute) {
   PyObject *module = PyErr_Occurred() ? NULL : PyImport_ImportModule(module_name);
   PyObject *found = module == NULL ? NULL : attribute_of(module, attribute);
@@ -66,8 +70,10 @@ static PyObject *attribute_of_own_module(const char *module_name, const char *at
   return found;
 }
 
-/* Read DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]. Word 0: version (u32 major, u32 minor);
- * word 3: managed_tensor_from_py_object_no_sync; word 5: dltensor_from_py_object_no_sync, which may be NULL. */
+/* Read the type's DLPackExchangeAPI as a table of 64-bit words [dlpack.h 1.3]. Word 0 is the
+ * version (u32 major, u32 minor). Word 3 is managed_tensor_from_py_object_no_sync. Word 5 is
+ * dltensor_from_py_object_no_sync, which may be NULL. Return 0 if the type has no table of version
+ * 1. */
 static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   PyObject *capsule = attribute_of((PyObject *)type, "__dlpack_c_exchange_api__");
   void **table = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
@@ -77,12 +83,14 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
     memcpy(&producer->fill, &table[5], sizeof table[5]);
   }
   swallowed();
-  /* The table outlives the capsule, because it is static [dlpack.h: "stays alive throughout the program"]. */
+  /* The table is static, so it outlives the capsule [dlpack.h: "stays alive throughout the
+   * program"]. */
   Py_XDECREF(capsule);
   return usable;
 }
 
-/* Return {torch.dtype: DLDataType} for torch before 2.10, which has no exchange API; NULL on ROCm. */
+/* Return {torch.dtype: DLDataType} for torch before 2.10, which has no exchange API; NULL on
+ * ROCm. */
 static PyObject *torch_dtypes(void) {
   PyObject *version = attribute_of_module("torch.version", "hip");
   int on_rocm = version != Py_None;
@@ -95,8 +103,9 @@ static PyObject *torch_dtypes(void) {
   return types;
 }
 
-/* The C function of a built-in method without arguments, or NULL. It lives as long as the type.
- * Calling the C function costs a third less than calling the method, and every map of a tensor calls it. */
+/* Return the C function of a built-in method without arguments, or NULL. The C function exists as
+ * long as the type. Every map of a torch tensor needs this call, and a call of the C function takes
+ * a third less time than a call of the method. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
@@ -107,7 +116,8 @@ static PyCFunction method_function(PyObject *object, const char *name) {
   return function;
 }
 
-/* Learn torch.Tensor and torch.nn.Parameter only, because subclasses may be fake or wrap another tensor. */
+/* Find out how to read a torch tensor. Return 0 for other types. Accept only torch.Tensor and
+ * torch.nn.Parameter, because a subclass may be a fake tensor or wrap another tensor. */
 static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
@@ -130,7 +140,7 @@ static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   return is_torch && producer->is_neg != NULL && state->torch_uint8 != NULL;
 }
 
-/* Whether a row of dlpack/frameworks.py has this flag. */
+/* Return whether a row of dlpack/frameworks.py has a flag. `row` may be NULL. */
 static int row_has(PyObject *row, const char *flag) {
   PyObject *value = row == NULL ? NULL : attribute_of(row, flag);
   int has = value != NULL && PyObject_IsTrue(value) == 1;
@@ -139,7 +149,8 @@ static int row_has(PyObject *row, const char *flag) {
   return has;
 }
 
-/* Whether the type itself has the exchange API; an inherited one may not know the subclass. */
+/* Return whether the type itself has the exchange API. An inherited API may not support the
+ * subclass. */
 static int owns_exchange_api(PyTypeObject *type) {
   PyObject *own = attribute_of((PyObject *)type, "__dict__");
   PyObject *api = own == NULL ? NULL : PyMapping_GetItemString(own, "__dlpack_c_exchange_api__");
@@ -149,7 +160,9 @@ static int owns_exchange_api(PyTypeObject *type) {
   return api != NULL;
 }
 
-/* Learn every other type: by `__dlpack__`, if the row of the type's framework has the flag in_c. */
+/* Find out how to read a tensor that is not torch's. Use the exchange API if the type has it, else
+ * `__dlpack__`. Return 0 for an unknown type. A type is known if the row of its framework has the
+ * flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
   PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
@@ -166,7 +179,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
-  if (is_jax) { /* JAX's capsules are the same without max_version, and a call without it is faster */
+  if (is_jax) { /* JAX's capsules do not depend on max_version, and a call without it is faster. */
     producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
     producer->platform = attribute_of((PyObject *)type, "platform");
     producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
@@ -192,14 +205,15 @@ static const Producer *known_producer(const State *state, const PyTypeObject *ty
   return NULL;
 }
 
-/* Choose the way to read tensors of a type. NULL to fall back to Python, possibly with an exception. */
+/* Find out how to read the tensors of a type, and add the result to the state. Return NULL to fall
+ * back to Python, possibly with an exception. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   Producer learned = {0};
   Py_INCREF(type);
   learned.type = type;
   int chosen = learn_torch(state, tensor, &learned) || learn_dlpack(state, type, &learned);
-  /* Python code ran, and may have called learn() for other types or for this type. */
+  /* Python code has run. It may have called learn() for other types or for this type. */
   const Producer *known = known_producer(state, type);
   if (chosen && !PyErr_Occurred() && known == NULL && state->producer_count < MAX_PRODUCERS) {
     state->producers[state->producer_count] = learned;
@@ -217,7 +231,8 @@ static const Producer *producer_of(State *state, PyObject *tensor) {
 
 /* ---- reading a tensor ---------------------------------------------------------------------------- */
 
-/* torch exports its types below a byte (int4, uint4...) as plain 8-bit integers, so read the dtype. */
+/* Return whether the elements of a torch tensor are whole bytes. torch exports types below a byte,
+ * such as int4, as 8-bit integers, so read the dtype. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
   PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
   int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
@@ -225,8 +240,8 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* Read a torch tensor by the exchange API, which does not report lazy negation and conjugation. A negated tensor
- * and every complex tensor fall back to Python. */
+/* Read a torch tensor by the exchange API, which does not report lazy negation and lazy
+ * conjugation. So negated tensors and all complex tensors fall back to Python. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -237,7 +252,8 @@ static int read_torch(const State *state, const Producer *producer, PyObject *te
   return dtype.code != TMA_DLPACK_COMPLEX && (!byte_integer || is_whole_byte(state, tensor));
 }
 
-/* Copy a tuple of integers, such as a torch.Size. Returns their number, or -1 for "fall back to Python". */
+/* Copy a tuple of integers, such as a torch.Size. Return the number of integers, or -1 to fall back
+ * to Python. */
 static int copy_integers(PyObject *tuple, int64_t *out) {
   if (tuple == NULL || !PyTuple_Check(tuple) || PyTuple_Size(tuple) > TMA_DLPACK_MAX_RANK) return -1;
   int count = (int)PyTuple_Size(tuple);
@@ -248,7 +264,8 @@ static int copy_integers(PyObject *tuple, int64_t *out) {
   return count;
 }
 
-/* Call a method that returns one integer or a tuple of integers, and copy them as copy_integers does. */
+/* Call a method that returns one integer or a tuple of integers, and copy the integers. Return
+ * their number, or -1 to fall back to Python. */
 static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   PyObject *answer = PyObject_CallMethod(tensor, method, NULL);
   int count = answer != NULL && PyLong_Check(answer) ? 1 : copy_integers(answer, out);
@@ -257,7 +274,7 @@ static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   return count;
 }
 
-/* Read a tensor of torch before 2.10 by the attributes that dlpack/torch_tensor.py reads. */
+/* Read a tensor of a torch before 2.10 by the attributes that dlpack/torch_tensor.py reads. */
 static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
                                  View *view) {
   int64_t ordinal = 0, address = 0;
@@ -298,7 +315,8 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Read another type with the exchange API. Only its managed export has the read-only flag. */
+/* Read a tensor of another type with the exchange API. Use the managed export, because only this
+ * export has the read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -309,7 +327,7 @@ static int read_exported(const Producer *producer, PyObject *tensor, View *view)
 }
 
 static int read_capsule(const Producer *producer, PyObject *capsule, View *view) {
-  /* JAX arrays are read-only, but JAX does not set the flag */
+  /* JAX arrays are read-only, but JAX does not set the flag in the capsule. */
   uint64_t read_only = producer->is_jax ? TMA_DLPACK_READ_ONLY : 0;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     const TmaDlpackManagedVersioned *managed = PyCapsule_GetPointer(capsule, "dltensor_versioned");
@@ -317,14 +335,16 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
     return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  if (managed == NULL) return 0; /* for example a capsule that was consumed */
+  if (managed == NULL) return 0; /* For example, the capsule was consumed. */
   view->tensor = managed->tensor;
   return keep_view(view, read_only);
 }
 
-/* 1 for a CUDA device, 0 for the host, -1 for "fall back to Python". NumPy's arrays are all on the host, CuPy's on
- * a GPU. JAX's `__dlpack_device__` takes half as long as its `__dlpack__`; its platform is "cpu" or
- * "gpu", and the capsule decides in the end (pinned memory, a GPU of another vendor). */
+/* Return 1 for a tensor on a CUDA device, 0 for a host tensor, and -1 to fall back to Python. All
+ * arrays of NumPy are on the host, and all arrays of CuPy on a GPU. The platform of a JAX array is
+ * "cpu" or "gpu", and reading the platform is faster than JAX's `__dlpack_device__`, which takes
+ * half as long as `__dlpack__`. The capsule has the final device, because the platform does not
+ * show pinned memory or a GPU of another vendor. */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
@@ -353,8 +373,9 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
-/* Whether this thread runs a producer's method. The method may be written in Python and make a map itself. This
- * inner call falls back to the Python function, because Python detects endless recursion. */
+/* Whether this thread runs a method of a tensor. The method may be written in Python and make
+ * another map. The call for the other map falls back to the Python function, because Python detects
+ * endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {
@@ -369,7 +390,8 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor. Returns 1, or 0 for "fall back to Python", possibly with an exception that the caller clears. */
+/* Read a tensor. Return 1 if it was read. Return 0 to fall back to Python, possibly with an
+ * exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);
   if (producer == NULL) return 0;

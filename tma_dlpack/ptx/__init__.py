@@ -1,6 +1,7 @@
-"""PTX: reader and analyses shared by lint and the simulator of kernels.
+"""Code shared by the tools that read kernels: `lint`, `postmortem` and the simulator of kernels.
 
-`parse` reads the text, `values` follows the contents of registers, `flow` follows the paths of a
-thread. None of these runs code. `opcodes` has a row for each instruction that computes a value;
-`integers` and `numbers` have the functions of these rows.
+`parse` reads PTX, `values` follows the contents of registers, and `flow` follows the paths of a
+thread. None of these modules runs code. `opcodes` has a row for each instruction that computes a
+value. `integers` and `numbers` have the functions that these rows use. `stuck` explains a wait on
+an mbarrier that never ends, in a core dump or in the simulator.
 """

@@ -1,9 +1,9 @@
-"""A forward may-analysis over the basic blocks, which follows facts along one thread's paths.
+"""A forward may-analysis of basic blocks, which follows facts along the paths of one thread.
 
-A fact is an event on the path, such as "this tile was written, and no fence came since". It has the
-conditions of its path, so it does not pass a branch that contradicts them: a fact of
-`if (thread == 0)` does not reach code for `thread != 0`. If paths meet, a fact keeps the conditions
-that all paths have.
+A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
+A fact has the conditions of its path, so it does not pass a branch that contradicts a condition.
+For example, a fact of `if (thread == 0)` does not reach code for `thread != 0`. Where paths with
+one fact meet, the fact keeps the conditions that all these paths have.
 """
 
 from __future__ import annotations
@@ -25,33 +25,35 @@ from tma_dlpack.ptx.values import (
 )
 
 Conditions = frozenset[Condition]
-#: A fact: an access, its state, and whether the registers of its address are unchanged.
+#: A fact without its conditions: (access, state, whether the address registers are unchanged).
 Key = tuple[Any, str, bool]
 Facts = dict[Key, Conditions]
 
-# limit of work for one function, in steps of `Flow.step`
+# Maximum work for one function, counted by `Flow.step`.
 MOST_STEPS = 3_000_000
-# most conditions of a fact; further ones are dropped, which only makes facts reach more blocks
+# Maximum number of conditions of a fact. More conditions are dropped, so that the fact may reach
+# more blocks, but never fewer.
 _MOST_CONDITIONS = 12
 _NOTHING: Conditions = frozenset()
 
 
 class TooLargeError(Exception):
-    """The error for a function that needs more than `MOST_STEPS`; `lint` skips this function."""
+    """Error for a function that needs more than `MOST_STEPS` steps; `lint` skips the function."""
 
 
 class Flow:
     """The control flow of a function, with the conditions of its edges and blocks."""
 
     blocks: list[Block]
-    # of each block: the conditions that hold on every path to it
+    # For each block, the conditions that hold on every path to the block.
     always: list[Conditions]
 
     def __init__(self, values: Values) -> None:
         self.values = values
         self.blocks = values.function.blocks
         self._steps = 0
-        # (conditions if taken, conditions if not taken) of the branch at the end of each block
+        # For the branch at the end of each block: (conditions if the branch is taken, conditions if
+        # it is not taken).
         branches = [self._both(block.branch) for block in self.blocks]
         guards = [
             condition
@@ -62,10 +64,11 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # each branch counts twice, once for each side: with a count of 2, no other branch tests the
-        # value, and a condition that a write can end is of no use
+        # A branch counts twice, once for each side. If a value has the count 2, no other branch
+        # tests the value. A condition on such a value is useless if a write of a register can end
+        # the condition.
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
-        # of each block: next block -> conditions on the edge
+        # For each block: next block -> conditions on the edge to it.
         self.edges: list[dict[int, Conditions]] = []
         for block, (taken, passed) in zip(self.blocks, branches, strict=True):
             sides = dict.fromkeys(block.next, _NOTHING)
@@ -88,7 +91,7 @@ class Flow:
         return self.values.branch(guard, negated), self.values.branch(guard, not negated)
 
     def useful(self, conditions: Iterable[Condition]) -> Conditions:
-        """Return the conditions on values that another branch tests, too."""
+        """Return the conditions that another branch can contradict."""
         return frozenset(c for c in conditions if c[0] in self._useful)
 
     def conditions(self, code: Instruction, block: int) -> Conditions:
@@ -96,11 +99,14 @@ class Flow:
         return self.always[block] | self.useful(self.values.conditions(code))
 
     def skipped(self, code: Instruction) -> Conditions | None:
-        """Return the conditions under which an instruction is skipped; None without a predicate."""
+        """Return the conditions under which an instruction is skipped; None without a guard."""
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return for each block the writes, (place in block, register), that end a condition."""
+        """Return for each block the writes of registers that conditions or `more` depend on.
+
+        A write is (index of the instruction in the block, register).
+        """
         watched = self._watched | set(more)
         found: list[list[tuple[int, str]]] = []
         for block in self.blocks:
@@ -110,8 +116,8 @@ class Flow:
         return found
 
     def _conditions_of_blocks(self) -> list[Conditions]:
-        """Return for each block the conditions that hold on every path to it."""
-        # the analysis with a single fact: "entered" keeps what all paths share
+        """Return for each block the conditions that hold on every path to the block."""
+        # Run the analysis with the single fact "entered". It keeps the conditions of all paths.
         writes = [{name for _, name in block} for block in self.watch(())]
 
         def after(block: int, facts: Facts) -> Facts:
@@ -122,14 +128,14 @@ class Flow:
         return [(state or {}).get(entered, _NOTHING) for state in states]
 
     def step(self, count: int) -> None:
-        """Count the work; raise `TooLargeError` above the limit."""
+        """Add `count` to the work; raise `TooLargeError` if the sum exceeds `MOST_STEPS`."""
         self._steps += count
         if self._steps > MOST_STEPS:
             raise TooLargeError
 
     def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
         """Return the facts at the start of each block; None for a block that no path reaches."""
-        # the heap takes blocks in program order, so that most loops need few turns
+        # The heap returns blocks in program order, so that most loops need few iterations.
         states: list[Facts | None] = [None] * len(self.blocks)
         work = [0] if self.blocks else []
         states[:1] = [first for _ in work]
@@ -146,7 +152,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Add the facts that pass an edge to its block; return whether this changed its state."""
+        """Add the facts that pass an edge to the next block; return whether its state changed."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state
@@ -172,22 +178,22 @@ def _opposite(values: Values, code: Instruction) -> Sequence[Condition]:
 
 
 def both(some: Conditions, more: Conditions) -> Conditions:
-    """Return the conditions of both sets; `more` is dropped if a path has too many."""
+    """Return the union of two sets of conditions, or `some` if `some` has too many already."""
     if more <= some:
         return some
     return some | more if len(some) < _MOST_CONDITIONS else some
 
 
 def excluded(some: Conditions, others: Conditions) -> bool:
-    """Whether no path can have both sets of conditions."""
-    # most paths have no conditions
+    """Return whether two sets of conditions contradict, so that no path has both."""
+    # Most paths have no conditions.
     if not some or not others:
         return False
     return any(contradicts(a, b) for a in some for b in others)
 
 
 def without(conditions: Conditions, written: Iterable[str]) -> Conditions:
-    """Return the conditions that still hold after writes of registers."""
+    """Return the conditions that do not depend on the written registers."""
     names = set(written)
     if not names or not conditions:
         return conditions

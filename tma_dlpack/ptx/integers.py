@@ -1,7 +1,8 @@
 """Integer instructions of PTX as functions of NumPy arrays.
 
-If PTX leaves a result open (a division by 0, NaN as an integer, a bit field of 64 bits beyond bit
-63), the functions return what an H100 was measured to return (`tests/golden/ptx_h100.npz`).
+PTX does not define some results: a division by 0, NaN as an integer, a 64-bit field that reaches
+beyond bit 63. For these the functions return the results that were measured on an H100
+(`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.1 (integers), 9.7.2 (dp4a), 9.7.7 (logic, shifts), 9.7.9 (cvt).
 """
@@ -24,7 +25,8 @@ def mul_hi(a: Any, b: Any) -> Any:
     size = 8 * a.dtype.itemsize
     if size < 64:
         return ((_wide(a) * _wide(b)) >> size).astype(a.dtype)
-    # 64 bits: four products of 32-bit halves; `middle` and `other` carry into the upper half
+    # Add the four products of the operands' 32-bit halves. `middle` and `other` carry into the
+    # upper half of the result.
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     x, y = a.view(np.uint64), b.view(np.uint64)
@@ -32,33 +34,34 @@ def mul_hi(a: Any, b: Any) -> Any:
     middle = x1 * y0 + (x0 * y0 >> half)
     other = x0 * y1 + (middle & low)
     high = x1 * y1 + (middle >> half) + (other >> half)
-    # as unsigned, a negative a is a + 2**64, which adds b to the upper half: subtract it
+    # As an unsigned number, a negative a is a + 2**64, which adds b to the upper half. So subtract
+    # b again, and for a negative b subtract a.
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
     return high.view(a.dtype)
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """Return a / b rounded toward zero; all bits are 1 if b is 0, as on an H100."""
+    """Return a / b rounded toward zero; if b is 0, all bits are 1 (H100)."""
     safe = np.where(b == 0, b.dtype.type(1), b)
     if a.dtype.kind == "u":
         found = a // safe
     else:
-        # NumPy rounds down: add 1 to an inexact negative quotient
+        # NumPy rounds down, so add 1 to an inexact negative quotient.
         whole = a // safe
         found = whole + ((a % safe != 0) & ((a < 0) != (safe < 0))).astype(a.dtype)
     return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """Return the remainder of a / b, with a's sign; all bits are 1 if b is 0, as on an H100."""
+    """Return the remainder of a / b with the sign of a; if b is 0, all bits are 1 (H100)."""
     found = a - quotient(a, b) * b
     return np.where(b == 0, np.array(-1).astype(a.dtype), found).astype(a.dtype)
 
 
 def shifted_left(a: Any, n: Any) -> Any:
     """Return a << n; 0 if n is at least the width of the type."""
-    # NumPy does not define such shifts, so n is clipped first
+    # NumPy does not define a shift by the width or more, so clip n first.
     size = 8 * a.dtype.itemsize
     n = np.asarray(n).astype(np.uint32)
     moved = a << np.minimum(n, size - 1).astype(a.dtype)
@@ -66,7 +69,7 @@ def shifted_left(a: Any, n: Any) -> Any:
 
 
 def shifted_right(a: Any, n: Any) -> Any:
-    """Return a >> n; only the sign, or 0, if n is at least the width of the type."""
+    """Return a >> n; if n is at least the width of the type, the result is 0, or -1 if a < 0."""
     size = 8 * a.dtype.itemsize
     n = np.asarray(n).astype(np.uint32)
     moved = a >> np.minimum(n, size - 1).astype(a.dtype)
@@ -76,13 +79,16 @@ def shifted_right(a: Any, n: Any) -> Any:
 
 
 def _pair(a: Any, b: Any) -> Any:
-    """Return 64 bits whose upper half is b."""
+    """Return the 64-bit number with the upper half b and the lower half a."""
     return np.asarray(b).astype(np.uint64) << np.uint64(32) | np.asarray(a).astype(np.uint64)
 
 
 def funnel(a: Any, b: Any, n: Any, left: bool, clamps: bool) -> Any:
-    """Return shf: the upper (`left`) or lower 32 bits of the 64-bit pair b:a, shifted by n."""
-    # .clamp limits n to 32, .wrap takes n modulo 32
+    """Return the result of shf, which shifts the 64-bit pair b:a by n.
+
+    shf.l (`left`) returns the upper 32 bits of the shifted pair, and shf.r the lower 32 bits.
+    """
+    # .clamp limits n to 32. .wrap uses n modulo 32.
     n = np.minimum(n, 32) if clamps else np.bitwise_and(n, 31)
     n = np.asarray(n).astype(np.uint64)
     pair = _pair(a, b)
@@ -91,7 +97,7 @@ def funnel(a: Any, b: Any, n: Any, left: bool, clamps: bool) -> Any:
 
 
 def popcount(a: Any) -> Any:
-    """Return the number of bits that are 1."""
+    """Return the number of one bits (popc)."""
     found = np.zeros(np.shape(a), np.uint32)
     for at in range(8 * a.dtype.itemsize):
         found = found + (a >> a.dtype.type(at) & a.dtype.type(1)).astype(np.uint32)
@@ -99,9 +105,9 @@ def popcount(a: Any) -> Any:
 
 
 def leading_zeros(a: Any) -> Any:
-    """Return the number of zeros before the highest bit that is 1."""
+    """Return the number of zero bits above the highest one bit (clz)."""
     size = 8 * a.dtype.itemsize
-    # set every bit below the highest one, then count
+    # Set all bits below the highest one bit, then count the one bits.
     filled = a
     for n in (1, 2, 4, 8, 16, 32):
         if n < size:
@@ -110,8 +116,11 @@ def leading_zeros(a: Any) -> Any:
 
 
 def find_bit(a: Any, shift: bool) -> Any:
-    """Return bfind: the highest bit that differs from the sign; 0xFFFFFFFF if no bit differs."""
-    # `shift` (.shiftamt): the shift that moves this bit to the top
+    """Return the result of bfind, the number of the highest bit that differs from the sign.
+
+    The result is 0xFFFFFFFF if no bit differs. With `shift` (.shiftamt), the result is the shift
+    that moves this bit to the top.
+    """
     size = 8 * a.dtype.itemsize
     unsigned = a.view(UNSIGNED[size])
     if a.dtype.kind == "i":
@@ -122,7 +131,7 @@ def find_bit(a: Any, shift: bool) -> Any:
 
 
 def reversed_bits(a: Any) -> Any:
-    """Return brev: the bits in reverse order."""
+    """Return the bits in reverse order (brev)."""
     found = np.zeros_like(a)
     size = 8 * a.dtype.itemsize
     for at in range(size):
@@ -132,20 +141,23 @@ def reversed_bits(a: Any) -> Any:
 
 
 def _few(n: Any, size: int) -> Any:
-    """Return a bit position or length, clipped to 64; modulo 256 in 32-bit instructions."""
+    """Return a bit position or length clipped to 64; 32-bit instructions use it modulo 256."""
     n = np.bitwise_and(n, 255) if size == 32 else n
     return np.minimum(n, 64).astype(np.uint64)
 
 
 def _ones(n: Any) -> Any:
     """Return 64-bit words whose n lowest bits are 1."""
-    # a shift by 64 is not defined, so n = 0 is a case of its own
+    # A shift by 64 is not defined, so treat n = 0 separately.
     every = np.uint64(0xFFFFFFFFFFFFFFFF)
     return np.where(n == 0, np.uint64(0), every >> (np.uint64(64) - np.maximum(n, np.uint64(1))))
 
 
 def field(a: Any, at: Any, length: Any) -> Any:
-    """Return bfe: `length` bits of a from bit `at` on, sign-extended for signed types."""
+    """Return the result of bfe, `length` bits of a from bit `at` on.
+
+    A signed type extends the sign of the field.
+    """
     size = 8 * a.dtype.itemsize
     at, length = _few(at, size), _few(length, size)
     wide = a.astype(np.int64 if a.dtype.kind == "i" else np.uint64)
@@ -154,14 +166,17 @@ def field(a: Any, at: Any, length: Any) -> Any:
     if a.dtype.kind == "u":
         moved = np.where(at > np.uint64(63), np.uint64(0), moved)
         return (moved & _ones(length)).astype(a.dtype)
-    # signed: shift the field to the top and back, which extends its sign
+    # For a signed type, shift the field to the top and back, which extends its sign.
     unused = np.minimum(np.int64(64) - length.astype(np.int64), last)
     found = (moved << unused) >> unused
     return np.where(length == 0, 0, found).astype(a.dtype)
 
 
 def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
-    """Return bfi: b, where a's lowest `length` bits replace the bits from `at` on."""
+    """Return the result of bfi, the number b in which the lowest `length` bits of a are inserted.
+
+    The inserted bits replace the bits of b from bit `at` on.
+    """
     size = 8 * b.dtype.itemsize
     at, length = _few(at, size), _few(length, size)
     shift = np.minimum(at, np.uint64(63))
@@ -177,7 +192,7 @@ def low24(a: Any) -> Any:
 
 
 def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
-    """Return bmsk: a mask whose `length` bits from bit `at` on are 1."""
+    """Return the result of bmsk, a mask with `length` one bits from bit `at` on."""
     if wraps:
         at, length = np.bitwise_and(at, 31), np.bitwise_and(length, 31)
     at, length = _few(np.minimum(at, 64), 64), _few(np.minimum(length, 64), 64)
@@ -185,15 +200,15 @@ def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
 
 
 def extended(a: Any, length: Any, wraps: bool) -> Any:
-    """Return szext: the lowest `length` bits, extended with zeros or the sign."""
+    """Return the result of szext, the lowest `length` bits extended with zeros or the sign."""
     length = np.bitwise_and(length, 31) if wraps else np.minimum(length, 32)
     return field(a.astype(f"{a.dtype.kind}8"), np.uint64(0), length).astype(a.dtype)
 
 
 def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
-    """Return fns: the position of the offset-th bit that is 1, counted from bit `base`."""
-    # a negative offset counts down from `base`; 0 asks for `base` itself. `up` and `down` are the
-    # numbers of ones from `base` to each bit
+    """Return the result of fns, the position of the offset-th one bit, counted from bit `base`."""
+    # A negative offset counts down from `base`, and the offset 0 tests the bit `base` itself. `up`
+    # and `down` are the numbers of one bits from `base` to each bit.
     mask, base, offset = np.broadcast_arrays(mask, np.asarray(base).astype(np.int64), offset)
     bits = (mask[..., None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.int64)
     place = np.arange(32)
@@ -206,8 +221,9 @@ def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
 
 
 def permuted(a: Any, b: Any, selector: Any) -> Any:
-    """Return prmt: four bytes of the 64-bit pair b:a, each chosen by four bits of the selector."""
-    # bits 0 to 2 are the byte's index; bit 3 replaces the byte by eight copies of its sign
+    """Return the result of prmt: four bytes of the 64-bit pair b:a that the selector selects."""
+    # Each byte of the result has four bits of the selector. Bits 0 to 2 are the index of a byte in
+    # the pair. Bit 3 replaces the byte by eight copies of its sign bit.
     pair = _pair(a, b)
     found = np.uint32(0)
     for n in range(4):
@@ -219,7 +235,7 @@ def permuted(a: Any, b: Any, selector: Any) -> Any:
     return found
 
 
-#: Mode of prmt -> selector for each value of the operand's two lowest bits. PTX ISA 9.0, prmt.
+#: Mode of prmt -> selector for each value of the two lowest bits of operand c (PTX ISA 9.0, prmt).
 _PRMT_MODES = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
     "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
@@ -228,14 +244,14 @@ _PRMT_MODES = {
 
 
 def permuted_by(mode: str, a: Any, b: Any, selector: Any) -> Any:
-    """Return prmt in a mode, such as "f4e"."""
+    """Return the result of prmt in a mode such as "f4e"."""
     selectors = np.array(_PRMT_MODES[mode], np.uint32)
     return permuted(a, b, selectors[np.bitwise_and(selector, 3)])
 
 
 def lookup(a: Any, b: Any, c: Any, table: Any) -> Any:
-    """Return lop3: each bit is looked up in an 8-bit table."""
-    # the index is 4 a + 2 b + c of the three bits
+    """Return the result of lop3, which looks up each bit in an 8-bit table."""
+    # The index in the table is 4 a + 2 b + c, where a, b and c are the operands' bits.
     found = np.uint32(0)
     for n in range(8):
         if int(table) >> n & 1:
@@ -247,7 +263,7 @@ def lookup(a: Any, b: Any, c: Any, table: Any) -> Any:
 
 
 def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
-    """Return dp4a: c plus the sum of the products of four bytes."""
+    """Return the result of dp4a: c plus the sum of the products of four pairs of bytes."""
     total = np.asarray(c).astype(np.int64)
     for n in range(4):
         x = (a >> np.uint32(8 * n)).astype(np.uint8)
@@ -259,7 +275,10 @@ def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
 
 
 def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
-    """Return dp2a: c plus the products of a's two halves with b's two lower (or upper) bytes."""
+    """Return the result of dp2a: c plus the products of two halves of a with two bytes of b.
+
+    The bytes are the upper bytes of b with `high`, else the lower bytes.
+    """
     words, parts = (np.int16, np.int8), (np.uint16, np.uint8)
     total = np.asarray(c).astype(np.int64)
     for n in range(2):
@@ -275,11 +294,12 @@ def saturated(kind: str, value: Any) -> Any:
     info = np.iinfo(NUMPY[kind])  # type: ignore[type-var]
     if value.dtype.kind == "f":
         wide = np.where(np.isnan(value), 0.0, value.astype(np.float64))
-        # the largest 64-bit integers are no float64 values, so both limits are set at the end
+        # float64 cannot represent the largest 64-bit integers, so set clipped values at the end.
         low = wide <= float(info.min)
         high = wide >= float(info.max)
         inside = np.where(low | high, 0.0, wide)
-        # NumPy converts up to 2**63 through int64; u64 values above this go without the top bit
+        # The conversion through int64 works below 2**63. So convert larger u64 values without their
+        # top bit.
         large = inside >= 2.0**63
         whole = np.where(large, inside - 2.0**63, inside).astype(np.int64).astype(info.dtype)
         if kind == "u64":
@@ -297,7 +317,8 @@ def saturated(kind: str, value: Any) -> Any:
 def whole(kind: str, value: Any, source: str) -> Any:
     """Return floats as saturated integers; NaN becomes 0.
 
-    If the result has 64 bits, or 32 bits from f64, NaN becomes the number with only the top bit.
+    If the result has 64 bits, or 32 bits and the source is f64, NaN becomes the number in which
+    only the top bit is 1.
     """
     found = saturated(kind, value)
     size = bits_of(kind)
@@ -308,7 +329,7 @@ def whole(kind: str, value: Any, source: str) -> Any:
 
 
 def packed_integers(kind: str, high: Any, low: Any, rest: Any = None) -> Any:
-    """Return cvt.pack: two saturated integers in the low bits, with `rest` shifted above them."""
+    """Return the result of cvt.pack, two saturated integers in the low bits and `rest` above."""
     size = bits_of(kind)
     parts = [saturated(kind, v).view(UNSIGNED[size]).astype(np.uint32) for v in (high, low)]
     found = parts[0] << np.uint32(size) | parts[1]

@@ -1,8 +1,8 @@
 """Floating-point types, roundings and conversions of PTX as functions of NumPy arrays.
 
-Registers are unsigned arrays of bits. `read` converts bits to typed values, `written` converts
-values to bits. If PTX leaves a result open (the sign of a zero, NaN in .relu), the functions return
-what an H100 was measured to return (`tests/golden/ptx_h100.npz`).
+Registers are unsigned arrays of bits. `read` converts bits to typed values, and `written` converts
+values to bits. PTX does not define some results, such as the sign of a zero or NaN in .relu. For
+these the functions return the results that were measured on an H100 (`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.3 to 9.7.5 (floating point), 9.7.9 (cvt).
 """
@@ -18,21 +18,21 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: PTX type -> NumPy type of its values; bf16 and 8-bit floats are computed in float32.
+#: PTX type -> NumPy type of its values. bf16 is computed in float32.
 NUMPY: dict[str, type[np.generic]] = {
     "b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16,
     "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32, "b64": np.uint64,
     "u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64,
     "bf16": np.float32, "pred": np.bool_,
 }  # fmt: skip
-# bits -> type
+# Width in bits -> NumPy type.
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-# result type of mul.wide and mad.wide
+# Operand type of mul.wide and mad.wide -> result type.
 WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
 
 def bits_of(kind: str) -> int:
-    """Return the width of a type.
+    """Return the width of a PTX type in bits.
 
     >>> bits_of("f32"), bits_of("bf16x2")
     (32, 32)
@@ -49,7 +49,7 @@ def read(kind: str, bits: Any) -> Any:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     wanted = NUMPY[kind]
     size = np.dtype(wanted).itemsize
-    # a wider register has the value in its low bits
+    # A register that is wider than the type has the value in its low bits.
     if bits.dtype.itemsize > size and kind != "pred":
         bits = bits.astype(UNSIGNED[8 * size])
     return bits.view(wanted)
@@ -65,7 +65,7 @@ def written(kind: str, value: Any, register: str) -> Any:
         return value.view(UNSIGNED[8 * size])
     if value.dtype.kind == "f":
         value = value.view(UNSIGNED[8 * value.dtype.itemsize])
-    # signed values are sign-extended, others zero-extended
+    # Extend signed values with the sign, and other values with zeros.
     if value.dtype.kind == "i":
         return value.astype(np.dtype(f"i{size}")).view(UNSIGNED[8 * size])
     return value.astype(UNSIGNED[8 * size])
@@ -75,11 +75,12 @@ def written(kind: str, value: Any, register: str) -> Any:
 
 
 def odd(exact: Any, error: Any) -> Any:
-    """Return the sum exact + error rounded to odd: an inexact result has its last bit set.
+    """Return `exact` + `error` rounded to odd, which sets the last bit of an inexact result.
 
-    Rounding the result again, to fewer than 52 bits, gives the correct rounding of the exact sum.
+    If the result is rounded again to fewer than 52 bits, it is the correctly rounded exact sum.
     """
-    # the bits of a float are ordered like its magnitude, so +1 is the neighbour away from zero
+    # The bits of a float, as an integer, increase with its magnitude. So adding 1 to the bits makes
+    # the neighbour away from zero.
     exact = np.asarray(exact, np.float64)
     bits = exact.view(np.int64)
     fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
@@ -88,8 +89,8 @@ def odd(exact: Any, error: Any) -> Any:
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c in float64, rounded to odd; a and b have at most 26 bits of mantissa."""
-    # the product is exact; the error of the sum is from Knuth's TwoSum
+    """Return a b + c in float64, rounded to odd; the mantissas of a and b have at most 26 bits."""
+    # The product is exact. Knuth's TwoSum computes the rounding error of the sum.
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = c.astype(np.float64)
     total = product + addend
@@ -101,10 +102,10 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 def fused32(a: Any, b: Any, c: Any) -> Any:
     """Return a b + c of float32, rounded once.
 
-    Rounding to float64 first gives another result only if the float64 sum is halfway between two
-    float32 numbers, or if the result is subnormal.
+    A sum that is first rounded to float64 has another result only if the float64 sum is halfway
+    between two float32 numbers, or if the result is subnormal.
     """
-    # the 29 bits that float32 drops: only the first is 1
+    # A sum is halfway if, of the 29 bits that float32 drops, only the first bit is 1.
     total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
     near = total.astype(np.float32)
     halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
@@ -113,20 +114,20 @@ def fused32(a: Any, b: Any, c: Any) -> Any:
     return near
 
 
-# smallest normal float32
+# The smallest normal float32.
 _TINY = np.finfo(np.float32).tiny
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    """Return a float64 as a sum of two numbers with 26 bits each (Veltkamp)."""
-    # the factor is 2**27 + 1
+    """Return two numbers with 26 bits each whose sum is a float64 (Veltkamp)."""
+    # The factor is 2**27 + 1.
     spread = a * 134217729.0
     high = spread - (spread - a)
     return high, a - high
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return a + b rounded, and the rounding error (Knuth)."""
+    """Return (rounded a + b, rounding error) (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -135,14 +136,14 @@ def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 def fused64(a: Any, b: Any, c: Any) -> Any:
     """Return a b + c of float64, rounded once.
 
-    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Very large
-    and very small products are computed in long double instead, because the algorithm fails there.
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Long double
+    computes very large and very small products, because the algorithm fails for these.
     """
     product = a * b
     size = np.abs(product)
     middle = (size > 1e-250) & (size < 1e250) & (np.abs(a) < 1e250) & (np.abs(b) < 1e250)
     (a1, a0), (b1, b0) = _split(a), _split(b)
-    # the error of the product (Dekker)
+    # `low` is the rounding error of the product (Dekker).
     low = ((a1 * b1 - product) + a1 * b0 + a0 * b1) + a0 * b0
     high, rest = _two_sum(c, low)
     top, middle_part = _two_sum(product, high)
@@ -153,7 +154,7 @@ def fused64(a: Any, b: Any, c: Any) -> Any:
 
 
 def from_odd(value: Any) -> Any:
-    """Return float64 as float32 rounded to odd; `bf16_bits` then rounds as from float64."""
+    """Return float64 as float32 rounded to odd, so that `bf16_bits` rounds correctly afterwards."""
     value = np.asarray(value, np.float64)
     near = value.astype(np.float32)
     bits = near.view(np.int32)
@@ -164,10 +165,13 @@ def from_odd(value: Any) -> Any:
 
 
 def bf16_bits(value: Any, mode: str = "rn") -> Any:
-    """Return the bits of float32 values as bfloat16, by "rn" or toward zero; NaN is 0x7FFF."""
+    """Return float32 values as bits of bfloat16; NaN becomes 0x7FFF.
+
+    The mode "rn" rounds to the nearest value. Other modes round toward zero.
+    """
     bits = np.asarray(value, np.float32).view(np.uint32)
     nan = np.isnan(value)
-    # add half of the last place, less 1 if the result's last bit is even: ties go to even
+    # Add half of the last place, less 1 if the result's last bit is 0, so that ties go to even.
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     found = (bits >> np.uint32(16)).astype(np.uint16)
@@ -175,7 +179,7 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
 
 
 def flushed(value: Any) -> Any:
-    """Return values with subnormal numbers replaced by zeros of their sign (.ftz)."""
+    """Return values in which zeros with the same sign replace subnormal numbers (.ftz)."""
     tiny = np.abs(value) < np.finfo(value.dtype).tiny
     return np.where(tiny, np.copysign(value.dtype.type(0), value), value)
 
@@ -195,42 +199,45 @@ def saturate01(value: Any) -> Any:
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """Return the smaller number; -0 is smaller than 0; NaN only if both are NaN."""
+    """Return the smaller number, or NaN if both are NaN; -0 is smaller than 0."""
     return np.where((a == b) & np.signbit(a), a, np.fmin(b, a))
 
 
 def larger(a: Any, b: Any) -> Any:
-    """Return the larger number; 0 is larger than -0; NaN only if both are NaN."""
+    """Return the larger number, or NaN if both are NaN; 0 is larger than -0."""
     return np.where((a == b) & np.signbit(b), a, np.fmax(b, a))
 
 
 def with_nan(found: Any, *values: Any) -> Any:
-    """Return `found`, but NaN if any of the values is NaN."""
+    """Return `found`, or NaN where one of the values is NaN."""
     for value in values:
         found = np.where(np.isnan(value), value, found)
     return found
 
 
 def xor_sign(found: Any, a: Any, b: Any) -> Any:
-    """Return `found` with the sign a xor b."""
+    """Return `found` with the exclusive or of the signs of a and b as its sign."""
     sign = np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0).astype(found.dtype)
     return np.copysign(found, sign)
 
 
 def turned(function: Any, a: Any) -> Any:
-    """Return sin.approx or cos.approx: the argument, in turns of 2 pi, is rounded to float32."""
-    # 0.15915494 is 1 / (2 pi)
+    """Return the result of sin.approx or cos.approx; `function` is np.sin or np.cos."""
+    # The angle in turns, a / (2 pi), is rounded to float32 first. 0.15915494 is 1 / (2 pi).
     turns = (a * np.float32(0.15915494)).astype(np.float32).astype(np.float64)
     return function(2 * np.pi * (turns - np.rint(turns))).astype(np.float32)
 
 
 def unordered(a: Any, b: Any) -> Any:
-    """Whether one of two numbers is NaN."""
+    """Return whether a number of a pair is NaN."""
     return np.isnan(a) | np.isnan(b)
 
 
 def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
-    """Apply a function to both halves of packed registers."""
+    """Apply a function to the low halves and to the high halves of packed registers.
+
+    Return the packed register with both results.
+    """
     half = bits_of(kind)
     small, wide = UNSIGNED[half], UNSIGNED[2 * half]
     low = [read(kind, p.astype(small)) for p in packed]
@@ -241,14 +248,15 @@ def each_half(kind: str, function: Callable[..., Any], *packed: Any) -> Any:
 
 # -- conversions -----------------------------------------------------------------------------------
 
-# bits of exponent and of mantissa, largest finite value
+# Type -> (bits of the exponent, bits of the mantissa, largest finite value).
 _F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
 
 
 def rounded(value: Any, to: str, mode: str) -> Any:
     """Return values rounded to a float type; bf16 values are returned as float32."""
     if to == "bf16":
-        # to float64 and float32 rounded to odd, so that only the last step rounds
+        # Round to float64 and then to float32 by rounding to odd, so that the last step decides the
+        # result.
         wide = np.asarray(value)
         if wide.dtype.kind in "iu":
             near64 = wide.astype(np.float64)
@@ -260,7 +268,7 @@ def rounded(value: Any, to: str, mode: str) -> Any:
         exact, kind = wide.astype(np.float64), np.float32
         if mode == "rn":
             return near
-        # the next bfloat16 in a float32's bits
+        # Distance of two neighbouring bfloat16 values in the bits of float32.
         step = np.uint32(1 << 16)
         bits = near.view(np.uint32)
         return _directed(
@@ -279,12 +287,13 @@ def rounded(value: Any, to: str, mode: str) -> Any:
 
 
 def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> Any:
-    """Return a value rounded by rz, rm or rp, from the nearest value and its two neighbours.
+    """Return `exact` rounded by rz, rm or rp; `near` is the nearest value.
 
-    `inward` and `outward` return the neighbour toward zero and away from zero.
+    `inward` returns the neighbour of `near` toward zero, and `outward` the neighbour away from
+    zero.
     """
     error = near.astype(np.longdouble) - exact
-    # whether the nearest value is above or below the exact value
+    # `up` and `down` are True where the nearest value is above or below the exact value.
     up, down = error > 0, error < 0
     positive = exact > 0
     with np.errstate(all="ignore"):
@@ -302,7 +311,7 @@ def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> An
 def f8_table(kind: str) -> Array:
     """Return the value of each of the 256 codes of e4m3 or e5m2."""
     exponent_bits, mantissa_bits, _ = _F8[kind]
-    # OCP 8-bit floats: sign, exponent with a bias, mantissa; exponent 0 is subnormal
+    # An OCP 8-bit float has a sign, a biased exponent and a mantissa. Exponent 0 is subnormal.
     codes = np.arange(256)
     sign = np.where(codes >> 7, -1.0, 1.0)
     mantissa = (codes & ((1 << mantissa_bits) - 1)) / (1 << mantissa_bits)
@@ -311,7 +320,8 @@ def f8_table(kind: str) -> Array:
     value = np.where(
         exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias)
     )
-    # e4m3 has no infinity, and only the code with all ones is NaN; e5m2 is like IEEE
+    # e4m3 has no infinity, and its only NaN has all ones after the sign. e5m2 has the infinities
+    # and NaNs of IEEE types.
     if kind == "e4m3":
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     else:
@@ -324,8 +334,11 @@ F8_VALUES = {kind: f8_table(kind) for kind in _F8}
 
 
 def f8_bits(kind: str, value: Any) -> Any:
-    """Return the codes of values as e4m3 or e5m2: nearest even, saturated; NaN is 0x7F."""
-    # codes 0 to 127 are the positive values in ascending order, so the code is found by bisection
+    """Return values as codes of e4m3 or e5m2, rounded to nearest even and saturated.
+
+    NaN becomes 0x7F.
+    """
+    # Codes 0 to 127 are the positive values in ascending order, so bisection finds the code.
     values = F8_VALUES[kind][:128]
     most = _F8[kind][2]
     finite = values[np.isfinite(values)].astype(np.float64)
@@ -341,7 +354,10 @@ def f8_bits(kind: str, value: Any) -> Any:
 
 
 def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any] | None:
-    """Return the function of cvt.*x2.f32, or None; the first operand becomes the upper half."""
+    """Return the function of cvt.*x2.f32 to a packed type, or None for another type.
+
+    The function's first argument becomes the upper half.
+    """
     base = to.removesuffix("x2")
     if base in _F8:
         one: Callable[[Any], Any] = lambda v: f8_bits(base, v).astype(np.uint16)  # noqa: E731
@@ -368,13 +384,13 @@ def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any
 
 
 def halves(kind: str, bits: Any) -> tuple[Any, Any]:
-    """Return the low and the high value of a packed register (f16x2, bf16x2)."""
+    """Return (low value, high value) of a packed register (f16x2, bf16x2)."""
     low = read(kind, bits.astype(np.uint16))
     return low, read(kind, (bits >> np.uint32(16)).astype(np.uint16))
 
 
 def joined(kind: str, low: Any, high: Any) -> Any:
-    """Return two values as one packed register."""
+    """Return one packed register with two values."""
     bits = [written(kind, v, "b16").astype(np.uint32) for v in (low, high)]
     return bits[0] | bits[1] << np.uint32(16)
 
@@ -400,8 +416,11 @@ def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
 
 
 def to_tf32(value: Any, mode: str) -> Any:
-    """Return float32 as tf32, with 10 bits of mantissa; "rna" rounds ties away from zero."""
-    # tf32 drops the 13 lowest bits; half of the last place is 0x1000
+    """Return float32 values as tf32, whose mantissa has 10 bits.
+
+    "rna" rounds ties away from zero.
+    """
+    # tf32 drops the 13 lowest bits, so half of its last place is 0x1000.
     bits = np.asarray(value, np.float32).view(np.uint32)
     if mode == "rna":
         bits = bits + np.uint32(0x1000)

@@ -1,12 +1,13 @@
-"""The results of instructions: one row for each operation with its modifiers.
+"""Tables of the instructions that compute a value, one row for each operation with its modifiers.
 
-A row is ``name | operands | result | value``. The value is an expression of the typed arrays `a`,
-`b`, `c`, `d` with the functions of `numbers` and `integers`. Operands and results are letters: `t`
-is the instruction's type, `w` the type of twice the width, `u` is u32, `p` a predicate, `r` the
-untyped bits of the type's width. In a value, ``{t}`` is the type, ``{n}`` its NumPy type, ``{w}``
-the wider NumPy type, and ``{m}`` the last modifier.
+A row is ``name | operands | result | value``. The value is a Python expression of the typed arrays
+`a`, `b`, `c` and `d`. It may call the functions of `numbers` and `integers`. Each operand and the
+result has a letter for its type: `t` is the instruction's type, `w` the type of twice the width,
+`u` is u32, `p` a predicate, and `r` the untyped bits of the type's width. In a value, ``{t}`` is
+the type, ``{n}`` its NumPy type, ``{w}`` the wider NumPy type, and ``{m}`` the last modifier.
 
-A modifier without a row or a rule makes the instruction unknown; no form is guessed.
+An instruction with a modifier that has neither a row nor a rule is unknown. Its result is never
+guessed.
 
 Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
 """
@@ -30,7 +31,7 @@ __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "compariso
 class Value(NamedTuple):
     """The computation of an instruction, with the types of its operands and of its result.
 
-    `expression` is a Python expression of a, b, c, d. If it is empty, `run` is the function.
+    `expression` is a Python expression of a, b, c and d. If it is empty, `run` computes the result.
     """
 
     operands: tuple[str, ...]
@@ -39,7 +40,7 @@ class Value(NamedTuple):
     run: Callable[..., Any] | None = None
 
 
-#: Names that expressions may use.
+#: Global names that expressions may use.
 NAMES: dict[str, Any] = {
     **{name: value for room in (numbers, integers) for name, value in vars(room).items()
        if callable(value)},
@@ -50,7 +51,10 @@ NAMES: dict[str, Any] = {
 
 
 def _rows(text: str) -> dict[str, tuple[str, str, str]]:
-    """Return name -> (operands, result, value); a row may have several names."""
+    """Return the rows of a table as name -> (operands, result, value).
+
+    A row may have several names.
+    """
     found = {}
     for line in text.strip().splitlines():
         names, operands, result, value = (part.strip() for part in line.split("|", 3))
@@ -58,7 +62,7 @@ def _rows(text: str) -> dict[str, tuple[str, str, str]]:
     return found
 
 
-#: Integer and bit instructions; the name includes all modifiers except for the type.
+#: Integer and bit instructions. A name includes all modifiers, but not the type.
 INTEGER = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b
@@ -111,8 +115,8 @@ lop3 | uuuu | u | lookup(a, b, c, d)
 selp | rrp | r | where(c, a, b)
 """)
 
-#: Floating-point instructions without modifiers, which `_float` adds; fma and mad have their
-#: expressions in `_float`.
+#: Floating-point instructions without modifiers. The function `_float` adds the modifiers, and it
+#: also has the expressions of fma and mad.
 FLOAT = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b
@@ -143,7 +147,7 @@ _MODIFIERS = frozenset(
     ("rn", "ftz", "sat", "relu", "approx", "full", "NaN", "xorsign", "abs", "rz", "rm", "rp")
 )
 
-#: Comparisons. Of the floating-point ones, those that end in "u" are true for NaN, too.
+#: Comparison -> expression. A floating-point comparison that ends in "u" is true for NaN, too.
 _COMPARISONS = {
     "eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b",
     "lo": "a < b", "ls": "a <= b", "hi": "a > b", "hs": "a >= b",
@@ -153,8 +157,8 @@ _COMPARISONS = {
 
 
 def comparison(how: str, kind: str, ftz: bool = False) -> str | None:
-    """Return the expression of a comparison; None if it is unknown."""
-    # in Python, != is true for NaN; in PTX, "ne" of floating point is not
+    """Return the expression of a comparison, or None if the comparison is unknown."""
+    # For NaN, Python's != is true, but the floating-point "ne" of PTX is false.
     found = _COMPARISONS.get(how)
     if how == "ne" and is_float(kind):
         found = "(a < b) | (a > b)"
@@ -164,13 +168,13 @@ def comparison(how: str, kind: str, ftz: bool = False) -> str | None:
 
 
 def is_float(kind: str) -> bool:
-    """Whether a type, or the type of its packed halves, is floating point."""
+    """Return whether a type is floating point, or has packed floating-point halves."""
     return kind.removesuffix("x2") in ("f16", "bf16", "f32", "f64")
 
 
 @lru_cache(maxsize=4096)
 def value_of(opcode: str, count: int) -> Value | None:
-    """Return the value of an instruction with `count` operands; None if it is unknown.
+    """Return the `Value` of an instruction with `count` operands; None if it is unknown.
 
     >>> value_of("mul.wide.u32", 2).result
     'u64'
@@ -181,7 +185,7 @@ def value_of(opcode: str, count: int) -> Value | None:
     special = _SPECIAL.get(base)
     if special is not None:
         return special(words, count)
-    # the last type is the instruction's; everything else is a modifier
+    # The last type is the type of the instruction. All other words are modifiers.
     at = next((n for n in range(len(words) - 1, -1, -1) if _is_type(words[n])), -1)
     if at < 0:
         return None
@@ -199,7 +203,7 @@ def _is_type(word: str) -> bool:
 
 
 def _kinds(letters: str, kind: str) -> tuple[str, ...]:
-    """Return the types of the letters in a row."""
+    """Return the types that letters in a row stand for."""
     wide = WIDER.get(kind, kind)
     of = {"t": kind, "w": wide, "u": "u32", "p": "pred", "r": f"b{bits_of(kind)}"}
     return tuple(of[letter] for letter in letters)
@@ -215,7 +219,8 @@ def _integer(base: str, modifiers: list[str], kind: str, count: int) -> Value | 
         return None
     letters, result, text = row
     mode = modifiers[-1] if modifiers else ""
-    # u16x2 and s16x2 compute each half alone; selp moves all bits at once
+    # u16x2 and s16x2 compute each half separately. Instructions on untyped bits, such as selp, move
+    # all bits at once.
     if kind.endswith("x2") and "r" not in letters:
         function = _function(text, count)
         return Value(("b32",) * count, "b32", run=partial(each_half, kind[:-2], function))
@@ -227,18 +232,18 @@ def _integer(base: str, modifiers: list[str], kind: str, count: int) -> Value | 
 
 
 def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | None:
-    """Return a floating-point instruction with its modifiers: rounding, .ftz, .sat, .relu..."""
+    """Return the `Value` of a floating-point instruction with modifiers such as .rz or .ftz."""
     one = kind.removesuffix("x2")
     if base == "testp":
         row = FLOAT.get(f"testp.{modifiers[0]}") if len(modifiers) == 1 else None
         return Value((kind,), "pred", row[2]) if row and count == 1 else None
     letters, _, text = FLOAT[base]
     mode = next((m for m in modifiers if m in ("rz", "rm", "rp")), "rn")
-    # min and max also have a form with three operands
+    # min and max also have a form with three operands.
     known = _MODIFIERS.issuperset(modifiers)
     if not known or (count != len(letters) and (base, count) not in (("min", 3), ("max", 3))):
         return None
-    # directed rounding starts from the exact value
+    # A directed rounding (.rz, .rm, .rp) needs the exact value.
     if mode != "rn":
         if one != "f32" or base not in _EXACT:
             return None
@@ -251,7 +256,7 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
         }.get(one, f"fused(a, b, c).astype({NUMPY[one].__name__})")
     if base in ("min", "max"):
         text = _least(base, modifiers, count)
-    # .ftz flushes the operands and the result, so it is the first and the last step
+    # .ftz flushes the operands and the result, so apply it in the first and in the last step.
     if "ftz" in modifiers and one == "f32":
         for letter in "abc"[:count]:
             text = _replaced(text, letter, f"flushed({letter})")
@@ -267,7 +272,8 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
     return Value((kind,) * count, kind, text)
 
 
-#: Result in float64 of float32 operands, exact or rounded to odd; `rounded` then rounds it.
+#: Instruction -> float64 result for float32 operands, which is exact or rounded to odd. `rounded`
+#: then rounds this result to float32.
 _EXACT = {
     "add": "fused(a, np.float32(1), b)", "sub": "fused(b, np.float32(-1), a)",
     "mul": "a.astype(float64) * b.astype(float64)", "fma": "fused(a, b, c)",
@@ -277,7 +283,7 @@ _EXACT = {
 
 
 def _least(base: str, modifiers: list[str], count: int) -> str:
-    """Return the expression of min or max, with .NaN and .xorsign.abs."""
+    """Return the expression of min or max with the modifiers .NaN and .xorsign.abs."""
     function = {"min": "smaller", "max": "larger"}[base]
     letters = list("abc"[:count])
     sized = [f"np.abs({x})" for x in letters] if "abs" in modifiers else letters
@@ -292,7 +298,7 @@ def _least(base: str, modifiers: list[str], count: int) -> str:
 
 
 def _replaced(text: str, letter: str, by: str) -> str:
-    # the variable `a`, but not the letter in "np.abs" or "a.dtype(...)"'s name
+    # Replace the variable `a`, but not the letter a in names such as "np.abs".
     return re.sub(rf"(?<![\w.]){letter}(?![\w(])", by, text)
 
 
@@ -300,7 +306,10 @@ def _replaced(text: str, letter: str, by: str) -> str:
 
 
 def _set(words: list[str], count: int) -> Value | None:
-    """Return set: all bits 1, or 1.0, if a comparison is true; else 0."""
+    """Return the `Value` of set, whose result is 0 if a comparison is false.
+
+    If the comparison is true, the result is 1.0 for a float type, else all bits are 1.
+    """
     words = [word for word in words if word != "ftz"]
     if len(words) != 3 or count != 2:
         return None
@@ -348,8 +357,8 @@ _F8 = ("e4m3x2", "e5m2x2")
 
 
 def _convert(words: list[str], count: int) -> Value | None:
-    """Return cvt, with its packed forms."""
-    # cvt.pack.sat.to.s32, with a third operand in its .b32 form
+    """Return the `Value` of cvt, including its packed forms."""
+    # The forms are cvt.pack.sat.TO.s32, and cvt.pack.sat.TO.s32.b32 with a third operand.
     if words[:1] == ["pack"]:
         if words[1:2] != ["sat"] or words[3:4] != ["s32"] or count != len(words) - 2:
             return None
@@ -384,7 +393,7 @@ def _convert(words: list[str], count: int) -> Value | None:
 
 
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
-    """Return the function of a cvt: round to a whole number, clip, round to the new type."""
+    """Return the function of a cvt, which rounds to a whole number, clips, and converts."""
     from_float, to_float = is_float(source), is_float(to)
     sat, ftz, is_relu = "sat" in modes, "ftz" in modes, "relu" in modes
     integral = _WHOLE.get(mode)
@@ -409,7 +418,8 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
     return run
 
 
-# instructions with two types; each function receives the words after the first dot
+# Instructions with two types. Each function gets the words after the first dot of the opcode, and
+# the number of operands.
 _SPECIAL: dict[str, Callable[[list[str], int], Value | None]] = {
     "cvt": _convert, "set": _set, "slct": _slct, "dp4a": partial(_dot, base="dp4a"),
     "dp2a": partial(_dot, base="dp2a"),

@@ -1,8 +1,9 @@
-"""A reader of PTX: functions, their instructions and their basic blocks.
+"""A reader of PTX, which returns the functions of a text with their instructions.
 
-Braces scope the names of inline assembly (`{ .reg .pred p; LAB_WAIT: ... }`). Such a name gets a
-suffix (`p#12`), so that two copies of a wait have different names. Unknown instructions are kept
-unchanged. A function whose braces do not close is skipped, and its name is in `Module.unread`.
+Inline assembly declares names in braces, such as `{ .reg .pred p; LAB_WAIT: ... }`. Such a name
+gets a suffix (`p#12`), so that two copies of one inline assembly have different names. The reader
+keeps unknown instructions unchanged. It skips a function whose braces do not close, and adds the
+function's name to `Module.unread`.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 6 (operands), 11.2 (.loc).
 """
@@ -16,13 +17,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-#: The source lines of an instruction as (file, line), innermost first; several if it was inlined.
+#: Source lines of an instruction as (file, line), innermost first. An inlined instruction has
+#: several source lines.
 Place = tuple[tuple[str, int], ...]
 
 
 @dataclass(eq=False, slots=True)
 class Instruction:
-    """An instruction ``@[!]guard opcode operands``, with its lines in the PTX and the source."""
+    """An instruction ``@[!]guard opcode operands`` with its lines in the PTX and in the source."""
 
     guard: str
     negated: bool
@@ -30,44 +32,45 @@ class Instruction:
     operands: str
     line: int
     place: Place
-    # cached result of `values.written`
+    # Cached result of `values.written`.
     writes: list[str] | None = None
 
     def split(self) -> list[str]:
-        """Return the operands; a vector, or an address in brackets, is one operand."""
+        """Return the operands; a vector or an address in brackets is one operand."""
         if not _BRACKETS.intersection(self.operands):
             return [word.strip() for word in self.operands.split(",")]
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return the text in the index-th pair of brackets, or ""."""
+        """Return the text in a pair of brackets of the operands; "" if there is no such pair."""
         found = _IN_BRACKETS.findall(self.operands)
         return found[index] if index < len(found) else ""
 
 
 _BRACKETS = frozenset("[{(")
-# an operand: "%r1", "{%r1, %r2}", "[%rd1, {%r1, %r2}]", "(param0)"
+# An operand such as "%r1", "{%r1, %r2}", "[%rd1, {%r1, %r2}]" or "(param0)".
 _OPERAND = re.compile(r"(?:\[(?:[^\[\]{}]|\{[^{}]*\})*\]|\{[^{}]*\}|\([^()]*\)|[^,\[\]{}()])+")
-# "tile+16" of "[ tile+16 ]"
+# The text in brackets: "tile+16" in "[ tile+16 ]".
 _IN_BRACKETS = re.compile(r"\[\s*([^\[\]]*?)\s*\]")
 
 
 @dataclass(slots=True)
 class Block:
-    """A basic block, with the indices of the blocks that may follow.
+    """A basic block with the indices of the blocks that may follow it.
 
-    `branch` describes the conditional branch at its end as (index of the target, guard, negated).
+    `branch` describes a conditional branch at the block's end as (index of the target, guard,
+    negated).
     """
 
     code: list[Instruction]
-    # branch targets first, then the next block in the text
+    # Indices of the branch targets, then the index of the next block in the text.
     next: list[int] = field(default_factory=list)
     branch: tuple[int, str, bool] | None = None
 
 
 @dataclass
 class Function:
-    """A function with a body; `symbols` maps its declared names to state spaces."""
+    """A function with a body; `symbols` maps the names that it declares to state spaces."""
 
     name: str
     is_entry: bool
@@ -77,14 +80,15 @@ class Function:
     labels: dict[str, int]
     symbols: dict[str, str]
     parameters: tuple[str, ...]
-    #: Type of each declared register, such as "b32"; "%r<" stands for all of ".reg .b32 %r<8>".
+    #: Register -> declared type such as "b32". The key "%r<" stands for the registers of
+    #: ".reg .b32 %r<8>".
     registers: dict[str, str] = field(default_factory=dict)
     alignments: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The control-flow graph; block 0 is the entry."""
-        # a block begins at a label and after each branch, return or trap
+        """Control-flow graph of the function; block 0 is the entry."""
+        # A block begins at each label, and after each branch, return or trap.
         ends = {0, len(self.code), *self.labels.values()}
         ends |= {n + 1 for n, code in enumerate(self.code) if _ENDS.match(code.opcode)}
         starts = sorted(ends)
@@ -103,24 +107,25 @@ class Function:
         return blocks
 
     def _jumps(self, last: Instruction, number: dict[int, int]) -> list[int]:
-        """Return the targets of a branch; brx.idx without a known table may go to every label."""
+        """Return the targets of a branch; all labels for a brx.idx without a known table."""
         words = last.split()
         if last.opcode.startswith("brx"):
             table = self.symbols.get(words[-1], "") if words else ""
             words = table.split() or [*self.labels]
         elif not _ENDS.match(last.opcode):
             return []
-        # a label at the very end of the function has no block
+        # A label after the last instruction of the function has no block.
         targets = {number[self.labels[name]] for name in words if name in self.labels}
         return sorted(target for target in targets if target < len(number) - 1)
 
 
 @dataclass(frozen=True)
 class Module:
-    """The contents of a file of PTX.
+    """The contents of a PTX module.
 
-    `alignments` maps declared names to bytes. `unsized` are the arrays without a size, which are at
-    the start of the dynamic shared memory. `comments` are the suppressions by line.
+    `alignments` maps declared names to alignments in bytes. `unsized` has the arrays without a
+    size, which begin at the start of dynamic shared memory. `comments` maps lines to the comments
+    that suppress findings of lint.
     """
 
     functions: tuple[Function, ...]
@@ -132,22 +137,23 @@ class Module:
     unsized: frozenset[str] = frozenset()
 
 
-# "// ...", "/* ... */", or a string, in which comment signs do not count
+# A comment "// ..." or "/* ... */", or a string, which may contain the characters of a comment.
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
-#: ".visible .entry name(...)" up to the next brace or ";" or the end, so that each character is
-#: read once. Quantifiers have limits here and below, because a text may be hostile.
+#: ".visible .entry name(...)" up to the next brace, the next ";" or the end of the text. So the
+#: search reads each character once. Quantifiers have limits here and below, because a hostile text
+#: could otherwise make the search slow.
 _HEADER = re.compile(
     r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s{1,9}){0,4}\.(?:entry|func)\b[^{};]*)"
     r"([{};]|\Z)"
 )
-# "f" of ".func (.param .b32 result) f (...)"
+# The name in a header: "f" in ".func (.param .b32 result) f (...)".
 _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
 )
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
 _VERSION = re.compile(r"^[ \t]*\.version\b", re.MULTILINE)
 _TARGET = re.compile(r"(?<![\w.])\.target\s+(\w+)")
-# a declaration outside of functions: ".shared .align 16 .b8 tile[4096];"
+# A declaration outside of functions, such as ".shared .align 16 .b8 tile[4096];".
 _SYMBOL = re.compile(
     r"(?:^|(?<=[;}\s]))\.(shared|global|const|local)\b[^;={\n]{0,200}?"
     r"(?<![\w$%])([A-Za-z_$%][\w$]{0,999})[ \t]{0,99}(?:\[[^;={\n]{0,99}\])?[ \t]{0,99}[;={]",
@@ -155,29 +161,29 @@ _SYMBOL = re.compile(
 )
 _ALIGN = re.compile(r"\.align\s+(\d{1,6})")
 _TYPE = re.compile(r"(?:\.v([248])\s+)?\.[bsuf](8|16|32|64|128)\b")
-# "smem[];"
+# The end of an array declaration without a size, such as "smem[];".
 _UNSIZED = re.compile(r"\[\s*\]\s*;$")
-# a brace, a label "$L1:", a ".loc 1 20 3", or text up to ";" (with braces of vectors inside)
+# A brace, a label "$L1:", a ".loc 1 20 3", or a text up to ";" (a vector in it has braces).
 _STATEMENT = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
     r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
     r"|(?P<text>[^;{}]*(?:\{[^;{}]*\}[^;{}]*)*);)"
 )
-# "@!%p1 bra $L1": negated, guard, opcode, operands
+# An instruction such as "@!%p1 bra $L1". The groups are "!", guard, opcode, operands.
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DECLARED = re.compile(r"\.(reg|shared|local|param|branchtargets|global|const)\b(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
-# a name that may be scoped: not a register "%r1", not part of an opcode
+# A name that braces may scope. It is no register such as "%r1" and no part of an opcode.
 _LOCAL_NAME = re.compile(r"(?<![\w.$%:])[A-Za-z_$%][\w$]*")
-# "inlined_at 1 20 3" of a .loc: file, line, column of the call
+# "inlined_at 1 20 3" in a .loc. The groups are file, line and column of the call.
 _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 _ENDS = re.compile(r"(?:bra|brx\.idx|ret|exit|trap)\b")
-# "map" of ".param .align 64 .b8 map[128],"
+# The name of a parameter: "map" in ".param .align 64 .b8 map[128],".
 _PARAMETER = re.compile(r"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?\s*(?=[,)])")
 
 
 def modules(source: str) -> Iterator[Module]:
-    """Read each module of a text; the PTX of a binary has several, each with its .version."""
+    """Yield the modules of a text; PTX from a binary may have several, each with a .version."""
     starts = [match.start() for match in _VERSION.finditer(source)][1:]
     line = 0
     for start, end in zip([0, *starts], [*starts, len(source)], strict=True):
@@ -186,14 +192,14 @@ def modules(source: str) -> Iterator[Module]:
 
 
 def parse(source: str, line_before: int = 0) -> Module:
-    """Read a module; a function that cannot be read is named in `unread`, without an error."""
+    """Return the module of a text; `unread` names the functions that cannot be read."""
     comments: dict[int, str] = {}
     text = _without_comments(source, comments)
     files = {int(number): name for number, name in _FILE.findall(source)}
     lines = [match.start() for match in re.finditer("\n", text)]
     functions, unread, outside, end = [], [], [], 0
     for header in _HEADER.finditer(text):
-        # a declaration without a body, or a header inside the body that was just read
+        # Skip a declaration without a body, and a header inside of the body that was read last.
         if header[2] != "{" or header.start() < end:
             continue
         outside.append(text[end : header.start()])
@@ -215,7 +221,7 @@ def parse(source: str, line_before: int = 0) -> Module:
 
 
 def alignment(declaration: str) -> int:
-    """Return the alignment of a declared variable in bytes; the default is the size of its type.
+    """Return the alignment in bytes of a declared variable; the default is the size of its type.
 
     >>> alignment(".shared .align 128 .b8 tile[4096]"), alignment(".shared .u64 barrier")
     (128, 8)
@@ -227,11 +233,11 @@ def alignment(declaration: str) -> int:
 
 
 def _without_comments(source: str, comments: dict[int, str]) -> str:
-    """Return the text without comments and strings; suppressions are added to `comments`.
+    """Return the text with blanks for comments and strings; add suppressions to `comments`.
 
-    Newlines are kept, so that line numbers stay the same.
+    The newlines stay, so that line numbers do not change.
     """
-    # position and line of the last suppression, so that newlines are counted once
+    # Position and line of the last suppression, so that each newline is counted once.
     at = [0, 1]
 
     def blank(match: re.Match[str]) -> str:
@@ -245,17 +251,17 @@ def _without_comments(source: str, comments: dict[int, str]) -> str:
 
 
 def _name(header: str) -> str:
-    """Return the name in a function's header."""
+    """Return the name of the function that a header declares."""
     found = _FUNCTION_NAME.search(header)
     return found[1] if found else "(no name)"
 
 
 class _Reader:
-    """The state of reading one function's body."""
+    """Reader of one function's body, with its state."""
 
     def __init__(self, files: dict[int, str]) -> None:
         self.files = files
-        # name -> renamed, one dict for each open brace
+        # One dict for each open brace: declared name -> name with its suffix.
         self.scopes: list[dict[str, str]] = [{}]
         self.opened = 0
         self.code: list[Instruction] = []
@@ -263,14 +269,14 @@ class _Reader:
         self.symbols: dict[str, str] = {}
         self.registers: dict[str, str] = {}
         self.alignments: dict[str, int] = {}
-        # (file, line, column) of a .loc -> its source lines, for a later inlined_at
+        # (file, line, column) of a .loc -> its source lines. A later inlined_at refers to them.
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
-        # branches whose label may be declared later, with their scopes
+        # Branches whose label may be declared later, with the scopes at the branch.
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
 
     def locate(self, loc: str) -> None:
-        """Read a .loc; line 0 means "no line", and keeps the line before."""
+        """Read a .loc; its line 0 means "no line", so the previous line stays."""
         words = loc.split(None, 3)
         file, line, column = words[0], words[1], words[2].rstrip(",")
         if line == "0" or max(len(file), len(line)) > _MOST_DIGITS:
@@ -291,7 +297,7 @@ class _Reader:
 
     def declare(self, name: str) -> str:
         """Add a name to the innermost scope, and return the name with its suffix."""
-        # names outside of inner braces, and nvcc's own labels "$L1", are unique already
+        # Names outside of inner braces need no suffix. nvcc's labels such as "$L1" are unique.
         if len(self.scopes) == 1 or name.startswith("$"):
             return name
         return self.scopes[-1].setdefault(name, f"{name}#{self.opened}")
@@ -300,7 +306,7 @@ class _Reader:
         declared = _DECLARED.match(text) if text[0] == "." else None
         if declared:
             space, rest = declared.groups()
-            # "$L: .branchtargets a, b;": the label before it is the table's name
+            # In "$L: .branchtargets a, b;" the label is the name of the table.
             if space == "branchtargets":
                 self.symbols[next(reversed(self.labels), "")] = " ".join(_NAME.findall(rest))
             elif space == "reg":
@@ -338,16 +344,16 @@ class _Reader:
             code.operands = next((s[name] for s in reversed(scopes) if name in s), name)
 
 
-# most source lines of one instruction
+# Maximum number of source lines of one instruction.
 _MOST_INLINED = 24
-# most digits of a file's number and of a line
+# Maximum number of digits in the number of a file and in the number of a line.
 _MOST_DIGITS = 9
 
 
 def _function(
     text: str, header: re.Match[str], line: int, files: dict[int, str]
 ) -> tuple[Function | None, int]:
-    """Return the function (None if its braces do not close), and the position after it."""
+    """Return (function, position after it); the function is None if its braces do not close."""
     reader, at = _Reader(files), header.end()
     line += text.count("\n", header.start(1), at)
     while match := _STATEMENT.match(text, at):
@@ -356,7 +362,7 @@ def _function(
         kind = match.lastgroup
         if kind == "text":
             statement = match["text"]
-            # the next kernel begins inside this body: a brace is missing
+            # The next kernel begins inside of this body, so a brace is missing.
             if ".entry" in statement and _HEADER.match(text, start):
                 return None, start
             if statement:

@@ -1,12 +1,12 @@
-"""The values of a function's registers, as far as its PTX shows them.
+"""The values of a function's registers that its PTX determines.
 
-A value is a sum: `terms` (symbols, each with a factor) plus a constant. A symbol is a shared array,
-`%tid.x`, a parameter, or an operation on other values. Symbols are interned: the same computation
-in two registers is one symbol. A register that is written more than once, or is loaded from memory,
-is a symbol of its own; its next write ends the symbol (`Symbol.registers`).
+A value is a sum of terms and a constant. A term is a symbol with a factor. A symbol is a shared
+array, `%tid.x`, a parameter, or an operation on other values. Equal computations in two registers
+are one symbol. A register that is loaded from memory, or that several instructions write, is a
+symbol of its own. Such a symbol is valid until the next write of the register (`Symbol.registers`).
 
-A predicate is a condition: a value is inside or outside of an interval. Conditions show, for
-example, that `if (thread == 0) { store; commit; wait }` has no path with a store but no wait.
+A predicate is a condition that a value is inside or outside of an interval. For example, conditions
+show that each path of `if (thread == 0) { store; commit; wait }` with a store has a wait, too.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from itertools import count
 from tma_dlpack.ptx.parse import Function, Instruction, Module
 
 Term = tuple["Symbol", int]
-#: A sum: the terms, ordered by symbol, and a constant.
+#: A sum: (terms in the order of their symbols, constant).
 Value = tuple[tuple[Term, ...], int]
-#: A test of a value against an interval: terms, low, high (included), and whether it is inside.
+#: A test of a sum of terms: (terms, low, high, whether the sum is inside of [low, high]).
 Condition = tuple[tuple[Term, ...], int, int, bool]
-#: The conditions that hold if a predicate is true, and those that hold if it is false.
+#: (Conditions that hold if a predicate is true, conditions that hold if it is false).
 _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 
-#: Values of symbols in one thread; counters of loops have the value of the first turn.
+#: Values of symbols in one thread. Loop counters have their value in the first iteration.
 Known = dict["Symbol", Value]
 
-# limits: terms of a sum, nested operations, registers that a value is followed through
+# Maximum number of terms of a sum, of nested operations, and of registers that the search for a
+# value follows.
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _NONE: Value = (), 0
 _HUGE = 1 << 64
-#: Bytes between the assumed addresses of shared arrays. Matrix descriptors keep 18 bits of an
-#: address, so the array does not change these bits; and a swizzle sees aligned arrays.
+#: Bytes between the assumed addresses of shared arrays. The low 18 bits of such an address are 0.
+#: So an array's address does not change the bits of a matrix descriptor, which contains the low 18
+#: bits of an address. The addresses are also aligned for every swizzle.
 APART = 1 << 18
-#: Special registers that differ between the threads of a block: largest value, and value in the
-#: thread whose %tid.x is `t` and whose %tid.y and %tid.z are 0.
+#: Special register that differs between the threads of a block -> (largest value, function of
+#: %tid.x that returns the value in the thread with %tid.y = %tid.z = 0).
 _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
     "%tid.x": (1023, lambda t: t),
     "%tid.y": (1023, lambda t: 0),
@@ -53,20 +55,20 @@ _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """An unknown part of a value: `op` applied to `arguments`, or a name."""
+    """An unknown part of a value: an operation `op` on `arguments`, or a name in `op`."""
 
-    number: int  #: order of creation, which sorts terms
+    number: int  #: Number of the symbol in the order of creation. Terms are sorted by it.
     op: str
     arguments: tuple[Value, ...] = ()
-    high: int | None = None  #: upper bound of a value that is not negative
-    registers: frozenset[str] = frozenset()  #: registers whose next write ends the symbol
-    origins: frozenset[str] = frozenset()  #: such as "shared:tile" or "param:map"
+    high: int | None = None  #: Upper bound of the symbol if it is never negative, else None.
+    registers: frozenset[str] = frozenset()  #: Registers whose next write changes the symbol.
+    origins: frozenset[str] = frozenset()  #: Memory names such as "shared:tile" or "param:map".
     depth: int = 0
-    by_thread: bool = False  #: whether it is known to differ between the threads of a block
-    kind: str = "b64"  #: the type that `op` computes in: letter and bits
+    by_thread: bool = False  #: Whether the value depends on the thread within its block.
+    kind: str = "b64"  #: Type in which `op` computes, a letter and the number of bits.
 
     def at(self, thread: int, known: Known) -> Value:
-        """Return the value in the thread with %tid.x `thread`; unknown parts stay symbols."""
+        """Return the symbol's value in the thread with this %tid.x; unknown parts stay symbols."""
         if self not in known:
             known[self] = self._at(thread, known)
         return known[self]
@@ -75,7 +77,7 @@ class Symbol:
         itself = _value(self)
         if self.op in _OF_THREAD:
             return (), _OF_THREAD[self.op][1](thread)
-        # a shuffle from lane 0: the value in the first thread of the warp
+        # "shfl" is a shuffle from lane 0, so return the value in the first thread of the warp.
         if self.op == "shfl":
             leader = thread // 32 * 32
             value = at_thread(self.arguments[0], leader, known if leader == thread else {})
@@ -91,8 +93,8 @@ class Symbol:
         return (), computed(self.op, self.kind, a, b)
 
 
-#: Operations on two numbers in the range of a type with `bits` bits. PTX ISA 9.0, 9.7.1 and 9.7.8:
-#: shifts are clamped; a division by zero is unspecified, and gives 0 here.
+#: Operation -> function of two numbers and the width of their type in bits (PTX ISA 9.0, 9.7.1 and
+#: 9.7.8). Shifts are clamped. PTX does not specify a division by zero, whose result is 0 here.
 COMPUTED: dict[str, Callable[[int, int, int], int]] = {
     "and": lambda a, b, bits: a & b,
     "or": lambda a, b, bits: a | b,
@@ -121,7 +123,7 @@ _RANGES = {
 
 
 def in_range(number: int, kind: str) -> int:
-    """Return a number wrapped to a type such as "u32"."""
+    """Return a number wrapped to the range of a type such as "u32"."""
     low, high = _RANGES[kind]
     return number if low <= number < high else (number - low) % (high - low) + low
 
@@ -134,7 +136,7 @@ def computed(op: str, kind: str, a: int, b: int) -> int:
 
 
 def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Return terms with each symbol once, sorted by number; terms with factor 0 are dropped."""
+    """Return the terms with one term for each symbol, sorted by number; omit factors of 0."""
     factors: dict[Symbol, int] = {}
     for symbol, factor in terms:
         factors[symbol] = factors.get(symbol, 0) + factor
@@ -145,7 +147,7 @@ def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def at_thread(value: Value, thread: int, known: Known) -> Value:
-    """Return the value in a thread; symbols with a known value are replaced by it."""
+    """Return the value in a thread, with known values instead of symbols."""
     terms, constant = value
     if not terms:
         return value
@@ -155,9 +157,9 @@ def at_thread(value: Value, thread: int, known: Known) -> Value:
 
 
 def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
-    """Return the value with known symbols replaced.
+    """Return the value with known values instead of symbols.
 
-    None if another symbol depends on registers that are not kept.
+    The result is None if another symbol depends on a register that is not in `kept`.
     """
     terms, constant = value
     if any(s not in known and s.registers - kept for s, _ in terms):
@@ -168,23 +170,23 @@ def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
 
 
 def origins(value: Value) -> frozenset[str]:
-    """Return the names that a value points into: "shared:buffer", "param:kernel_param_0"."""
+    """Return the names of the memory that a value may point into, such as "shared:buffer"."""
     return frozenset().union(*(symbol.origins for symbol, _ in value[0]))
 
 
 def registers(terms: Iterable[Term]) -> frozenset[str]:
-    """Return the registers whose next write changes the value."""
+    """Return the registers whose next write changes the value of these terms."""
     return frozenset(name for symbol, _ in terms for name in symbol.registers)
 
 
 def contradicts(a: Condition, b: Condition) -> bool:
-    """Whether both conditions cannot hold at the same time."""
+    """Return whether two conditions on one value cannot both be true."""
     if a[0] != b[0]:
         return False
-    # two intervals that do not meet
+    # The value would have to be in two disjoint intervals.
     if a[3] and b[3]:
         return a[2] < b[1] or b[2] < a[1]
-    # an interval inside of an excluded one
+    # The value would have to be in an interval that the other condition excludes.
     if a[3] != b[3]:
         inner, hole = (a, b) if a[3] else (b, a)
         return hole[1] <= inner[1] and inner[2] <= hole[2]
@@ -193,12 +195,12 @@ def contradicts(a: Condition, b: Condition) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def holds_at(condition: Condition, thread: int) -> bool:
-    """Whether the condition can hold in a thread; an unknown value may satisfy it."""
+    """Return whether a condition can be true in a thread; it can if its value is unknown."""
     return holds_of(condition, at_thread((condition[0], 0), thread, {}))
 
 
 def holds_of(condition: Condition, value: Value) -> bool:
-    """Whether the condition can hold if its terms have this value."""
+    """Return whether a condition can be true if its terms have this value."""
     left, number = value
     return bool(left) or (condition[1] <= number <= condition[2]) == condition[3]
 
@@ -221,8 +223,8 @@ def _minus(value: Value) -> Value:
 class Values:
     """The values of all registers of a function, and the conditions of its predicates.
 
-    `of` maps registers with a single write to values. `predicates` maps predicate registers to the
-    conditions that hold if they are true, and those that hold if they are false.
+    `of` maps registers with a single write to values. `predicates` maps a predicate register to
+    (conditions that hold if it is true, conditions that hold if it is false).
     """
 
     module: Module
@@ -241,21 +243,21 @@ class Values:
                 self.writes[name] = self.writes.get(name, 0) + 1
         #: Assumed addresses of the shared arrays, at multiples of `APART`.
         self.bases: Known = {}
-        #: Number in the first write of a register with two writes.
+        #: Register with two writes -> number that the first write assigns.
         self._firsts: dict[str, int] = {}
-        #: All writes of a register with several writes: line, and value (None if unknown).
+        #: Register with several writes -> its writes as (line, value or None if unknown).
         self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
         self._resolved: dict[tuple[str, int], Value | None] = {}
-        #: Values of registers with several writes, valid from the write to the next label.
+        #: Register with several writes -> value, valid from the last write to the next label.
         self._current: dict[str, Value] = {}
-        #: Symbols that are 1 if a predicate is true, else 0, with the conditions of the predicate.
+        #: Symbol that is 1 if a predicate is true, else 0 -> conditions of the predicate.
         self._truths: dict[Symbol, _Truth] = {}
         starts = {*self.function.labels.values()}
         for place, (code, names) in enumerate(zip(self.function.code, targets, strict=True)):
             if place in starts:
                 self._current.clear()
             if names:
-                # an instruction without all its operands writes an unknown value
+                # An instruction with missing operands writes an unknown value.
                 with suppress(IndexError):
                     self._read(code, names)
         self._current.clear()
@@ -265,7 +267,7 @@ class Values:
         return self.branch(code.guard, code.negated) if code.guard else ()
 
     def branch(self, guard: str, negated: bool) -> tuple[Condition, ...]:
-        """Return the conditions that hold if a predicate is true, or false if `negated`."""
+        """Return the conditions that hold if a predicate is true (false with `negated`)."""
         if guard not in self.predicates:
             return (_is(self._register(guard), int(not negated)),)
         return self.predicates[guard][negated]
@@ -278,7 +280,7 @@ class Values:
         return terms, constant + (-offset if found and found[2] == "-" else offset)
 
     def operand(self, text: str) -> Value:
-        """Return the value of an operand: a register, a number or a name."""
+        """Return the value of an operand, which is a register, a number or a name."""
         known = self.of.get(text) or self._current.get(text)
         if known is not None:
             return known
@@ -297,9 +299,10 @@ class Values:
     ) -> Known:
         """Return the values of registers with several writes when a line is first executed.
 
-        The last write above the line counts, if the thread reaches it (`comes`). This is right
-        because a loop's counters are set above it, and because the loop over the remainder is above
-        an unrolled loop. The `kept` registers stay symbols.
+        Use the last write above the line that the thread reaches (`comes`). A compiler sets the
+        counters of a loop above the loop. It also places the loop for the remainder above an
+        unrolled loop. So this write is the last one that is executed before the line. The `kept`
+        registers stay symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -317,7 +320,7 @@ class Values:
         comes: Callable[[int], bool],
         depth: int,
     ) -> Value | None:
-        """Return the value of a register when a line is first executed; None if unknown."""
+        """Return a register's value when a line is first executed; None if it is unknown."""
         writes = self._definitions.get(name, [])
         at = bisect_left(writes, line, key=lambda write: write[0]) - 1
         while at >= 0 and not comes(writes[at][0]):
@@ -326,7 +329,7 @@ class Values:
             return None
         key = name, at
         if key not in self._resolved:
-            # None while the value is computed: a register may depend on itself
+            # A register may depend on itself, so its value is None while it is computed.
             self._resolved[key] = None
             above, value = writes[at]
             if value is not None:
@@ -340,7 +343,7 @@ class Values:
         return self._resolved[key]
 
     def counts(self, name: str) -> bool:
-        """Return whether a register is set once, and then only incremented or decremented."""
+        """Return whether a register is a loop counter, set once and then only changed by steps."""
         writes = [value for _, value in self._definitions.get(name, [])]
         register = self._register(name)
         steps = [value for value in writes if value and (register, 1) in value[0]]
@@ -354,7 +357,7 @@ class Values:
         while work and len(seen) < _MOST_WRITES:
             name, line = work.pop()
             writes = self._definitions.get(name, [])
-            # a counter has a write of itself plus a number: add %r1, %r1, 1
+            # A write of a counter adds a number to the counter, for example add %r1, %r1, 1.
             steps = any((self._register(name), 1) in (of or _NONE)[0] for _, of in writes)
             at = bisect_left(writes, line, key=lambda write: write[0]) - 1
             if name in seen:
@@ -391,7 +394,7 @@ class Values:
         key = (op, name, kind, *arguments)
         found = self._symbols.get(key)
         if found is None:
-            # too deep operations become "unknown", so that work and recursion stay limited
+            # A too deeply nested operation becomes "unknown", which limits work and recursion.
             inner = [symbol for terms, _ in arguments for symbol, _ in terms]
             depth = 1 + max((symbol.depth for symbol in inner), default=0)
             deep = depth > _MOST_DEPTH
@@ -408,13 +411,13 @@ class Values:
 
     def _sum(self, a: Value, b: Value, bits: int = 64) -> Value:
         terms = _wrapped(_gathered((*a[0], *b[0])), bits)
-        # a long sum becomes one symbol
+        # A long sum becomes one symbol.
         if len(terms) > _MOST_TERMS:
             terms = ((self._symbol("sum", ((terms, 0),)), 1),)
         return terms, in_range(a[1] + b[1], f"s{bits}")
 
     def _read(self, code: Instruction, names: list[str]) -> None:
-        """Read an instruction that writes registers."""
+        """Record the values or conditions that an instruction writes to registers."""
         name = names[0]
         words = code.split()
         if self.writes[name] > 1:
@@ -423,7 +426,7 @@ class Values:
         if code.opcode.startswith(("setp", "elect")) or code.opcode.endswith(".pred"):
             self._read_predicate(code, words)
         elif not code.guard and (len(names) == 1 or code.opcode.startswith("shfl")):
-            # shfl has two results in nvcc's code: the value, and a predicate, which is ignored
+            # In nvcc's code shfl writes a value and a predicate. The predicate is ignored.
             value = self._computed(code.opcode, words)
             if value is not None:
                 self.of[name] = value
@@ -431,7 +434,7 @@ class Values:
     def _read_one_of_several(self, code: Instruction, name: str, words: list[str]) -> None:
         """Record a write of a register with several writes.
 
-        The pair `x = 0; @p mov x, 1` is recognised: x is 1 if p is true.
+        After the pair `x = 0; @p mov x, 1`, also record that x is 1 if p is true, else 0.
         """
         value = self._computed(code.opcode, words)
         self._current.pop(name, None)
@@ -451,14 +454,14 @@ class Values:
         self._definitions.setdefault(name, []).append(definition)
 
     def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
-        """Record that a symbol is 1 if a predicate is true, else 0; the opposite if `swapped`."""
+        """Record that a symbol is 1 if a predicate is true, else 0; `swapped` swaps 1 and 0."""
         true, false = self.predicates[predicate]
         self._truths[symbol] = (false, true) if swapped else (true, false)
         symbol.registers = frozenset().union(*(registers(c[0]) for c in (*true, *false)))
 
     def _read_predicate(self, code: Instruction, words: list[str]) -> None:
         head = code.opcode.split(".")
-        # "%p1|%p2": two predicates, or of elect.sync a register and a predicate
+        # A target "%p1|%p2" is two predicates. For elect.sync it is a register and a predicate.
         target = words[0].split("|")
         if head[0] == "elect":
             symbol = self._symbol("elect", (self.operand(words[-1]),), high=1)
@@ -472,8 +475,8 @@ class Values:
             self.predicates[words[0]] = self.predicates[words[1]]
         elif head[0] in ("and", "or") and len(words) == 3:
             a, b = self._known(words[1]), self._known(words[2])
-            # if "a and b" is true, the conditions of both hold; if it is false, only the symbol
-            # shows this
+            # If "a and b" is true, all conditions of a and of b hold. If "a and b" is false, either
+            # may be false, so only the condition on the symbol itself holds.
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
             yes, no = _is(symbol, 1), _is(symbol, 0)
@@ -490,14 +493,17 @@ class Values:
         self.predicates[name] = true, ((terms, low, high, not inside),)
 
     def _compare(self, name: str, head: list[str], words: list[str]) -> None:
-        """Read ``setp.cmp``: a comparison with a number is an interval, any other one a symbol."""
+        """Record the condition of a setp.
+
+        A comparison with a number tests an interval. Any other ordered comparison is a symbol.
+        """
         how, kind = head[1], head[-1]
         if kind[0] == "f" or len(head) != 3:
             return
         a, b = self.operand(words[1]), self.operand(words[2])
         if not b[0] and _KIND.fullmatch(kind):
             b = (), in_range(b[1], kind)
-        # a cmp b is a - b cmp 0, so the interval of `terms` ends at -constant
+        # "a cmp b" is "a - b cmp 0", so the interval of `terms` ends at -constant.
         terms, constant = _gathered((*a[0], *_minus(b)[0])), a[1] - b[1]
         if not terms:
             return
@@ -508,9 +514,9 @@ class Values:
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
             terms, constant = _minus((terms, constant))
-        # an unsigned a is at least 0, so the interval begins there
+        # An unsigned a is at least 0, so the interval begins where a is 0.
         at, bottom = -constant, -a[1] if kind[0] in "ub" else -_HUGE
-        # two variables may wrap, so that their difference has no interval
+        # The difference of two variables may wrap, so it has no interval.
         if b[0] and how not in ("eq", "ne"):
             order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
             symbol = self._symbol("compare", (a, b), order or how, high=1)
@@ -522,7 +528,7 @@ class Values:
             self._predicate(name, ((terms, low, high, how in ("eq", "lt", "le")),))
 
     def _computed(self, opcode: str, words: list[str]) -> Value | None:
-        """Return the value of an integer operation; None for any other operation."""
+        """Return the value of an integer operation, or None for other operations."""
         head = opcode.split(".")
         if head[-1][:1] == "f" and head[0] != "cvta":
             return None
@@ -545,7 +551,7 @@ class Values:
             return self._sum(_NONE, _minus(args[0]), bits)
         if op == "not":
             return self._binary("xor", kind, args[0], ((), -1))
-        # bfi with constant position and length: part | (other & ~mask)
+        # A bfi with constant position and length is part | (other & ~mask).
         if op == "bfi" and not args[2][0] and not args[3][0] and 0 <= args[2][1] < bits:
             mask = (1 << min(args[3][1] & 0xFF, bits)) - 1
             part = self._binary("and", kind, args[0], ((), mask))
@@ -565,7 +571,7 @@ class Values:
             return self._product(args[0], ((), 1 << args[1][1]), bits)
         if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
             return _value(self._symbol("shfl", (args[0],), high=_high(args[0])))
-        # selp of 1 and 0 is the predicate as a number
+        # A selp of 1 and 0 is the predicate as a number.
         if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
             key = tuple((c[0], c[1]) for side in self.predicates[words[-1]] for c in side[:1])
             symbol = self._symbol("truth", key, str(args[0][1]), high=1)
@@ -576,7 +582,7 @@ class Values:
     def _binary(self, op: str, kind: str, a: Value, b: Value) -> Value:
         if not a[0] and not b[0]:
             return (), computed(op, kind, a[1], b[1])
-        # one symbol for u32 and s32, if the result has the same bits
+        # If the sign does not change the result's bits, u32 and s32 share one symbol.
         if op not in _SIGN_MATTERS:
             kind = "b" + kind[1:]
         return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))
@@ -594,30 +600,30 @@ _SIGN_MATTERS = ("shr", "div", "rem", "min", "max", "mul.hi")
 
 
 def _wrapped(terms: Iterable[Term], bits: int) -> tuple[Term, ...]:
-    """Return the terms with factors wrapped to `bits` bits, signed; factors of 0 are dropped."""
+    """Return the terms with factors wrapped to signed `bits` bits; omit factors of 0."""
     factors = ((symbol, in_range(factor, f"s{bits}")) for symbol, factor in terms)
     return tuple(term for term in factors if term[1])
 
 
 def _narrow(value: Value, kind: str) -> Value:
-    """Return a number wrapped to a type; a sum with terms is unchanged."""
+    """Return a constant value wrapped to a type; other values are unchanged."""
     return value if value[0] else ((), in_range(value[1], kind))
 
 
 def _converted(value: Value, head: list[str]) -> Value:
-    """Return a moved or converted value; a number is wrapped to the signed result type."""
+    """Return a value after mov or cvt; a constant is wrapped to the signed result type."""
     source, target = head[-1], head[-2] if head[0] == "cvt" else head[-1]
     if value[0] or not _KIND.fullmatch(source) or not _KIND.fullmatch(target):
         return value
     return (), in_range(in_range(value[1], source), "s" + target[1:])
 
 
-#: Unsigned comparison -> the general comparison.
+#: Comparison for unsigned types -> name of the comparison for all types.
 _UNSIGNED = {"lo": "lt", "hs": "ge", "ls": "le", "hi": "gt"}
 
 
 def _high(value: Value) -> int | None:
-    """Return an upper bound of a value that is not negative."""
+    """Return an upper bound of a value that is never negative; None if it is unknown."""
     high = value[1]
     for symbol, factor in value[0]:
         if symbol.high is None or factor < 0:
@@ -641,14 +647,14 @@ def _bound(op: str, a: Value, b: Value) -> int | None:
     return high if op in ("div", "min") else None
 
 
-# "%r1+16" or "buffer": name, sign, offset
+# An address such as "%r1+16" or "buffer". The groups are name, sign and offset.
 _ADDRESS = re.compile(r"([%A-Za-z_$][\w.$#%]*)\s*(?:([+-])\s*(-?\w+))?$")
 _SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|smid|gridid|clusterid|nclusterid|cluster_\w+|"
     r"dynamic_smem_size|total_smem_size|aggr_smem_size|is_explicit_cluster|lanemask_\w+)(?:\.[xyz])?$"
 )
 _REGISTER = re.compile(r"[%A-Za-z_$][\w.$#]*")
-#: Instructions that read their first operand and write no register.
+#: Prefixes of instructions that read their first operand and write no register.
 _WRITES_NOTHING = (
     "st.", "st ", "red", "bar", "barrier", "bra", "brx", "ret", "exit", "trap", "cp.", "fence",
     "membar", "prefetch", "stmatrix", "tensormap", "wgmma.", "tcgen05", "griddepcontrol",
@@ -661,7 +667,7 @@ _WRITES_NOTHING = (
 def written(code: Instruction) -> list[str]:
     """Return the registers that an instruction writes.
 
-    The accumulators of wgmma are left out, because they never hold addresses.
+    The accumulators of wgmma are omitted, because they never contain addresses.
     """
     if code.writes is None:
         code.writes = _written(code)
@@ -671,7 +677,7 @@ def written(code: Instruction) -> list[str]:
 def _written(code: Instruction) -> list[str]:
     if code.opcode.startswith(_WRITES_NOTHING):
         return []
-    # the first operand is the result, or a vector of results: {%r1, %r2}
+    # The first operand is the result, or a vector of results such as {%r1, %r2}.
     operands = code.operands
     if operands[:1] == "{":
         first = operands[1 : operands.find("}")]
@@ -681,10 +687,10 @@ def _written(code: Instruction) -> list[str]:
 
 
 def number_of(text: str) -> int | None:
-    """Return the number of a PTX integer (``-12``, ``0x1F``, ``7U``); None for other text."""
+    """Return the value of a PTX integer such as ``-12``, ``0x1F``, ``7U``; None for other text."""
     found = _WHOLE.fullmatch(text)
     return int(found[1], 0) if found else None
 
 
-#: An integer constant of at most 64 bits; more digits are no number in PTX (ISA 9.0, 4.5.1).
+#: An integer constant of at most 64 bits. PTX has no longer constants (ISA 9.0, 4.5.1).
 _WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[1-9][0-9]{0,19}|0))U?")

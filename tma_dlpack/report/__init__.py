@@ -1,8 +1,8 @@
 """Findings of the tools that read or run kernels, and the list of all rules.
 
 `finding.py` has the record `Finding`, which these tools fill. `render.py` writes findings as text,
-HTML, JSON and SARIF. `rule_list.py` has `rules`, and `stuck.py` explains waits that never end. The
-record of a refused call is `Violation` of `tma_dlpack.tables.errors`.
+HTML, JSON and SARIF. `rule_list.py` has `rules`. The record of a refused call is `Violation` of
+`tma_dlpack.tables.errors`.
 """
 
 from __future__ import annotations

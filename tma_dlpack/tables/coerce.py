@@ -18,6 +18,12 @@ MAX_REPR = 200  # characters
 MAX_SHOWN = 80  # characters of a value in a message
 INTEGER_BITS = 512  # far more than a valid value has; Python can print products of such integers
 INTEGER_END = 1 << INTEGER_BITS
+#: Characters that `printable` replaces: C0 and C1 controls except the newline, bidirectional
+#: controls, invisible characters and surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})")
 
 
@@ -144,6 +150,23 @@ def shown(value: object) -> str:
     except Exception:  # repr fails for a tensor without data, and for a list with a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def printable(text: str) -> str:
+    r"""Replace characters that move the cursor, are invisible, or reverse the direction of text.
+
+    >>> printable("a\x1b[2Jb\u202ec\td\n")
+    'a\\x1b[2Jb\\u202ec d\n'
+    """
+    return _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    # Replace a tab by a blank, and any other character by its escape sequence in Python.
+    code = ord(found[0])
+    if code == 9:
+        return " "
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def summary(words: str) -> str:

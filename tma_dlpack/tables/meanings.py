@@ -95,6 +95,11 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
     return meaning(enum, word) if member is None else member  # type: ignore[return-value]
 
 
+def has_name(enum: type[IntEnum], word: str) -> bool:
+    """Return whether a word is a name of a member in `NAMES`, not another spelling."""
+    return word in NAMES[enum]
+
+
 def choices_of(enum: type[IntEnum], value: object) -> str:
     """Return the text of the fix for a value for which `parse` returned None."""
     near = near_name(enum, value)

@@ -67,13 +67,17 @@ class MapAttributes(MapStorage):
         self._keep(known)
         return known
 
-    def _accepted_request(self, given: object = None) -> Request:
+    def _accepted_request(self) -> Request:
         """Return the request of the call that made the map, with the map's current address."""
+        from tma_dlpack.checks.request import with_facts_in_c
+
         view, request = self.description.view, self.description.request
         assert request is not None
         # Take the layout from the request, because the tensor may be freed.
         of_tensor = {"layout": request.layout, "rank": request.rank}
-        return request.with_fields(address=self._address, view=view, **of_tensor)
+        return with_facts_in_c(
+            request.with_fields(address=self._address, view=view, **of_tensor), self
+        )
 
     @property
     @untraced

@@ -241,6 +241,11 @@ class TensorMap(MapAttributes, Drawn):
         """Return None; `make.extension` replaces this function if the extension is built."""
         return None
 
+    @staticmethod
+    def _described(tensor_map: TensorMap) -> Any:
+        """Return None; `make.extension` replaces this function if the extension is built."""
+        return None
+
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
         """Return a copy of the map for another tensor of the same layout, or for another address.

@@ -153,7 +153,7 @@ if TYPE_CHECKING:
         Attributes
         ----------
         _call : tuple or None
-            The fields of `dlpack.Layout` and of `checks.options.Options` for the call; () for a
+            The fields of `dlpack.Layout` and of `checks.struct.Options` for the call; () for a
             call of a `driver_encode_*` function.
         _producer : type or None
             If `with_address` replaced the tensor by a bare address, the type of this tensor.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
 
 
-BYTES_A_LINE = 32  # bytes in a line of a hex dump
 #: Ids of the advice that the text of a map includes.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
 ALL_ZERO = (
@@ -127,16 +126,6 @@ def map_line(tensor_map: MapAttributes) -> str:
             return f"{line}, ...>"
         line += part
     return f"{line}>"
-
-
-def hex_lines(data: bytes) -> Iterable[str]:
-    """Yield lines of a hex dump: the offset of the first byte, then 32 bytes in hex digits.
-
-    >>> next(iter(hex_lines(bytes(range(33)))))
-    '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
-    """
-    for start in range(0, len(data), BYTES_A_LINE):
-        yield f"{start:3d}  {data[start : start + BYTES_A_LINE].hex(' ', 4)}"
 
 
 def _list(values: Iterable[int]) -> str:

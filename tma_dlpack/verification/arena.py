@@ -1,4 +1,4 @@
-"""The memory of `verify` on the host and on the GPU, and the calls that make its maps."""
+"""The memory of `verify` on the host and on the GPU, and the calls that encode maps of it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import driver
-from tma_dlpack.copies import launch
-from tma_dlpack.copies.launch import DeviceBytes
-from tma_dlpack.copies.simulator import SimulatorBackend
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
-from tma_dlpack.tables.arguments import EncodeArguments, MapKind
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.core import EncodeArguments, MapKind, driver, launch, tma
 from tma_dlpack.verification.random_copies import ARENA_BYTES, Copy, keywords_of
 from tma_dlpack.verification.random_operands import OperandLayout
 
-SIMULATOR = SimulatorBackend()
+SIMULATOR = tma.backend("simulator")
 
 
 class Arena(AbstractContextManager["Arena"]):
-    """Memory with the same random bytes on host and GPU, which copies read and write."""
+    """Host memory and GPU memory with equal random bytes, which copies read and write."""
 
     def __init__(self, seed: int, device_id: int) -> None:
         self.device_id = device_id
-        self.target: Target = driver.device_target(device_id)
+        self.target: tma.Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        # Tensors begin at multiples of 32 bytes of the arena, so the arena itself is aligned.
+        # The offsets of tensors in the arena are multiples of 32 bytes. Align the arena, so that
+        # the addresses of tensors are multiples of 32 bytes, too.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
@@ -46,8 +35,8 @@ class Arena(AbstractContextManager["Arena"]):
         self._stack = ExitStack()
 
     def __enter__(self) -> Arena:
-        self.device: DeviceBytes = self._stack.enter_context(
-            DeviceBytes(ARENA_BYTES, self.device_id)
+        self.device: launch.DeviceBytes = self._stack.enter_context(
+            launch.DeviceBytes(ARENA_BYTES, self.device_id)
         )
         self.device.put(self.initial)
         return self
@@ -55,8 +44,8 @@ class Arena(AbstractContextManager["Arena"]):
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def maps(self, arguments: EncodeArguments, start: int) -> tuple[TensorMap, TensorMap]:
-        """Return the driver's map of a tensor on the GPU, and the same map on the host.
+    def maps(self, arguments: EncodeArguments, start: int) -> tuple[tma.TensorMap, tma.TensorMap]:
+        """Return (map of a tensor on the GPU from the driver, map of the tensor on the host).
 
         The tensor begins at byte `start` of the arena.
         """
@@ -68,8 +57,8 @@ class Arena(AbstractContextManager["Arena"]):
         )
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
-    def simulated(self, on_host: TensorMap, load: Copy | OperandLayout) -> Tile:
-        """Load a tile of the host's bytes with the simulator."""
+    def simulated(self, on_host: tma.TensorMap, load: Copy | OperandLayout) -> tma.Tile:
+        """Load a tile from the host memory with the simulator."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
         )
@@ -82,17 +71,17 @@ class Arena(AbstractContextManager["Arena"]):
         values: Sequence[bytes],
         arrays: Sequence[npt.NDArray[Any]],
     ) -> None:
-        """Run one block of a kernel on copies of the arrays, and copy the arrays back.
+        """Run one block of a kernel on device copies of the arrays, and copy the arrays back.
 
-        `kernel` is the name of a file in kernels/, the name of a kernel in this file, and text to
-        insert before the source. The kernel's arguments are the values, then the addresses of the
-        arrays, which are multiples of 128 bytes.
+        `kernel` is (name of a file in kernels/, name of a kernel in this file, optionally a text to
+        insert before the source). The kernel's arguments are the values, then the addresses of the
+        arrays. The addresses are multiples of 128 bytes.
         """
         file, name, *head = kernel
         library = launch.compile_packaged(file, __package__, self.target, *head)
         starts = [*accumulate((-(-array.nbytes // 128) * 128 for array in arrays), initial=0)]
         stream = launch.LEGACY_DEFAULT_STREAM
-        # The last "start" is the end of the last array.
+        # The last entry of `starts` is the end of the last array.
         with launch.scratch(starts.pop()) as room:
             addresses = [room + start for start in starts]
             for address, array in zip(addresses, arrays, strict=True):
@@ -115,7 +104,7 @@ class Arena(AbstractContextManager["Arena"]):
 
 
 def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Describe the first difference and the number of different bytes; None if all are equal."""
+    """Return a text with the first difference and the number of different bytes, or None."""
     places = np.flatnonzero(simulated != real)
     if not len(places):
         return None
@@ -128,14 +117,14 @@ def byte_difference(what: str, simulated: npt.NDArray[Any], real: npt.NDArray[An
 
 # --- Calls --------------------------------------------------------------------------------------
 
-ENCODERS: dict[MapKind, Callable[..., TensorMap]] = {
-    "tiled": driver_encode_tiled,
-    "im2col": driver_encode_im2col,
-    "im2col_wide": driver_encode_im2col_wide,
+ENCODERS: dict[MapKind, Callable[..., tma.TensorMap]] = {
+    "tiled": tma.driver_encode_tiled,
+    "im2col": tma.driver_encode_im2col,
+    "im2col_wide": tma.driver_encode_im2col_wide,
 }
 
 
-def written(kind: MapKind, keywords: Mapping[str, Any], target: Target, *more: str) -> str:
+def written(kind: MapKind, keywords: Mapping[str, Any], target: tma.Target, *more: str) -> str:
     """Return a call as Python source, with enum members as numbers and `more` unchanged."""
     plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
     inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]

@@ -1,4 +1,4 @@
-"""`bandwidth`: the speed at which TMA copies a tensor, by box, swizzle and L2 fetch size."""
+"""`bandwidth`, which measures how fast TMA copies a tensor, by box, swizzle and L2 fetch size."""
 
 from __future__ import annotations
 
@@ -7,63 +7,62 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from tma_dlpack import driver
-from tma_dlpack.dlpack import TensorView, as_tensor_view
-from tma_dlpack.make.descriptors import make_tma_descriptor
-from tma_dlpack.public import Drawn, opaque, public_in
-from tma_dlpack.tables.coerce import aligned, integers_of, shown
-from tma_dlpack.tables.enums import (
-    DataType,
-    Ints,
-    L2FetchSize,
-    Rules,
-    Swizzle,
-    Tensor,
-    TmaL2FetchSize,
-    TmaSwizzle,
+from tma_dlpack.verification.core import (
+    TensorView,
+    as_tensor_view,
+    coerce,
+    driver,
+    enums,
+    errors,
+    public,
+    targets,
+    tma,
 )
-from tma_dlpack.tables.errors import (
-    TmaUnsupportedError,
-    argument_error,
-    at_least,
-    bad_value,
-    sealed,
-)
-from tma_dlpack.tables.targets import MAX_BOX
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 
-L2_FETCH_SIZES = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
-#: The default boxes: (bytes of a row, number of rows, swizzle).
+# The signature of `bandwidth` has the types of `make_tma_descriptor`.
+DataType = enums.DataType
+Ints = enums.Ints
+L2FetchSize = enums.L2FetchSize
+Rules = enums.Rules
+Swizzle = enums.Swizzle
+Tensor = enums.Tensor
+
+L2_FETCH_SIZES = (tma.TmaL2FetchSize.none, tma.TmaL2FetchSize.bytes128, tma.TmaL2FetchSize.bytes256)
+#: The default boxes, each (bytes of a row, number of rows, swizzle).
 DEFAULT_TILES = (
-    (512, 16, TmaSwizzle.none),
-    (512, 32, TmaSwizzle.none),
-    (512, 64, TmaSwizzle.none),
-    (256, 64, TmaSwizzle.none),
-    (128, 64, TmaSwizzle.bytes128),
-    (128, 128, TmaSwizzle.bytes128),
-    (128, 256, TmaSwizzle.bytes128),
-    (128, 128, TmaSwizzle.none),
-    (64, 64, TmaSwizzle.bytes64),
-    (32, 64, TmaSwizzle.bytes32),
-    (16, 64, TmaSwizzle.none),
-    (16, 256, TmaSwizzle.none),
+    (512, 16, tma.TmaSwizzle.none),
+    (512, 32, tma.TmaSwizzle.none),
+    (512, 64, tma.TmaSwizzle.none),
+    (256, 64, tma.TmaSwizzle.none),
+    (128, 64, tma.TmaSwizzle.bytes128),
+    (128, 128, tma.TmaSwizzle.bytes128),
+    (128, 256, tma.TmaSwizzle.bytes128),
+    (128, 128, tma.TmaSwizzle.none),
+    (64, 64, tma.TmaSwizzle.bytes64),
+    (32, 64, tma.TmaSwizzle.bytes32),
+    (16, 64, tma.TmaSwizzle.none),
+    (16, 256, tma.TmaSwizzle.none),
 )
-#: The swizzle whose span has as many bytes as the row of a box.
-SWIZZLE_OF_ROW = {32: TmaSwizzle.bytes32, 64: TmaSwizzle.bytes64, 128: TmaSwizzle.bytes128}
-# CUDA's limit of blocks per multiprocessor on compute capability 9.0.
+#: Bytes of a box's row -> swizzle whose span has as many bytes.
+SWIZZLE_OF_ROW = {
+    32: tma.TmaSwizzle.bytes32,
+    64: tma.TmaSwizzle.bytes64,
+    128: tma.TmaSwizzle.bytes128,
+}
+# CUDA's maximum number of blocks per multiprocessor on compute capability 9.0.
 MAX_CTAS_PER_SM = 32
-# Heads of the table's columns; "turn" is `Pipeline.neighbours`.
+# Headings of the table's columns. "turn" is `Pipeline.neighbours`.
 HEADER = (
     *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
     *("TB/s", "ratio", "copy"),
 )
 
 
-@sealed
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
-    """The speed of one box, swizzle and L2 fetch size, with the fastest pipeline.
+    """The speed of copies with one box, swizzle and L2 fetch size, and the fastest pipeline.
 
     Attributes
     ----------
@@ -74,21 +73,22 @@ class BandwidthRow:
     swizzle : TmaSwizzle
     l2_fetch_size : TmaL2FetchSize
     pipeline : Pipeline
-        `.stages` (tiles in shared memory per CTA), `.ctas_per_sm`, `.stores_in_flight` (stages
-        whose stores may be pending), `.neighbours` (adjacent tiles that a CTA copies before the
-        next CTA's tiles begin).
+        The fastest pipeline. It has `.stages` (number of tiles in shared memory per CTA),
+        `.ctas_per_sm`, `.stores_in_flight` (number of stages whose stores may be pending) and
+        `.neighbours` (number of adjacent tiles that a CTA copies before the next CTA's tiles
+        begin).
     bytes_per_second : float
-        Bytes read plus bytes written, per second.
+        Sum of the bytes read and the bytes written per second.
     ratio : float
-        `bytes_per_second` divided by the speed of a device-to-device memcpy in the same run.
+        `bytes_per_second` divided by the speed of a device-to-device memcpy in the same call.
     verified : bool
-        Whether the copy was right with every pipeline.
+        Whether the copy wrote the right bytes with every pipeline.
     """
 
     box_sizes: tuple[int, ...]
     row_bytes: int
-    swizzle: TmaSwizzle
-    l2_fetch_size: TmaL2FetchSize
+    swizzle: tma.TmaSwizzle
+    l2_fetch_size: tma.TmaL2FetchSize
     pipeline: Pipeline
     bytes_per_second: float
     ratio: float
@@ -103,11 +103,11 @@ class BandwidthRow:
         return (*box, *options, *counts, speed, f"{self.ratio:.3f}", copy)
 
 
-@public_in("tma_dlpack.verification")
-@sealed
+@public.public_in("tma_dlpack.verification")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
-class BandwidthReport(Drawn):
-    """The result of `bandwidth`: the speed of copies by box, swizzle and L2 fetch size.
+class BandwidthReport(public.Drawn):
+    """The result of `bandwidth`, the speed of copies by box, swizzle and L2 fetch size.
 
     ``print`` shows the table.
 
@@ -116,13 +116,14 @@ class BandwidthReport(Drawn):
     device : str
         The GPU and its driver.
     tensor : str
-        Data type and shape.
+        Data type and shape of the tensor.
     tensor_bytes : int
-        Bytes of the tensor.
+        Size of the tensor in bytes.
     memcpy_bytes_per_second : float
-        Speed of a device-to-device memcpy of the tensor: bytes read plus written per second.
+        Speed of a device-to-device memcpy of the tensor, as the sum of the bytes read and the bytes
+        written per second.
     rows : tuple of BandwidthRow
-        One per box, swizzle and L2 fetch size, with the fastest pipeline.
+        One row for each box, swizzle and L2 fetch size, with the fastest pipeline.
     """
 
     device: str
@@ -133,18 +134,18 @@ class BandwidthReport(Drawn):
 
     @property
     def ok(self) -> bool:
-        """Whether every copy was right."""
+        """Whether every copy wrote the right bytes."""
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Return the fastest row among boxes whose rows have `row_bytes` bytes.
+        """Return the report's row with the highest speed among boxes of `row_bytes` bytes per row.
 
-        Raises `TmaPreconditionError` if no box has such rows.
+        Raise `TmaPreconditionError` if no measured box has such rows.
         """
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
             measured = sorted({row.row_bytes for row in self.rows})
-            raise bad_value(
+            raise errors.bad_value(
                 "row_bytes",
                 row_bytes,
                 f"be one that was measured: {', '.join(map(str, measured))}",
@@ -156,10 +157,10 @@ class BandwidthReport(Drawn):
         size = f"{self.tensor_bytes / 2**20:.0f} MiB, every tile loaded and stored"
         memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s; ratio 1 (bytes read and written)"
         heads = [f"{self.device}: {self.tensor}, {size}", f"memcpy device-to-device: {memcpy}"]
-        return "\n".join([*heads, *aligned([HEADER, *(row._cells() for row in self.rows)])])
+        return "\n".join([*heads, *coerce.aligned([HEADER, *(row._cells() for row in self.rows)])])
 
 
-@opaque
+@public.opaque
 def bandwidth(
     tensor: Tensor,
     boxes: Iterable[Ints] | None = None,
@@ -172,35 +173,36 @@ def bandwidth(
     ctas_per_sm: Ints = (1, 2, 4),
     repeats: SupportsIndex = 5,
 ) -> BandwidthReport:
-    """Measure the speed at which TMA copies every tile of a tensor, compared with memcpy.
+    """Measure how fast TMA copies every tile of a tensor, compared with memcpy.
 
-    A persistent kernel with one issuing thread per block keeps `stages` tiles in flight. For each
-    box, swizzle and L2 fetch size, the report has the speed of the fastest pipeline, also as a
-    ratio to a device-to-device memcpy of the same run. Every copy is compared byte for byte before
-    it is timed.
+    The copy is a persistent kernel in which one thread of each block keeps `stages` tiles in
+    flight. A pipeline is a combination of `stages`, `ctas_per_sm` and two other parameters of the
+    kernel. For each box, swizzle and L2 fetch size, the report has the speed of the fastest
+    pipeline, and its ratio to the speed of a device-to-device memcpy in the same call. The result
+    of each copy is compared byte for byte before the copy is timed.
 
     Parameters
     ----------
     tensor : object
         A CUDA tensor with ``__dlpack__``, preferably several times as large as the L2 cache. The
-        tensor is only read; the copy takes as much additional memory.
+        tensor is not changed. Its copy needs as much additional memory.
     boxes : iterable of box_sizes, optional
-        Boxes to try, row-major, in elements. None tries rows of 16 to 512 bytes that fit the
-        tensor.
+        Boxes to try, row-major, in elements. None tries boxes with rows of 16 to 512 bytes that
+        fit the tensor.
     swizzle : enum member, name or value, optional
-        The swizzle of all boxes. None means, for each box, the swizzle whose span equals the row of
-        32, 64 or 128 bytes, and no swizzle for other rows.
+        The swizzle of all boxes. With None, a box whose rows have 32, 64 or 128 bytes gets the
+        swizzle with this span, and another box gets no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
-        The L2 fetch sizes to try. None tries none, 128 and 256 bytes.
+        The L2 fetch sizes to try. None tries no L2 fetch size, 128 bytes and 256 bytes.
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block to try, 1..8. Numbers whose tiles do not fit into
-        shared memory are skipped.
+        Numbers of tiles in flight per block to try, 1 to 8. A number is skipped if its tiles do not
+        fit into shared memory.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int
-        Number of timed launches of each pipeline; the result is their median.
+        Number of timed launches of each pipeline. The result is the median of their times.
 
     Returns
     -------
@@ -210,11 +212,11 @@ def bandwidth(
     Raises
     ------
     TmaPreconditionError
-        As `make_tma_descriptor`, for a box that is not valid for the tensor; or if `stages`,
-        `ctas_per_sm` or `repeats` are out of range.
+        If `make_tma_descriptor` refuses a box for the tensor, or if `stages`, `ctas_per_sm` or
+        `repeats` are out of range.
     TmaUnsupportedError
-        For host tensors and tensors that overlap; without a GPU of compute capability 9.0, its
-        driver, or NVRTC (extra ``cuda``); if no pipeline fits into shared memory.
+        If the tensor is on the host or its rows overlap, if no pipeline fits into shared memory, or
+        if there is no GPU of compute capability 9.0, no driver, or no NVRTC (extra ``cuda``).
 
     Examples
     --------
@@ -225,13 +227,13 @@ def bandwidth(
     all_stages = _counts("stages", stages, MAX_STAGES)
     all_ctas = _counts("ctas_per_sm", ctas_per_sm, MAX_CTAS_PER_SM)
     pipelines = [p for n in all_stages for ctas in all_ctas for p in Pipeline.family(n, ctas)]
-    count = at_least("repeats", repeats, usual=5)
+    count = errors.at_least("repeats", repeats, usual=5)
     maps = list(_maps(tensor, boxes, swizzle, l2_fetch_size, data_type, rules))
     if not maps:
-        raise TmaUnsupportedError("there is no box to measure: none was given, or none fits")
+        raise tma.TmaUnsupportedError("there is no box to measure: none was given, or none fits")
     with TiledCopy(maps[0]) as copy:
         runs = [_best_run(copy, tensor_map, pipelines, count) for tensor_map in maps]
-        # Each byte is read and written.
+        # A memcpy reads and writes each byte, so count each byte twice.
         memcpy = 2 * copy.extent_bytes / copy.memcpy_seconds(4 * count)
     return BandwidthReport(
         device=str(driver.status().devices[copy.device_id]),
@@ -243,10 +245,12 @@ def bandwidth(
 
 
 def _counts(name: str, values: Ints, most: int) -> tuple[int, ...]:
-    counts = integers_of(values)
+    counts = coerce.integers_of(values)
     if not counts or not all(1 <= n <= most for n in counts):
-        found = f"{name} is {shown(values)}"
-        raise argument_error(name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)")
+        found = f"{name} is {coerce.shown(values)}"
+        raise errors.argument_error(
+            name, found, f"be integers of 1 to {most}", f"pass {name}=(1, 2, 4)"
+        )
     return counts
 
 
@@ -257,10 +261,10 @@ def _maps(
     l2_fetch_size: L2FetchSize | Sequence[L2FetchSize] | None,
     data_type: DataType | None,
     rules: Rules,
-) -> Iterator[TensorMap]:
+) -> Iterator[tma.TensorMap]:
     view = as_tensor_view(tensor)
     if not view.device.is_cuda:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"the tensor is on {view.device}: bandwidth is measured on a GPU; move it there"
         )
     options: dict[str, Any] = {"data_type": data_type, "rules": rules}
@@ -270,35 +274,38 @@ def _maps(
     for box, own_swizzle in tiles:
         chosen = own_swizzle if swizzle is None else swizzle
         if chosen is None:
-            # This map is made only for its bytes per row, which depend on the data type.
-            row_bytes = make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
-            chosen = SWIZZLE_OF_ROW.get(row_bytes, TmaSwizzle.none)
+            # Make this map only to get the bytes of a row, which depend on the data type.
+            row_bytes = tma.make_tma_descriptor(tensor, box, **options).arguments.inner_box_bytes
+            chosen = SWIZZLE_OF_ROW.get(row_bytes, tma.TmaSwizzle.none)
         for l2 in sizes:
-            yield make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
+            yield tma.make_tma_descriptor(tensor, box, swizzle=chosen, l2_fetch_size=l2, **options)
 
 
-def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], TmaSwizzle]]:
-    """Return the default boxes that are not larger than the tensor, with their swizzles."""
+def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], tma.TmaSwizzle]]:
+    """Return the default boxes that are not larger than the tensor, as (box, swizzle)."""
     if not view.shape:
-        return [((), TmaSwizzle.none)]  # make_tma_descriptor refuses this box
+        return [((), tma.TmaSwizzle.none)]  # make_tma_descriptor refuses this box
     *outer, columns = view.shape
-    found: dict[tuple[tuple[int, ...], TmaSwizzle], None] = {}
+    found: dict[tuple[tuple[int, ...], tma.TmaSwizzle], None] = {}
     for row_bytes, rows, swizzle in DEFAULT_TILES:
         row = row_bytes * 8 // view.dtype.bits
-        if row <= min(MAX_BOX, columns * view.dtype.lanes):
-            # All dimensions but the last two have extent 1 in the box.
+        if row <= min(targets.MAX_BOX, columns * view.dtype.lanes):
+            # The extent of the box is 1 in all dimensions except for the last two.
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
 
 
 def _best_run(
-    copy: TiledCopy, tensor_map: TensorMap, pipelines: Sequence[Pipeline], repeats: int
+    copy: TiledCopy, tensor_map: tma.TensorMap, pipelines: Sequence[Pipeline], repeats: int
 ) -> Run:
-    """Return the fastest run of all pipelines that fit, verified if all copies were right."""
+    """Return the fastest run among the pipelines that fit into shared memory.
+
+    The run is verified if the copies of all these pipelines were right.
+    """
     runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
     if not runs:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             f"a tile of {tensor_map.box_sizes} takes {tensor_map.smem_bytes} bytes of shared "
             f"memory: no pipeline fits; pass smaller boxes, or fewer stages and CTAs"
         )

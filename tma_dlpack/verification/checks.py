@@ -16,13 +16,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from tma_dlpack.copies.backend import Backend
-from tma_dlpack.copies.cuda import BARRIER_BYTES, CudaBackend
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.errors import TmaDriverError, TmaPreconditionError
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import (
     ENCODERS,
     SIMULATOR,
@@ -31,6 +24,7 @@ from tma_dlpack.verification.arena import (
     keywords_of,
     written,
 )
+from tma_dlpack.verification.core import MapKind, cuda, tma
 from tma_dlpack.verification.on_device import (
     compare_change,
     compare_matrices,
@@ -45,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check: one row of the report."""
+    """A check of `verify`, which is one row of the report."""
 
     name: str
     kind: MapKind
@@ -73,8 +67,8 @@ CHECKS = (
 class Outcome:
     """The result of one case.
 
-    `difference` is None if both sides agree. `evidence` has the result of the GPU or its driver in
-    types of JSON, for the file that `verify` writes.
+    `difference` is None if this package and the GPU agree. `evidence` has the result of the GPU or
+    its driver in types of JSON, for the file that `verify` writes.
     """
 
     call: str
@@ -83,7 +77,7 @@ class Outcome:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-#: Check -> (function that makes a random case, function that returns its first difference).
+#: `Check.op` -> (function that makes a random case, function that returns its first difference).
 _COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
     "wgmma": (random_product, compare_product),
     "ldmatrix": (random_matrices, compare_matrices),
@@ -93,7 +87,7 @@ _COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
 
 def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     """Run one case with this package and with the GPU, and compare the results."""
-    # Random takes a str as its seed, by a hash that is the same in every process.
+    # `Random` hashes a str to its seed. This hash is equal in every process.
     rng = Random(f"{check.name}/{seed}/{number}")
     if check.op == "encode":
         return _compare_encoders(check.kind, rng, arena.target)
@@ -101,7 +95,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_at_limits(check.kind, rng, arena)
     if check.op in _COMPARED:
         make, compare = _COMPARED[check.op]
-        # The case is made also if it cannot run, so that its text is in the report.
+        # Make the case even if it cannot run, so that the outcome contains its text.
         case = make(rng, arena.target.max_smem_bytes)
         if why := _cannot_run(check, arena.target):
             return Outcome(f"{case}, not run: {why}", False, None)
@@ -110,8 +104,8 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     return _compare_copy(copy, arena)
 
 
-def _cannot_run(check: Check, target: Target) -> str:
-    """Return why a check cannot run on a target; "" if it can."""
+def _cannot_run(check: Check, target: tma.Target) -> str:
+    """Return the reason why a check cannot run on a target; "" if the check can run."""
     if check.op == "wgmma" and not target.is_sm_9x:
         return "only sm_9x has wgmma"
     if check.op == "change" and not (target.has_model or target.has_derived_layout):
@@ -122,38 +116,38 @@ def _cannot_run(check: Check, target: Target) -> str:
 # --- Encoders -----------------------------------------------------------------------------------
 
 
-def _compare_encoders(kind: MapKind, rng: Random, target: Target) -> Outcome:
+def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome:
     arguments = random_call(kind, rng)
     call = written(kind, arguments, target)
     encode = partial(ENCODERS[kind], **arguments, target=target)
     by_driver = _attempt(lambda: encode(encoder="driver"))
-    accepted = isinstance(by_driver, TensorMap)
+    accepted = isinstance(by_driver, tma.TensorMap)
     evidence = {
         "kind": kind,
         "arguments": arguments,
         "driver": _verdict(by_driver),
-        "bytes": bytes(by_driver).hex() if isinstance(by_driver, TensorMap) else None,
+        "bytes": bytes(by_driver).hex() if isinstance(by_driver, tma.TensorMap) else None,
     }
-    # Without a model there is nothing to compare with; `learning` reads the evidence.
+    # Without a model there is no second result to compare. `learning` uses the evidence.
     if not target.has_model:
         return Outcome(call, accepted, None, evidence)
     by_model = _attempt(lambda: encode(encoder="model"))
     difference = None
-    if isinstance(by_driver, TensorMap) and isinstance(by_model, TensorMap):
+    if isinstance(by_driver, tma.TensorMap) and isinstance(by_model, tma.TensorMap):
         if bytes(by_driver) != bytes(by_model):
             difference = f"driver: {bytes(by_driver).hex()}\nmodel:  {bytes(by_model).hex()}"
-    elif accepted or isinstance(by_model, TensorMap):
+    elif accepted or isinstance(by_model, tma.TensorMap):
         difference = f"driver: {_verdict(by_driver)}\nmodel: {_verdict(by_model)}"
     return Outcome(call, accepted, difference, evidence)
 
 
 def _attempt(run: Callable[[], T]) -> T | str:
-    """Return the result of a call, or as text the rule that refuses it or the driver's error."""
+    """Return the result of a call; if it fails, the rule that refuses it or the driver's error."""
     try:
         return run()
-    except TmaPreconditionError as error:
+    except tma.TmaPreconditionError as error:
         return f"refused by {error.violations[0].rule}"
-    except TmaDriverError as error:
+    except tma.TmaDriverError as error:
         return f"TmaDriverError: {error}"
 
 
@@ -163,19 +157,22 @@ def _verdict(result: object, success: str = "accepted") -> str:
 
 # --- Copies -------------------------------------------------------------------------------------
 
-CUDA = CudaBackend()
+CUDA = cuda.CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
-    """Load with a map of any size that the driver accepts; most loads are out of bounds."""
+    """Compare a load by a map of any size that the driver accepts.
+
+    Most of these loads are out of bounds.
+    """
     arguments = random_call(kind, rng)
-    # A multiple of 32, which every type and interleave layout accepts.
+    # Every type and interleave layout accepts an address that is a multiple of 32.
     start = 32 * rng.randint(0, 1000)
     arguments["global_address"] = arena.device.address + start
     encode = partial(ENCODERS[kind], **arguments, target=arena.target, encoder="driver")
     verdict = _attempt(encode)
-    # The simulator needs no mbarrier, so it accepts a tile that is 8 bytes larger.
-    room = arena.target.max_smem_bytes - BARRIER_BYTES
+    # The simulator needs no mbarrier, so it accepts tiles that are 8 bytes larger. Skip such tiles.
+    room = arena.target.max_smem_bytes - cuda.BARRIER_BYTES
     if isinstance(verdict, str) or verdict.smem_bytes > room:
         return Outcome(written(kind, arguments, arena.target), False, None)
     coords, offsets = start_at_limits(rng, verdict.arguments)
@@ -188,11 +185,11 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
     data = b""
     if copy.op != "load":
         rng = np.random.default_rng(copy.data_seed)
-        # Random bytes, and not a loaded tile, so that a store has to write each of them.
+        # Use random bytes, not a loaded tile, so that the result shows whether each byte is stored.
         data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()
     mine = _attempt(lambda: _run(SIMULATOR, on_host, copy, data, arena.host))
     real = _attempt(lambda: _run(CUDA, on_device, copy, data, arena.device))
-    # A str is a refusal, None is a store or reduction, and the rest is a tile.
+    # A str is a refusal, None is a finished store or reduction, and a `Tile` is a finished load.
     if isinstance(mine, str) or isinstance(real, str):
         outcome = _judge_refusals(call, mine, real)
     elif mine is None or real is None:
@@ -206,9 +203,9 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
 
 
 def _run(
-    backend: Backend, tensor_map: TensorMap, copy: Copy, data: Any, memory: Any
-) -> Tile | None:
-    """Run a copy; return the tile of a load, and None for other copies."""
+    backend: tma.Backend, tensor_map: tma.TensorMap, copy: Copy, data: Any, memory: Any
+) -> tma.Tile | None:
+    """Run a copy; return the tile of a load, or None for other copies."""
     where = {"memory": memory, "smem_offset": copy.smem_offset}
     if copy.op == "load":
         offsets = copy.im2col_offsets
@@ -221,11 +218,14 @@ def _run(
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
-    """Compare arrays of the simulator and the hardware; keep their difference as evidence."""
+    """Return the outcome of comparing arrays of the simulator with arrays of the hardware.
+
+    The evidence has the XOR of the first two arrays that differ.
+    """
     for what, (mine, real) in pairs.items():
         difference = byte_difference(what, mine, real)
         if difference is not None:
-            # The XOR of both sides is mostly 0, so it compresses well.
+            # The XOR of the two arrays is mostly 0, so it compresses well.
             packed = zlib.compress(np.ascontiguousarray(mine ^ real).tobytes())
             xor = base64.b64encode(packed).decode()
             evidence = {"hardware": "copied", "what": what, "xor": xor}
@@ -234,14 +234,14 @@ def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    # Both sides must refuse, and by the same rule.
+    # The simulator and the hardware must both refuse, and by the same rule.
     mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"
     return Outcome(call, False, difference, {"hardware": theirs})
 
 
-def _described(copy: Copy, target: Target) -> str:
+def _described(copy: Copy, target: tma.Target) -> str:
     args, address = copy.arguments, f"global_address=arena + {copy.start}"
     offsets = f", im2col_offsets={copy.im2col_offsets}" if copy.im2col_offsets else ""
     return (

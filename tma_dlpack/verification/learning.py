@@ -1,9 +1,9 @@
-"""Findings of `verify`: the report, and a file of all cases that a user can send and read.
+"""The report of `verify`, and the file with all its cases, which a user can send.
 
-The file is JSON (compressed if its name ends with .gz). It has the GPU, and every case with its
-arguments, verdict and bytes. `Findings.against` compares the file's encodings with the rules and
-the layout of a target, without a GPU. For a layout that has not been measured, `FieldStatistics`
-counts the maps in which a field agrees with the layout of sm_90.
+The file is JSON, compressed if its name ends with .gz. It has the name of the GPU, and every case
+with its arguments, verdict and bytes. `Findings.against` compares the encodings in the file with
+the rules and the layout of a target, without a GPU. `FieldStatistics` is for a target whose layout
+has not been measured. It counts for each field the maps that agree with the layout of sm_90.
 """
 
 from __future__ import annotations
@@ -18,31 +18,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.checks.call import read_driver_call
-from tma_dlpack.checks.report import find_violations
-from tma_dlpack.public import Drawn, public_in
-from tma_dlpack.tables import bits
-from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.bits import FIELDS, fields_of
-from tma_dlpack.tables.coerce import aligned, counted, summary
-from tma_dlpack.tables.errors import TmaError, sealed
-from tma_dlpack.tables.refusals import MAX_VERIFY_BYTES, REFUSALS, VERIFY_FORMAT
-from tma_dlpack.tables.targets import Target
 from tma_dlpack.verification.checks import CHECKS, Outcome
+from tma_dlpack.verification.core import (
+    EncodeArguments,
+    bits,
+    coerce,
+    errors,
+    find_violations,
+    public,
+    read_driver_call,
+    refusals,
+    tma,
+)
 
-#: Exceptions that reading a file may raise if `Findings.write` did not write the file.
+#: Exceptions that `Findings.read` may meet in a file that `Findings.write` did not write.
 _NOT_OURS = (
     *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
     *(ArithmeticError, RecursionError, MemoryError),
 )
 # The first bytes of a gzip file (RFC 1952).
 _GZIP = b"\x1f\x8b"
-# Attributes of `Outcome` and of `Target` that the file has.
+# Attributes of `Outcome` and of `Target` that the file contains.
 _OF_OUTCOME = ("call", "accepted", "difference")
 _OF_TARGET = ("compute_capability", "max_smem_bytes", "driver_version", "multiprocessors")
 
 
-@sealed
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class VerifyRow:
     """The result of one check.
@@ -53,13 +54,14 @@ class VerifyRow:
     cases : int
         Number of cases that were run.
     accepted : int
-        Number of cases that both sides accepted, and whose results were compared byte for byte.
+        Number of cases that this package and the GPU accepted. The results of these cases were
+        compared byte for byte.
     disagreements : int
-        Number of cases in which the two sides differ.
+        Number of cases in which this package and the GPU differ.
     first : str or None
-        The first disagreement: a Python call that repeats it, and the difference.
+        The first disagreement, as a Python call that repeats it and the difference.
     note : str
-        A remark, such as which fields of an unknown layout agree.
+        A remark, for example the fields of an unknown layout that agree with sm_90.
     """
 
     name: str
@@ -71,18 +73,21 @@ class VerifyRow:
 
     @classmethod
     def of(cls, name: str, results: Iterable[tuple[bool, str | None]]) -> VerifyRow:
-        """Count cases, each given as (whether it was accepted, difference or None)."""
+        """Return the row that counts the results of a check.
+
+        A result is (whether the case was accepted, difference or None).
+        """
         cases = list(results)
         differing = [text for _, text in cases if text is not None]
         first = differing[0] if differing else None
         return cls(name, len(cases), sum(ok for ok, _ in cases), len(differing), first)
 
 
-@public_in("tma_dlpack.verification")
-@sealed
+@public.public_in("tma_dlpack.verification")
+@errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
-class VerifyReport(Drawn):
-    """The result of `verify`: one row per check; ``print`` shows the table.
+class VerifyReport(public.Drawn):
+    """The result of `verify`, with one row for each check; ``print`` shows the table.
 
     Attributes
     ----------
@@ -91,8 +96,8 @@ class VerifyReport(Drawn):
     seed : int
         Seed of the random cases.
     rows : tuple of VerifyRow
-        The checks, each with `name`, `cases`, `accepted`, `disagreements`, `first` (a call that
-        repeats the first disagreement) and `note`.
+        One row for each check, with `name`, `cases`, `accepted`, `disagreements`, `first` (a call
+        that repeats the first disagreement) and `note`.
     """
 
     device: str
@@ -101,19 +106,21 @@ class VerifyReport(Drawn):
 
     @property
     def ok(self) -> bool:
-        """Whether both sides agree in all cases."""
+        """Whether this package and the GPU agree in all cases."""
         return not any(row.disagreements for row in self.rows)
 
     def __repr__(self) -> str:
         verdict = "all agree" if self.ok else "THERE ARE DISAGREEMENTS"
         cases = sum(row.cases for row in self.rows)
-        checks = f"{counted(len(self.rows), 'check')} of {counted(cases, 'case')}"
-        return summary(f"VerifyReport: {verdict} in {checks}; {self.device}; seed {self.seed}")
+        checks = f"{coerce.counted(len(self.rows), 'check')} of {coerce.counted(cases, 'case')}"
+        return coerce.summary(
+            f"VerifyReport: {verdict} in {checks}; {self.device}; seed {self.seed}"
+        )
 
     def __str__(self) -> str:
         heads = ("check", "cases", "accepted", "disagreements")
         rows = [(r.name, r.cases, r.accepted, r.disagreements) for r in self.rows]
-        lines = [f"{self.device}; seed {self.seed}", *aligned([heads, *rows], left=1)]
+        lines = [f"{self.device}; seed {self.seed}", *coerce.aligned([heads, *rows], left=1)]
         for row in self.rows:
             if row.note:
                 lines.append(f"{row.name}: {row.note}")
@@ -125,7 +132,7 @@ class VerifyReport(Drawn):
 
 @dataclass
 class Findings:
-    """Every case that `verify` ran on a GPU.
+    """The cases that `verify` ran on a GPU, which can be written to a file and read again.
 
     Attributes
     ----------
@@ -136,27 +143,27 @@ class Findings:
     version : str
         Version of this package.
     cases : list of dict
-        `check`, `number`, `call`, `accepted`, `difference`, and the entries of `Outcome.evidence`.
-        For an encoding, these are the arguments, and the driver's verdict and bytes. For a copy,
-        these are the hardware's verdict, and the XOR of its bytes with the simulator's (`xor`,
-        compressed, in base 64).
+        A case has `check`, `number`, `call`, `accepted`, `difference`, and the entries of
+        `Outcome.evidence`. The evidence of an encoding is the arguments, the driver's verdict and
+        the driver's bytes. The evidence of a copy is the hardware's verdict, and `xor`, which is
+        the XOR of the hardware's and the simulator's bytes, compressed and in base 64.
     """
 
     device: str
-    target: Target
+    target: tma.Target
     seed: int
     version: str = field(default_factory=lambda: str(sys.modules["tma_dlpack"].__version__))
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
-        """Add one case."""
+        """Add the case of a check and its outcome."""
         result = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         self.cases.append({"check": check, "number": number} | result | outcome.evidence)
 
     def write(self, path: str | Path) -> None:
         """Write all cases to a file."""
         content = {
-            "format": VERIFY_FORMAT,
+            "format": refusals.VERIFY_FORMAT,
             "version": self.version,
             "device": self.device,
             "target": {name: getattr(self.target, name) for name in _OF_TARGET},
@@ -168,7 +175,7 @@ class Findings:
 
     @classmethod
     def read(cls, path: str | Path) -> Findings:
-        """Read a file that `write` wrote.
+        """Return the findings in a file that `write` wrote.
 
         Raises
         ------
@@ -177,7 +184,7 @@ class Findings:
         """
         try:
             content = json.loads(_content(Path(path)))
-            if content["format"] != VERIFY_FORMAT:
+            if content["format"] != refusals.VERIFY_FORMAT:
                 raise ValueError(f"the format is {content['format']!r:.99}")
             facts = dict(content["target"])
             facts["compute_capability"] = tuple(facts["compute_capability"])
@@ -185,18 +192,18 @@ class Findings:
             if not all({"check", "number", *_OF_OUTCOME} <= {*case} for case in cases):
                 raise ValueError("a case lacks fields")
             return cls(
-                content["device"], Target(**facts), content["seed"], content["version"], cases
+                content["device"], tma.Target(**facts), content["seed"], content["version"], cases
             )
         except _NOT_OURS as error:
             raise _not_ours(str(path), error) from error
 
-    def against(self, target: Target | str | None = None) -> VerifyReport:
+    def against(self, target: tma.Target | str | None = None) -> VerifyReport:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
 
-        Copies are not compared again: the report has the results of the GPU. The default of
-        `target` is the GPU's own target.
+        The report repeats the results of other checks, such as copies, because these need a GPU.
+        The default of `target` is the target of the GPU.
         """
-        column = self.target if target is None else Target.of(target)
+        column = self.target if target is None else tma.Target.of(target)
         try:
             return VerifyReport(
                 f"{self.device}, against the column of {column}", self.seed, self._rows(column)
@@ -204,14 +211,14 @@ class Findings:
         except _NOT_OURS as error:
             raise _not_ours("a case", error) from error
 
-    def _rows(self, column: Target) -> tuple[VerifyRow, ...]:
+    def _rows(self, column: tma.Target) -> tuple[VerifyRow, ...]:
         rows = []
         for check in CHECKS:
             cases = [case for case in self.cases if case["check"] == check.name]
             if not cases:
                 continue
             encodes = check.op == "encode"
-            # Encodings are compared now; other checks keep the difference that the GPU showed.
+            # Compare encodings now. The other checks keep the differences of the run on the GPU.
             texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
             calls = [text and f"{c['call']}\n{text}" for c, text in zip(cases, texts, strict=True)]
             accepted = [case["accepted"] for case in cases]
@@ -220,9 +227,9 @@ class Findings:
         return tuple(rows)
 
     def fields(self, check: str) -> str:
-        """Return which fields of sm_90's layout agree with the driver's maps.
+        """Return a text that lists the fields of sm_90's layout that agree with the driver's maps.
 
-        "" if the layout of the target is known.
+        The text is "" if the layout of the target is known.
         """
         if self.target.has_model:
             return ""
@@ -236,32 +243,32 @@ class Findings:
 
 
 def _content(path: Path) -> bytes:
-    """Return the bytes of a file, at most `MAX_VERIFY_BYTES`; refuse a longer one."""
+    """Return the decompressed bytes of a file; refuse more than `MAX_VERIFY_BYTES` bytes."""
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP)) == _GZIP
     with gzip.open(path) if is_gzip else path.open("rb") as file:
-        # One byte more than the limit shows that the file is longer.
-        data = file.read(MAX_VERIFY_BYTES + 1)
-    if len(data) > MAX_VERIFY_BYTES:
-        raise ValueError(f"it holds more than {MAX_VERIFY_BYTES >> 20} MiB")
+        # Read one byte more than the limit, to notice a longer file.
+        data = file.read(refusals.MAX_VERIFY_BYTES + 1)
+    if len(data) > refusals.MAX_VERIFY_BYTES:
+        raise ValueError(f"it holds more than {refusals.MAX_VERIFY_BYTES >> 20} MiB")
     return bytes(data)
 
 
-def _not_ours(what: str, error: BaseException) -> TmaError:
+def _not_ours(what: str, error: BaseException) -> tma.TmaError:
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, RecursionError):
         why = "it is nested too deeply"
     if isinstance(error, MemoryError):
         why = "it needs more memory than there is"
-    return REFUSALS["FILE_VERIFY"].error("path", f"{what} cannot be read: {why}")
+    return refusals.REFUSALS["FILE_VERIFY"].error("path", f"{what} cannot be read: {why}")
 
 
-def _difference(case: dict[str, Any], target: Target) -> str | None:
-    """Compare one recorded encoding with a target's rules and layout."""
+def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
+    """Return the difference of a recorded encoding from a target's rules and layout, or None."""
     request = read_driver_call(case["kind"], case["arguments"], target)
     violations = find_violations(request)
     ours = ", ".join(violation.rule for violation in violations) or "accepted"
-    # The driver refused: the rules must refuse too.
+    # The driver refused the call, so the rules must refuse it, too.
     if case["bytes"] is None:
         return None if violations else f"driver: {case['driver']}\nrules of {target}: accepted"
     if violations:
@@ -274,9 +281,10 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
         return None
     try:
         decoded, address = bits.decode(data, derived=True)
-    except TmaError as error:
+    except tma.TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
-    # The layout is derived from code of the compiler, which has no instruction for L2 promotion.
+    # This layout is derived from the compiler's code for tensormap.replace, which cannot change the
+    # L2 promotion. So ignore the L2 promotion.
     derived = decoded._replace(l2_promotion=arguments.l2_promotion)
     if (derived, address) == (arguments, request.address):
         return None
@@ -284,10 +292,10 @@ def _difference(case: dict[str, Any], target: Target) -> str | None:
 
 
 class FieldStatistics:
-    """The number of maps, per field of sm_90's layout, in which the driver wrote the same value.
+    """Counter of the driver's maps that agree with sm_90's layout, for each field of the layout.
 
-    `seen` counts the maps that have the field, and `same` the maps that agree. `stray` has the bits
-    that are set in a map outside of all fields.
+    For each field, `seen` counts the maps that have the field, and `same` the maps whose value
+    agrees. `stray` has the bits outside of all fields that are set in a map.
     """
 
     maps: int
@@ -300,22 +308,22 @@ class FieldStatistics:
         self.stray = 0
 
     def add(self, arguments: EncodeArguments, address: int, made_by_driver: bytes) -> None:
-        """Compare one map; skip types and swizzles that sm_90 lacks."""
+        """Count one map of the driver; skip a map with a type or swizzle that sm_90 lacks."""
         try:
             modelled = bits.encode(arguments, address)
         except OverflowError:
             return
         self.maps += 1
         word = int.from_bytes(made_by_driver, "little")
-        for one in fields_of(arguments.kind, arguments.rank):
+        for one in bits.fields_of(arguments.kind, arguments.rank):
             self.seen[one.label] += 1
             self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
-            word &= ~one.mask  # bits that remain belong to no field
+            word &= ~one.mask  # In the end, `word` has the bits of no field.
         self.stray |= word
 
     def __str__(self) -> str:
-        """Return the number of fields that agree in all maps, and counts for other fields."""
-        labels = dict.fromkeys(f.label for f in FIELDS if self.seen[f.label])
+        """Return a text with the number of fields that always agree, and counts of other fields."""
+        labels = dict.fromkeys(f.label for f in bits.FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"
             for label in labels

@@ -1,14 +1,15 @@
-"""Checks of kernels that read loaded tiles or change maps, against the simulator and the driver.
+"""Checks on the GPU of matrix descriptors, ldmatrix addresses, and maps that a kernel changes.
 
-In the first checks, TMA loads tiles with the driver's maps. Then wgmma reads the tiles with our
-descriptors, or ldmatrix reads them at our addresses. The expected results are computed from the
-simulator's tiles. Matrices have small integers, so that every sum of products is exact.
+In the first two checks, TMA loads tiles with the driver's maps. Then wgmma reads the tiles with
+this package's descriptors, or ldmatrix reads the tiles at this package's addresses. The expected
+results are computed from the simulator's tiles. Matrices have small integers, so that every sum of
+products is exact.
 
-In the last check, a kernel starts from the driver's map with wrong values in some fields. The
-kernel writes the right values with ``tensormap.replace``, and loads a tile with the changed map.
-The map and the tile must equal those of the driver's map. Half of the maps are changed in shared
-memory and then copied to global memory; the others are changed in global memory. The addresses of
-the maps were used by other maps before.
+In the last check, a kernel gets the driver's map with wrong values in some fields. The kernel
+writes the right values with ``tensormap.replace``, and loads a tile with the changed map. The map
+must then equal the driver's map, and the tile must equal the simulator's tile. The kernel changes
+half of the maps in shared memory and copies them to global memory. It changes the other maps in
+global memory. Earlier cases had other maps at the same addresses.
 """
 
 from __future__ import annotations
@@ -21,14 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack.consumer import ldmatrix_addresses, matrix_descriptor
-from tma_dlpack.copies.tile import Tile
-from tma_dlpack.tables.bits import Field, fields_of
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType
-from tma_dlpack.tables.targets import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 from tma_dlpack.verification.arena import Arena, byte_difference
+from tma_dlpack.verification.core import DATA_TYPES, bits, targets, tma
 from tma_dlpack.verification.random_copies import Copy, random_copy
 from tma_dlpack.verification.random_operands import ROOM_BYTES, Matrices, OperandLayout, Product
 
@@ -36,7 +31,7 @@ WARP = 32
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with our descriptors; return the difference, or None."""
+    """Multiply two tiles by wgmma with this package's descriptors; return a difference or None."""
     _put_integers(product, arena)
     try:
         a, a_host = arena.maps(product.a.arguments(), 0)
@@ -44,14 +39,15 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         a_tile = arena.simulated(a_host, product.a)
         b_tile = arena.simulated(b_host, product.b)
         exact = _exact(product, a_tile, b_tile)
-        a_is = matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
-        b_is = matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
-        # One descriptor per 64 rows of A and step of K, and one per step of B: wgmma has M = 64.
+        a_is = tma.matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
+        b_is = tma.matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
+        # A wgmma multiplies 64 rows of A. So A has a descriptor for each 64 rows and step of K, and
+        # B has a descriptor for each step of K.
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
-        # -1, so that elements that the kernel does not write are probably different.
+        # Elements that the kernel does not write stay -1, which probably differs from the product.
         out = np.full(exact.shape, -1, dtype)
         factor, turned = product.factor, (product.a_major == "MN", product.b_major == "MN")
         macro = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
@@ -65,8 +61,8 @@ def compare_product(product: Product, arena: Arena) -> str | None:
     return _difference("the product", exact, out)
 
 
-def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64]:
-    """Multiply the simulator's tiles in int64."""
+def _exact(product: Product, a_tile: tma.Tile, b_tile: tma.Tile) -> npt.NDArray[np.int64]:
+    """Return the product of the simulator's tiles, computed in int64."""
     a = product.factor.decode(product.a.logical(a_tile.array))
     b = product.factor.decode(product.b.logical(b_tile.array))
     m_by_k = a if product.a_major == "K" else a.T
@@ -76,11 +72,11 @@ def _exact(product: Product, a_tile: Tile, b_tile: Tile) -> npt.NDArray[np.int64
 
 
 def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
-    """Read a tile by ldmatrix at our addresses; return the difference to the simulated tile."""
+    """Read a tile by ldmatrix at this package's addresses; return the difference or None."""
     layout = matrices.layout
     tensor_map, on_host = arena.maps(layout.arguments(), 0)
     tile = arena.simulated(on_host, layout)
-    addresses = ldmatrix_addresses(
+    addresses = tma.ldmatrix_addresses(
         tensor_map,
         matrices.row,
         matrices.column,
@@ -96,8 +92,9 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Return the registers of each lane (PTX ISA, ldmatrix, fragments of 8 x 8 16-bit values)."""
-    # The 8 x 8 matrices in the order of the addresses: (down, right) in units of 8 rows, 16 bytes.
+    """Return the expected registers of each lane (PTX ISA, ldmatrix, 8 x 8 16-bit values)."""
+    # `places` are the offsets of the 8 x 8 matrices, in the order of their addresses. An offset is
+    # (units of 8 rows down, units of 16 bytes to the right).
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]
@@ -117,7 +114,7 @@ def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.
 
 
 def _put_integers(product: Product, arena: Arena) -> None:
-    """Fill both matrices with integers that their type represents exactly.
+    """Fill both matrices in the arena with integers that their type represents exactly.
 
     The padding between rows keeps its random bytes.
     """
@@ -131,9 +128,9 @@ def _put_integers(product: Product, arena: Arena) -> None:
     arena.device.put(arena.host)
 
 
-def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
-    """Return the bytes of the kernel's struct Tile (kernels/operands.cu)."""
-    # The kernel has coordinates innermost first.
+def _tile_argument(layout: OperandLayout, tensor_map: tma.TensorMap) -> bytes:
+    """Return the bytes of a struct Tile, a parameter of the kernels in kernels/operands.cu."""
+    # The kernel expects the innermost coordinate first.
     coords = (*layout.coords[::-1], 0, 0)[:3]
     words = (tensor_map.rank, layout.smem_offset, tensor_map.tx_bytes)
     return struct.pack("<3i3I", *coords, *words)
@@ -143,7 +140,7 @@ def _tile_argument(layout: OperandLayout, tensor_map: TensorMap) -> bytes:
 
 
 def _words(*numbers: int) -> list[bytes]:
-    """Return unsigned arguments of a kernel as bytes."""
+    """Return 32-bit unsigned arguments of a kernel as bytes."""
     return [struct.pack("<I", number) for number in numbers]
 
 
@@ -156,8 +153,8 @@ def _read_tiles(
     counts: tuple[int, ...],
     arrays: list[npt.NDArray[Any]],
 ) -> None:
-    """Run a kernel of operands.cu; the tiles end at byte `end`, and its barrier follows them."""
-    # An mbarrier has 8 bytes and is aligned to 8 (PTX ISA, mbarrier).
+    """Run a kernel of operands.cu whose tiles end at byte `end` of shared memory."""
+    # The mbarrier follows the tiles. It has 8 bytes and an alignment of 8 bytes (PTX ISA).
     barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
     values = [*maps, *_words(barrier, *counts)]
     arena.run(("operands.cu", *kernel), threads, barrier + 8, values, [*arrays, done])
@@ -168,14 +165,15 @@ def _read_tiles(
 def wgmma_macro(
     ptx: str, accumulator: str, n: int, k_elements: int, a_turned: bool, b_turned: bool
 ) -> str:
-    """Return a macro of CUDA C++ with one wgmma instruction and all its registers."""
-    # PTX ISA, wgmma.mma_async: each of 128 threads has 64 * n / 128 accumulators of 32 bits.
+    """Return the definition of a C++ macro with one wgmma instruction and all its registers."""
+    # Each of 128 threads has 64 * n / 128 accumulators of 32 bits (PTX ISA, wgmma.mma_async).
     registers = n // 2
     d = ", ".join(f"%{i}" for i in range(registers))
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(registers))
     result = "f32" if accumulator == "float" else "s32"
-    # Scales of A and B (floats only), then the transposes, which only 16-bit types have.
+    # The immediates are the scales of A and B for float accumulators, then the transposes of A and
+    # B for 16-bit types.
     immediates = {"float": ", 1, 1", "int": ""}[accumulator]
     if ptx in ("f16", "bf16"):
         immediates += f", {int(a_turned)}, {int(b_turned)}"
@@ -190,7 +188,7 @@ def wgmma_macro(
 
 
 def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> str | None:
-    """Describe the first difference and the number of different elements; None if all are equal."""
+    """Return a text with the first difference and the number of different elements, or None."""
     places = np.argwhere(mine != real)
     if not len(places):
         return None
@@ -203,13 +201,13 @@ def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> st
 
 # --- Changed maps --------------------------------------------------------------------------------
 
-#: Bytes of shared memory in addition to the tile, for the kernel's map and barrier.
+#: Bytes of shared memory for the kernel's map and barrier, in addition to the tile.
 CHANGES_BYTES = 512
-# The initial value of bytes that the kernel writes.
+# Value, before the kernel runs, of the bytes that the kernel writes.
 UNTOUCHED = 0xEE
-#: Fields whose new value is a constant of the instruction (PTX ISA, tensormap.replace).
+#: Fields whose new value is a constant in the instruction (PTX ISA, tensormap.replace).
 CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
-# Fields whose new value is in a register; the last four have one value per dimension.
+# Fields whose new value is in a register. The last four fields have one value for each dimension.
 _BY_DIMENSION = (
     "global_address",
     "rank",
@@ -218,23 +216,23 @@ _BY_DIMENSION = (
     "box_dim",
     "element_stride",
 )
-# The number of each field in changes.cu. elemtype has more than 8 constants, so it is the last one.
+# Field -> its number in changes.cu. elemtype has more than 8 constants, so its number is the last.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
-TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
-#: Ends of the valid values of fields whose bits can hold more values.
+TF32 = (tma.TensorMapDataType.TFLOAT32, tma.TensorMapDataType.TFLOAT32_FTZ)
+#: Field with invalid values -> end (exclusive) of its valid values.
 _ENDS = {"interleave": 3, "element_type": 11}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A load with a map, some of whose fields the kernel has to correct.
+    """A load with a map in which the kernel has to correct some fields first.
 
-    `overwritten_by` has the wrong values of `fields`. `in_place`: the map is changed in global
-    memory.
+    `overwritten_by` has the wrong values of `fields`. If `in_place` is True, the kernel changes the
+    map in global memory, else in shared memory.
     """
 
     copy: Copy
-    fields: tuple[Field, ...]
+    fields: tuple[bits.Field, ...]
     overwritten_by: tuple[int, ...]
     in_place: bool
 
@@ -245,26 +243,26 @@ class Change:
 
 
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
-    """Return a tile load, with wrong values for a random choice of its map's fields."""
+    """Return a random tile load, with wrong values for some random fields of its map."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
-    fields = [f for f in fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
-    # The instruction sets the bit of tf32 and never clears it.
+    rows = [f for f in bits.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
+    # tensormap.replace sets the bit for tf32 and never clears this bit.
     if copy.arguments.data_type not in TF32:
-        fields = [field for field in fields if field.name != "tf32"]
-    chosen = set(rng.sample(fields, rng.randint(1, len(fields))))
-    ordered = tuple(field for field in fields if field in chosen)
+        rows = [field for field in rows if field.name != "tf32"]
+    chosen = set(rng.sample(rows, rng.randint(1, len(rows))))
+    ordered = tuple(field for field in rows if field in chosen)
     values = tuple(_legal(field, rng) for field in ordered)
     return Change(copy, ordered, values, rng.random() < 0.5)
 
 
-def _legal(field: Field, rng: Random) -> int:
-    # A field stores value / unit - bias.
+def _legal(field: bits.Field, rng: Random) -> int:
+    # The bits of a field are value / unit - bias.
     raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
     return (raw + field.bias) * field.unit
 
 
 def compare_change(change: Change, arena: Arena) -> str | None:
-    """Change the map on the device and load with it; return the first difference, or None."""
+    """Change a map on the GPU and load a tile with it; return the first difference or None."""
     copy = change.copy
     tensor_map, on_host = arena.maps(copy.arguments, copy.start)
     expected = bytes(tensor_map)
@@ -273,7 +271,7 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         before = field.write(before, value)
     tile = arena.simulated(on_host, copy).smem
     changes = np.array(instructions(change, expected), np.uint64)
-    out = np.full(MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
+    out = np.full(targets.MAP_BYTES + len(tile), UNTOUCHED, np.uint8)
     coords = struct.pack("<5i", *copy.coords[::-1], *(0,) * (5 - len(copy.coords)))
     numbers = len(copy.coords), int(change.in_place), len(changes), copy.smem_offset, len(tile)
     arena.run(
@@ -283,16 +281,17 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         [before, coords, *_words(*numbers, tensor_map.tx_bytes)],
         [out, changes],
     )
-    changed = out[:MAP_BYTES].tobytes()
-    # Bytes 64..127 are compared too: the kernel must not change them.
+    changed = out[: targets.MAP_BYTES].tobytes()
+    # Compare bytes 64 to 127, too, because the kernel must not change them.
     if changed != expected:
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
-    return byte_difference("the tile", tile, out[MAP_BYTES:])
+    return byte_difference("the tile", tile, out[targets.MAP_BYTES :])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
-    """Return (field, value) of the instructions that write the right values, as in changes.cu."""
-    # Several of our fields may be one field of PTX; a dict keeps one instruction of each.
+    """Return the instructions that write the right values, each (number in changes.cu, value)."""
+    # Several fields of a map may be one field of tensormap.replace. The dict has one instruction
+    # for each field of tensormap.replace.
     found = {}
     for field in change.fields:
         assert field.ptx is not None

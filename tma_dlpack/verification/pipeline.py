@@ -1,4 +1,4 @@
-"""A timed copy of a whole tensor on the GPU, tile by tile; for `tma.bandwidth`."""
+"""`TiledCopy`, which copies a tensor on the GPU tile by tile and times it, for `tma.bandwidth`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tma_dlpack import driver
-from tma_dlpack.copies import launch
-from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
-from tma_dlpack.tables.targets import Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.verification.core import driver, launch, tma
 
-#: Shared memory that the system reserves for each block (CUDA C++ Programming Guide, compute
-#: capability 9.0). A multiprocessor has this much more than the largest block may request.
+#: Bytes of shared memory that the system reserves for each block (CUDA C++ Programming Guide,
+#: compute capability 9.0). The shared memory of a multiprocessor is larger by these bytes than the
+#: largest size that a block may request.
 RESERVED_SMEM_BYTES = 1024
 BARRIER_BYTES = 8
 # The kernel counts tiles in 32 bits.
 MAX_TILES = 1 << 31
-#: Maximum number of stages. Half of them may wait for stores, and kernels/bandwidth.cu has a
-#: wait_group for up to 4 stores.
+#: Maximum number of stages. Half of the stages may have pending stores, and kernels/bandwidth.cu
+#: can wait with up to 4 pending stores.
 MAX_STAGES = 8
-#: An upper limit of the bytes that a store writes after the end of a ragged row.
+#: Maximum number of bytes that a store writes after the end of a row whose size is not a multiple
+#: of 16 bytes.
 OVERRUN_BYTES = 16
-# Threads per block of the copying kernel (one thread issues) and of the comparing kernels, and
-# blocks of the comparing kernels per multiprocessor.
+# Threads per block of the copying kernel, in which one thread issues copies; threads per block of
+# the comparing kernels; blocks of the comparing kernels per multiprocessor.
 ISSUING_THREADS, LOOKING_THREADS, LOOKING_CTAS_PER_SM = 32, 256, 8
 _PREFERRED_SHARED_MEMORY_CARVEOUT = 9  # CUfunction_attribute (cuda.h)
 
@@ -42,13 +40,13 @@ class Pipeline:
     Attributes
     ----------
     stages : int
-        Tiles in shared memory per CTA.
+        Number of tiles in shared memory per CTA.
     ctas_per_sm : int
     stores_in_flight : int
-        Number of stages whose stores may be pending; the other stages hold loads.
+        Number of stages whose stores may be pending. The other stages are for loads.
     neighbours : int
         Number of adjacent tiles that one CTA copies before the next CTA's tiles begin. With 2
-        tiles, two rows of 128 bytes share one L2 fetch of 256 bytes.
+        tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
     """
 
     stages: int
@@ -58,7 +56,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Yield the pipelines with these stages and blocks per multiprocessor that can run."""
+        """Yield the pipelines to try with these numbers of stages and blocks per multiprocessor."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
@@ -75,17 +73,17 @@ class Run:
     seconds : float
         Median time of a copy.
     verified : bool
-        Whether the copy wrote every byte; before it, every byte of the destination was wrong.
+        Whether the copy wrote every byte. Before the copy, every byte of the destination was wrong.
     """
 
-    tensor_map: TensorMap
+    tensor_map: tma.TensorMap
     pipeline: Pipeline
     seconds: float
     verified: bool
 
 
-def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
-    """Return whether these blocks and stages fit into a multiprocessor's shared memory."""
+def fits(pipeline: Pipeline, tensor_map: tma.TensorMap, target: tma.Target) -> bool:
+    """Return whether a pipeline's blocks fit into the shared memory of a multiprocessor."""
     block_bytes = _block_bytes(pipeline, tensor_map)
     needed = pipeline.ctas_per_sm * (block_bytes + RESERVED_SMEM_BYTES)
     return (
@@ -94,27 +92,27 @@ def fits(pipeline: Pipeline, tensor_map: TensorMap, target: Target) -> bool:
     )
 
 
-def _stage_bytes(tensor_map: TensorMap) -> int:
-    # The pattern of the largest swizzle repeats every 1024 bytes.
+def _stage_bytes(tensor_map: tma.TensorMap) -> int:
+    # Align stages to 1024 bytes, because the pattern of the largest swizzle has this period.
     return -(-tensor_map.smem_bytes // 1024) * 1024
 
 
-def _block_bytes(pipeline: Pipeline, tensor_map: TensorMap) -> int:
+def _block_bytes(pipeline: Pipeline, tensor_map: tma.TensorMap) -> int:
     return pipeline.stages * (_stage_bytes(tensor_map) + BARRIER_BYTES)
 
 
 class TiledCopy:
-    """A tensor, memory for its copy, and the kernels, as a context manager.
+    """A context manager with a tensor, memory for its copy, and the kernels.
 
-    The argument is any map of the tensor; each copy may use a map with another box.
+    `tensor_map` is any map of the tensor. Each copy may use a map with another box.
     """
 
     copy: int
 
-    def __init__(self, tensor_map: TensorMap) -> None:
-        """Refuse a tensor whose copy cannot be compared, because its rows overlap."""
+    def __init__(self, tensor_map: tma.TensorMap) -> None:
+        """Refuse a tensor whose rows overlap, because its copy has no bandwidth of its own."""
         if 0 in tensor_map.global_strides:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
                 "memory and a copy has no bandwidth of its own; pass a tensor without overlap"
             )
@@ -123,9 +121,9 @@ class TiledCopy:
         counts = tensor_map.global_dim[1:]
         self.tensor_bytes: int = math.prod(counts) * row_bytes
         steps = zip(counts, tensor_map.global_strides, strict=True)
-        # From the first byte to the last one, with the gaps between rows.
+        # Bytes from the first to the last byte of the tensor, including the gaps between rows.
         self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
-        # struct Rows of kernels/bandwidth.cu, which has 4 dimensions of rows.
+        # `_rows` is a struct Rows of kernels/bandwidth.cu, which has 4 dimensions.
         missing = 4 - len(counts)
         strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
         self._rows = launch.by_value(
@@ -136,7 +134,7 @@ class TiledCopy:
     def __enter__(self) -> TiledCopy:
         with ExitStack() as stack:
             self.device_id: int = stack.enter_context(driver.in_context_of(self.source))
-            self.target: Target = driver.device_target(self.device_id)
+            self.target: tma.Target = driver.device_target(self.device_id)
             self._sms = multiprocessors(self.target)
             self._library = library(self.target)
             self._stream = launch.ordered_stream(self._tensor, self.device_id, None)
@@ -150,42 +148,43 @@ class TiledCopy:
         self._stack.close()
 
     def memcpy_seconds(self, repeats: int) -> float:
-        """Return the median time of a device-to-device memcpy of the tensor's extent."""
+        """Return the median time of device-to-device memcpys of the tensor, including its gaps."""
 
         def memcpy() -> None:
             where = self.copy, self.source, self.extent_bytes
             driver.call("cuMemcpyDtoDAsync_v2", *where, self._stream)
 
-        memcpy()  # the first one is slower
+        memcpy()  # Do not time the first memcpy, because it is slower.
         return statistics.median(self._seconds(memcpy) for _ in range(repeats))
 
-    def run(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> Run:
+    def run(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> Run:
         """Copy the tensor with a map, compare the result, and time the copy."""
         copy = self._launcher(tensor_map, pipeline)
-        # The destination is the inverted source, in which every byte is wrong.
+        # Write the inverted source to the destination, so that every byte is wrong.
         self._look("invert")
         self._require_done(self._answer_after(copy))
         differences = self._answer_after(lambda: self._look("compare", self._answer))
         seconds = statistics.median(self._seconds(copy) for _ in range(repeats))
         return Run(tensor_map, pipeline, seconds, differences == 0)
 
-    def seconds(self, tensor_map: TensorMap, pipeline: Pipeline, repeats: int) -> float:
-        """Return the median time of a copy whose bytes are not compared."""
+    def seconds(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> float:
+        """Return the median time of copies with a map, without comparing the result."""
         copy = self._launcher(tensor_map, pipeline)
         return statistics.median(self._seconds(copy) for _ in range(repeats))
 
-    def _launcher(self, tensor_map: TensorMap, pipeline: Pipeline) -> Callable[[], None]:
+    def _launcher(self, tensor_map: tma.TensorMap, pipeline: Pipeline) -> Callable[[], None]:
         rank, box = tensor_map.rank, tensor_map.box_dim
         counts = [-(-n // b) for n, b in zip(tensor_map.global_dim, box, strict=True)]
         tiles = math.prod(counts)
         if tiles > MAX_TILES:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{tiles} tiles of {tensor_map.box_sizes} cover the tensor; at most {MAX_TILES} "
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        # In a map of split_inner, the outermost dimension steps along a row and has the smallest
-        # stride. The kernel counts it first, so that adjacent tiles are adjacent in memory.
+        # In a map of split_inner, the outermost dimension is a part of the row and has the smallest
+        # stride. The kernel then counts tiles along this dimension first, so that consecutive tiles
+        # are adjacent in memory.
         strides = tensor_map.global_strides
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
@@ -198,7 +197,7 @@ class TiledCopy:
             launch.by_value(ring),
             ctypes.c_uint64(self._answer),
         )
-        # 100 percent of the L1 cache's memory as shared memory, so that all blocks are resident.
+        # Use all of the L1 cache's memory as shared memory, so that all blocks are resident.
         kernel = self._library.kernel(f"copy_tiles_{rank}", self.device_id)
         carveout = _PREFERRED_SHARED_MEMORY_CARVEOUT
         driver.call("cuKernelSetAttribute", carveout, 100, kernel, self.device_id)
@@ -214,7 +213,7 @@ class TiledCopy:
         launch.launch(kernel, grid, LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Return the word that a kernel wrote to the answer's address, which was 0 before."""
+        """Set the word at the address of the answer to 0, call `work`, and return the word."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()
@@ -224,7 +223,7 @@ class TiledCopy:
 
     def _require_done(self, status: int) -> None:
         if status:
-            raise TmaDriverError(
+            raise tma.TmaDriverError(
                 f"the copy did not run to its end (status {status}: 1 is an mbarrier that still "
                 "waits for bytes after 2 s, 2 is misaligned shared memory)"
             )
@@ -240,12 +239,12 @@ class TiledCopy:
         return milliseconds.value / 1e3
 
 
-def library(target: Target) -> launch.Library:
+def library(target: tma.Target) -> launch.Library:
     return launch.compile_packaged("bandwidth.cu", __package__, target)
 
 
-def multiprocessors(target: Target) -> int:
-    assert target.multiprocessors is not None  # `driver.device_target` sets it
+def multiprocessors(target: tma.Target) -> int:
+    assert target.multiprocessors is not None  # `driver.device_target` sets this attribute.
     return target.multiprocessors
 
 

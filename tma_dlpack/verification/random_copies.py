@@ -1,7 +1,8 @@
 """Random copies for the hardware, and random calls of the driver's encoders.
 
-Copies have maps of a small arena, and coordinates inside and near the tensor. Arguments of calls
-are often at the limits of the driver, one step below a limit, or one step above it.
+The maps of copies describe tensors in a small arena. The coordinates of copies are inside of the
+tensor or near its ends. The arguments of calls are often at a limit of the driver, one step below
+it, or one step above it.
 """
 
 from __future__ import annotations
@@ -11,28 +12,26 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tma_dlpack import geometry
-from tma_dlpack.copies.backend import REDUCTIONS
-from tma_dlpack.copies.memory import reach_bytes
-from tma_dlpack.copies.request import MAX_COORD, MAX_OFFSET
-from tma_dlpack.geometry import CHUNK_BYTES
-from tma_dlpack.tables.arguments import CORNERS, EncodeArguments, MapKind
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaInterleaveLayout, TmaOobFill, TmaSwizzle
-from tma_dlpack.tables.targets import (
-    ADDRESS_END,
-    CORNER_ENDS,
-    MAX_BOX_BYTES,
-    STRIDE_BYTES_END,
-    SWIZZLE_SPAN_BYTES,
+from tma_dlpack.verification.core import (
+    CORNERS,
+    DATA_TYPES,
+    MAX_COORD,
+    MAX_OFFSET,
+    REDUCTIONS,
+    EncodeArguments,
+    MapKind,
+    geometry,
+    reach_bytes,
+    targets,
+    tma,
 )
 
-#: Bytes of global memory of all copies.
+#: Bytes of the arena, the global memory that all copies use.
 ARENA_BYTES = 1 << 19
-#: Maximum bytes of a random tile; the last number is near the limit of a block.
+#: Maximum sizes of random tiles in bytes. The last size is near the limit of a block.
 _BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
-# Without the packed types of 4 and 6 bits.
-_ORDINARY = tuple(TensorMapDataType)[:13]
+# The data types except for the packed types of 4 and 6 bits.
+_ORDINARY = tuple(tma.TensorMapDataType)[:13]
 _MAX_SMEM_OFFSET = 2048
 
 
@@ -40,9 +39,9 @@ _MAX_SMEM_OFFSET = 2048
 class Copy:
     """The arguments of one copy.
 
-    `op` is ``"load"``, ``"store"`` or a reduction. `start` is the first byte of the tensor in the
-    arena. `coords` are row-major, as in the backends. `data_seed` is the seed of the random bytes
-    of shared memory that are stored.
+    `op` is ``"load"``, ``"store"`` or a reduction. `start` is the offset of the tensor in the arena
+    in bytes. `coords` are row-major, as in the backends. `data_seed` is the seed of the random
+    bytes that a store or reduction reads from shared memory.
     """
 
     op: str
@@ -55,16 +54,19 @@ class Copy:
 
 
 def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Copy:
-    """Return a copy; `op` is ``"load"``, ``"store"`` or ``"reduce"``, `kind` tiled or im2col."""
+    """Return a random copy with a tiled or im2col map.
+
+    `op` is ``"load"``, ``"store"`` or ``"reduce"``, which becomes a random reduction.
+    """
     writes = op != "load"
     while True:
         data_type = rng.choice(tuple(REDUCTIONS) if op == "reduce" else _ORDINARY)
         arguments = random_map(rng, kind, data_type, writes)
         smem_offset = 128 * rng.randint(0, _MAX_SMEM_OFFSET // 128)
         start = 32 * rng.randint(0, 64)
-        # 8 bytes are for the mbarrier.
+        # The mbarrier needs 8 bytes of shared memory after the tile.
         fits = smem_offset + geometry.smem_bytes(arguments) + 8 <= max_smem_bytes
-        if fits and start + reach_bytes(arguments, CHUNK_BYTES) <= ARENA_BYTES:
+        if fits and start + reach_bytes(arguments, geometry.CHUNK_BYTES) <= ARENA_BYTES:
             break
     coords, offsets = _start(rng, arguments, writes)
     return Copy(
@@ -81,8 +83,11 @@ def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Cop
 def start_at_limits(
     rng: Random, args: EncodeArguments
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return row-major coordinates and offsets at the ends of dimensions, boxes and registers."""
-    # ~MAX_COORD is the smallest coordinate of a signed register.
+    """Return row-major coordinates and im2col offsets of a load at the limits.
+
+    The values are at the ends of dimensions and boxes, and at the limits of signed registers.
+    """
+    # ~MAX_COORD is the smallest coordinate in a signed register.
     coords = []
     for d, dim in enumerate(args.global_dim):
         box = args.box_dim[d] if args.box_dim else 8
@@ -90,7 +95,8 @@ def start_at_limits(
         inside = rng.randint(~MAX_COORD, MAX_COORD)
         coords.append(rng.choice((*ends, MAX_COORD - rng.randint(0, 300), inside)))
     coords = [min(max(c, ~MAX_COORD), MAX_COORD) for c in coords]
-    # Another innermost coordinate is an illegal instruction, which ends the process's context.
+    # Keep the innermost coordinate on 16 bytes. Otherwise the load is an illegal instruction, which
+    # makes the CUDA context of the process unusable.
     if not args.interleave:
         coords[0] = _on_16_bytes(coords[0], args)
     if args.kind == "tiled":
@@ -103,19 +109,19 @@ def start_at_limits(
 
 
 def random_map(
-    rng: Random, kind: MapKind, data_type: TensorMapDataType | None = None, writes: bool = False
+    rng: Random, kind: MapKind, data_type: tma.TensorMapDataType | None = None, writes: bool = False
 ) -> EncodeArguments:
-    """Return the arguments of an accepted map of a small tensor; `kind` is tiled or im2col."""
+    """Return random valid arguments of a tiled or im2col map of a small tensor."""
     data_type = rng.choice(_ORDINARY) if data_type is None else data_type
-    oob_fill = TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
-    interleave = TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
-    swizzle = TmaSwizzle(rng.randint(0, 3))
+    oob_fill = tma.TmaOobFill(DATA_TYPES[data_type].is_float and rng.random() < 0.5)
+    interleave = tma.TmaInterleaveLayout(rng.choice((0, 0, 0, 1, 2)))
+    swizzle = tma.TmaSwizzle(rng.randint(0, 3))
     options: dict[str, Any] = {"interleave": interleave, "swizzle": swizzle, "oob_fill": oob_fill}
     args = EncodeArguments(kind, data_type, (), (), (), **options)
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
     dims, inner = _dims(rng, rank), _inner(rng, args)
     steps = tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
-    # Often a row of about 1 to 3 boxes, so that tiles reach its end.
+    # Often make a row of about 1 to 3 boxes, so that tiles reach the end of the row.
     if not args.interleave and rng.random() < 0.7:
         dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
     if kind == "tiled":
@@ -127,7 +133,8 @@ def random_map(
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
-    # The lines that the budget still has; a box of n with step s loads n / s of them.
+    # A line is a row of the box along dimension 0. `room` is the number of lines that the budget
+    # still allows. An extent n with the element stride s loads n / s lines.
     room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
     box = [inner]
     for step in steps[1:]:
@@ -140,9 +147,9 @@ def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...])
 def _column(
     rng: Random, args: EncodeArguments, channels: int, dims: list[int], writes: bool
 ) -> dict[str, Any]:
-    """Return the corners and counts of an im2col map, and change the spatial extents in `dims`."""
+    """Return the corners and counts of an im2col map; also change the spatial extents in `dims`."""
     first, rank = 0 if args.interleave else 1, len(dims)
-    limit = CORNER_ENDS[rank]
+    limit = targets.CORNER_ENDS[rank]
     lower, upper = [], []
     for d in range(first, first + rank - 2):
         dims[d] = rng.choice((dims[d], rng.randint(3, 24)))
@@ -150,12 +157,12 @@ def _column(
         high = rng.choice((0, -1, -2, rng.randint(-4, 9)))
         if writes:
             low, high = max(low, 0), min(high, 0)
-        # The bounding box keeps at least one pixel.
+        # Keep at least one pixel in the bounding box.
         low = min(low, dims[d] - 1 + max(high, 1 - dims[d]))
         lower.append(low)
         upper.append(max(high, low - dims[d] + 1))
     pixel_bytes = max(channels * args.type_row.element_bytes, 32 if args.interleave else 16)
-    span = 0 if args.interleave else SWIZZLE_SPAN_BYTES[args.swizzle]
+    span = 0 if args.interleave else targets.SWIZZLE_SPAN_BYTES[args.swizzle]
     most = max(min(rng.choice(_BUDGETS) // max(pixel_bytes, span), 1024), 1)
     return {
         "pixel_box_lower_corner": tuple(lower),
@@ -168,7 +175,7 @@ def _column(
 def _start(
     rng: Random, args: EncodeArguments, writes: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return coordinates and im2col offsets in the driver's order, innermost first."""
+    """Return random coordinates and im2col offsets of a copy, both innermost first."""
     least = [-2] * args.rank if args.kind == "im2col" else [-box - 1 for box in args.box_dim]
     places = zip(least, args.global_dim, strict=True)
     coords = [_place(rng, 0 if writes else low, dim) for low, dim in places]
@@ -184,15 +191,15 @@ def _start(
 
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
-    """Return the box's innermost extent: multiples of 16 bytes within the swizzle's span."""
-    span = SWIZZLE_SPAN_BYTES[args.swizzle] or 256
+    """Return a random innermost box extent, a multiple of 16 bytes up to the swizzle's span."""
+    span = targets.SWIZZLE_SPAN_BYTES[args.swizzle] or 256
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
     return max(rng.choice((1, most, rng.randint(1, most))) * 16 // element_bytes, 1)
 
 
 def _dims(rng: Random, rank: int) -> list[int]:
-    """Return extents with a small product; some extents are 1."""
+    """Return random extents of a tensor with a small product; some extents are 1."""
     room = 2 ** rng.randint(4, 16)
     dims = []
     for _ in range(rank):
@@ -204,8 +211,11 @@ def _dims(rng: Random, rank: int) -> list[int]:
 
 
 def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
-    """Return strides without overlap, sometimes with gaps; a load may have a stride of 0."""
-    # With an interleave layout, an entry of dimension 0 is a slice of 16 or 32 bytes.
+    """Return random strides without overlap, sometimes with gaps.
+
+    Unless the map must be `dense`, a stride may be 0.
+    """
+    # With an interleave layout, each entry of dimension 0 is a slice of 16 or 32 bytes.
     align = args.alignment_bytes
     unit = 16 * args.interleave if args.interleave else args.type_row.element_bytes
     stride, strides = -(-dims[0] * unit // align) * align, []
@@ -217,15 +227,15 @@ def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -
 
 
 def _place(rng: Random, least: int, dim: int) -> int:
-    """Return a coordinate, mostly in bounds."""
+    """Return a random coordinate, which is mostly in bounds."""
     if rng.random() < 0.2:
         return rng.randint(least, dim + 1)
     return rng.choice((0, rng.randint(0, dim - 1)))
 
 
 def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
-    """Round a coordinate of the innermost dimension down to a multiple of 16 bytes."""
-    # lcm: 128 bits are not a whole number of 6-bit elements.
+    """Return an innermost coordinate rounded down to a multiple of 16 bytes."""
+    # Use the lcm, because 128 bits are not a whole number of 6-bit elements.
     bits = args.type_row.element_bits
     step = math.lcm(128, bits) // bits
     return coord // step * step
@@ -240,7 +250,7 @@ _OF_KIND = {"tiled": ("box_dim",), "im2col": (*CORNERS, "channels_per_pixel", "p
 
 
 def keywords_of(args: EncodeArguments) -> dict[str, Any]:
-    """Return the keyword arguments of the call for a tiled or im2col map, without the address."""
+    """Return the keyword arguments of `driver_encode_*` for a map, except for the address."""
     names = (*_COMMON, *_OPTIONS, *_OF_KIND[args.kind])
     first = {"tensor_data_type": args.data_type, "tensor_rank": args.rank}
     return first | {name: getattr(args, name) for name in names}
@@ -249,16 +259,20 @@ def keywords_of(args: EncodeArguments) -> dict[str, Any]:
 Call = dict[str, Any]
 
 _BOX = (0, 1, 255, 256, 257)
-_STRIDES = (0, 8, 16, 32, 48, *(STRIDE_BYTES_END - n for n in (32, 16, 0)))
+_STRIDES = (0, 8, 16, 32, 48, *(targets.STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
-# The limits of corners differ by rank; each limit is drawn from both sides, positive and negative.
+# Values at the limits of corners, which differ by rank: the largest and smallest valid corners, and
+# their invalid neighbours.
 _CORNERS = tuple(
-    sign * end + n for end in sorted(CORNER_ENDS.values()) for sign in (-1, 1) for n in (-1, 0)
+    sign * end + n
+    for end in sorted(targets.CORNER_ENDS.values())
+    for sign in (-1, 1)
+    for n in (-1, 0)
 )
-#: Values at the edges of the driver's ranges, on both sides of each edge.
+#: Argument -> values at the edges of the range that the driver accepts, on both sides of each edge.
 EDGES: dict[str, tuple[Any, ...]] = {
     "tensor_data_type": ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"),
-    "global_address": (0, 8, 16, 32, *(ADDRESS_END - n for n in (32, 16, 0))),
+    "global_address": (0, 8, 16, 32, *(targets.ADDRESS_END - n for n in (32, 16, 0))),
     "global_dim": _EXTENTS,
     "global_strides": _STRIDES,
     "box_dim": _BOX,
@@ -270,12 +284,12 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "channels_per_pixel": _BOX,
     "pixels_per_column": (0, 1, 1023, 1024, 1025),
 }
-#: The probability that a value is drawn from its edges.
+#: The probability that an argument gets a value of `EDGES`.
 _EDGE = 0.04
 
 
 def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) -> Call:
-    """Return the arguments of one `driver_encode_*` call; the driver refuses some of the calls."""
+    """Return random arguments of a `driver_encode_*` call; the driver refuses some of the calls."""
     args = random_map(rng, "tiled" if kind == "tiled" else "im2col")
     step = args.alignment_bytes
     call = keywords_of(args) | {
@@ -283,7 +297,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
         "global_address": rng.randrange(step, 1 << rng.randint(10, 57), step),
         "l2_promotion": rng.randint(0, 3),
     }
-    # Shifts make large tensors, and they keep the strides' alignment.
+    # Shift extents and strides left to make large tensors; shifts keep the strides' alignment.
     if of_any_magnitude:
         for name in ("global_dim", "global_strides"):
             call[name] = tuple(n << rng.choice((0, rng.randint(0, 16))) for n in call[name])
@@ -295,7 +309,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
     if rng.random() < _EDGE:
         call |= _of_rank(call, rng.choice((1, 2, 6)))
     if kind == "im2col_wide":
-        # This encoder has one width per corner instead of an array.
+        # The encoder of im2col_wide has one width for each corner instead of an array.
         for corner in CORNERS:
             call[f"{corner}_width"] = (*call.pop(corner), 0)[0]
         call["mode"] = rng.randint(0, 1)
@@ -303,9 +317,11 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 
 
 def _largest(rng: Random, args: EncodeArguments) -> Call:
-    """Return the last extent of a tile at the limit of 228 KB, or one above this limit."""
+    """Return a change of the box's last extent to the limit of a tile (228 KB) or 1 above it."""
     *box, _ = args.box_dim or (args.channels_per_pixel, 0)
-    most = MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(0, 1)
+    most = targets.MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(
+        0, 1
+    )
     if args.kind == "tiled":
         return {"box_dim": (*box, min(most, 257))}
     return {"pixels_per_column": min(most, 1025)}
@@ -319,7 +335,7 @@ def _with_edges(rng: Random, value: Any, edges: tuple[Any, ...]) -> Any:
 
 
 def _of_rank(call: Call, rank: int) -> Call:
-    """Return the rank, and all arrays cut or repeated to the length for this rank."""
+    """Return changes of the rank and of all arrays, which are cut or repeated to fit this rank."""
     fewer = {"global_strides": 1, "pixel_box_lower_corner": 2, "pixel_box_upper_corner": 2}
     counts = {
         name: max(rank - fewer.get(name, 0), 0) for name, v in call.items() if type(v) is tuple

@@ -9,19 +9,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tma_dlpack import geometry
-from tma_dlpack.consumer.descriptor import Major
-from tma_dlpack.consumer.operand import K_STEP_BYTES, SPAN_BYTES
-from tma_dlpack.tables.arguments import EncodeArguments
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
+from tma_dlpack.verification.core import (
+    DATA_TYPES,
+    K_STEP_BYTES,
+    SPAN_BYTES,
+    EncodeArguments,
+    Major,
+    geometry,
+    tma,
+)
 
 Array = npt.NDArray[Any]
-SWIZZLES = (TmaSwizzle.none, TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
-#: Bytes of the arena for each of the two matrices.
+SWIZZLES = (
+    tma.TmaSwizzle.none,
+    tma.TmaSwizzle.bytes32,
+    tma.TmaSwizzle.bytes64,
+    tma.TmaSwizzle.bytes128,
+)
+#: Bytes of the arena that each of the two matrices has.
 ROOM_BYTES = 1 << 18
 MAX_K_STEPS = 12
-# Values of N; wgmma has multiples of 8 up to 256.
+# Values of N to test. wgmma supports multiples of 8 up to 256.
 N_CHOICES = (8, 64, 192)
 # Maximum gap before each tile in shared memory, in units of 128 bytes.
 MAX_OFFSET_UNITS = 16
@@ -29,7 +37,7 @@ MAX_OFFSET_UNITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A type that wgmma multiplies.
+    """An element type that wgmma multiplies.
 
     Attributes
     ----------
@@ -39,14 +47,14 @@ class Factor:
     accumulator : {"float", "int"}
         Type of the product in CUDA C++.
     least : int
-        The smallest integer in random matrices. The range is small, so that all sums of products
-        are exact.
+        The smallest integer in random matrices. The range of the integers is small, so that all
+        sums of products are exact.
     codes : unsigned array
-        The bits of the integers `least`, `least` + 1, ...
+        The bits of the elements with the values `least`, `least` + 1, ...
     """
 
     ptx: str
-    data_type: TensorMapDataType
+    data_type: tma.TensorMapDataType
     accumulator: str
     least: int
     codes: Array
@@ -62,8 +70,8 @@ class Factor:
         return bits
 
     def decode(self, elements: Array) -> Array:
-        """Return the integer values of elements of a `Tile.array`."""
-        # The inverse of `codes`, which are not sorted.
+        """Return the integer values of the elements of a `Tile.array`."""
+        # Sort `codes` to find each element by bisection.
         order = self.codes.argsort()
         places = self.codes.searchsorted(elements.view(self.codes.dtype), sorter=order)
         numbers: Array = order[places] + self.least
@@ -71,20 +79,21 @@ class Factor:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
         return DATA_TYPES[self.data_type].element_bytes
 
     @property
     def k_elements(self) -> int:
-        """Elements of K in one instruction."""
+        """Number of elements along K in one wgmma."""
         return K_STEP_BYTES // self.element_bytes
 
 
-_T = TensorMapDataType
+_T = tma.TensorMapDataType
 _SMALL = np.arange(-8, 9)
 _BYTES = np.arange(256)
 _FLOATS = _SMALL.astype(np.float32).view(np.uint32)
-# bf16 is the upper half of a float32. The 8-bit floats have the bits of -2, -1, 0, 1 and 2.
+# The bits of a bf16 are the upper half of a float32. The 8-bit floats have the bits of -2, -1, 0, 1
+# and 2.
 MULTIPLIED = (
     Factor("f16", _T.FLOAT16, "float", -8, _SMALL.astype(np.float16).view(np.uint16)),
     Factor("bf16", _T.BFLOAT16, "float", -8, (_FLOATS >> 16).astype(np.uint16)),
@@ -99,26 +108,26 @@ _BY_PTX = {factor.ptx: factor for factor in MULTIPLIED}
 
 @dataclass(frozen=True, slots=True)
 class OperandLayout:
-    """A matrix in global memory, row-major, and the tile of the matrix that is loaded.
+    """A row-major matrix in global memory, and a tile of the matrix in shared memory.
 
     Attributes
     ----------
     data_type : TensorMapDataType
     swizzle : TmaSwizzle
     shape : tuple of int
-        Number of the matrix's rows, and of the elements of a row.
+        Number of rows of the matrix, and number of elements of a row.
     pitch_bytes : int
         Bytes from a row to the next row in global memory.
     rows, columns, row_bytes : int
         The tile has `columns` columns. Each column has `rows` rows of `row_bytes` bytes.
     at : tuple of int
-        Row and element of the matrix at which the tile begins; may be outside of the matrix.
+        Row and element of the matrix where the tile begins. They may be outside of the matrix.
     smem_offset : int
-        Byte of shared memory at which the tile begins.
+        Offset in bytes of the tile in shared memory.
     """
 
-    data_type: TensorMapDataType
-    swizzle: TmaSwizzle
+    data_type: tma.TensorMapDataType
+    swizzle: tma.TmaSwizzle
     shape: tuple[int, int]
     pitch_bytes: int
     rows: int
@@ -134,12 +143,15 @@ class OperandLayout:
 
     @property
     def coords(self) -> tuple[int, ...]:
-        """The tile's coordinates, row-major."""
+        """Row-major coordinates of the tile."""
         first_row, element = self.at
         return (element // self.wide, first_row, 0) if self.columns > 1 else self.at
 
     def arguments(self) -> EncodeArguments:
-        """Return the map's arguments; several columns make a rank of 3, as with `split_inner`."""
+        """Return the arguments of the map.
+
+        The rank is 2 for one column. For several columns it is 3, as with `split_inner`.
+        """
         rows, width = self.shape
         dims: tuple[int, ...] = (width, rows)
         strides: tuple[int, ...] = (self.pitch_bytes,)
@@ -153,7 +165,7 @@ class OperandLayout:
         )
 
     def logical(self, array: Array) -> Array:
-        """Return the tile's matrix, row-major, from `Tile.array`, which is column by column."""
+        """Return the tile's row-major matrix from a `Tile.array`, which has column after column."""
         if self.columns == 1:
             return array
         side_by_side: Array = array.transpose(1, 0, 2)
@@ -161,13 +173,13 @@ class OperandLayout:
 
     @property
     def end(self) -> int:
-        """The byte of shared memory after the tile."""
+        """Offset in bytes of the end of the tile in shared memory."""
         return self.smem_offset + geometry.smem_bytes(self.arguments())
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One product of tiles: M is 64 x `blocks`, N is `n`, and K has `k_steps` steps."""
+    """A product of two tiles with M = 64 * `blocks` and N = `n`; K has `k_steps` instructions."""
 
     ptx: str
     n: int
@@ -181,13 +193,13 @@ class Product:
 
     @property
     def factor(self) -> Factor:
-        """The type that is multiplied."""
+        """Element type of A and B."""
         return _BY_PTX[self.ptx]
 
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """One ldmatrix instruction that reads `num` matrices of a tile, from `row` and `column`."""
+    """An ldmatrix that reads `num` matrices of a tile; the first begins at `row` and `column`."""
 
     layout: OperandLayout
     row: int
@@ -197,11 +209,11 @@ class Matrices:
 
 
 def random_product(rng: Random, max_smem_bytes: int) -> Product:
-    """Return a product of two random tiles of any kind that wgmma reads."""
+    """Return a product of two random tiles that wgmma can read."""
     while True:
         factor = rng.choice(MULTIPLIED)
         k_steps, n, blocks = rng.randint(1, MAX_K_STEPS), rng.choice(N_CHOICES), rng.randint(1, 3)
-        # wgmma reads MN-major tiles only of 16-bit types.
+        # wgmma can read MN-major tiles only if the type has 16 bits.
         majors: tuple[Major, ...] = ("K", "MN") if factor.element_bytes == 2 else ("K",)
         a_major, b_major = rng.choice(majors), rng.choice(majors)
         first = 128 * rng.randint(0, MAX_OFFSET_UNITS)
@@ -218,17 +230,20 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
 ) -> OperandLayout | None:
-    """Return a random tile of `mn` by `k_steps` steps of K; None if the swizzle does not fit."""
+    """Return a random tile for `mn` and `k_steps` steps of K.
+
+    Return None if the random swizzle does not fit this size.
+    """
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
     if major == "K":
         rows, row_bytes = mn, span
-        if swizzle is not TmaSwizzle.none:
+        if swizzle is not tma.TmaSwizzle.none:
             row_bytes = K_STEP_BYTES * rng.randint(1, span // K_STEP_BYTES)
         total_bytes = k_steps * K_STEP_BYTES
     else:
         rows, total_bytes = k_steps * factor.k_elements, mn * factor.element_bytes
-        row_bytes = span if swizzle is TmaSwizzle.none else min(span, total_bytes)
+        row_bytes = span if swizzle is tma.TmaSwizzle.none else min(span, total_bytes)
     if total_bytes % row_bytes:
         return None
     columns = total_bytes // row_bytes
@@ -237,14 +252,14 @@ def _operand(
 
 def _layout(
     rng: Random,
-    data_type: TensorMapDataType,
-    swizzle: TmaSwizzle,
+    data_type: tma.TensorMapDataType,
+    swizzle: tma.TmaSwizzle,
     rows: int,
     columns: int,
     row_bytes: int,
     smem_offset: int,
 ) -> OperandLayout | None:
-    """Return a tile at a random place of a random matrix; None if an extent is over 256.
+    """Return a tile at a random place of a random matrix, or None if an extent exceeds 256.
 
     The matrix may be smaller than the tile, and the tile may begin outside of the matrix.
     """
@@ -256,7 +271,7 @@ def _layout(
     height = min(rng.randint(1, 300), ROOM_BYTES // pitch_bytes)
     at = (rng.choice((0, rng.randint(-9, height))), wide * rng.choice((0, rng.randint(-1, spans))))
     width = spans * wide
-    # A row that ends within the tile, with the same pitch.
+    # Sometimes end the matrix's row within the tile, without a change of the pitch.
     if columns == 1 and rng.random() < 0.5:
         width = rng.randint(1, width)
     shape = (height, width)
@@ -266,19 +281,20 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Return an ldmatrix of a random tile, whose rows are multiples of 16 bytes."""
+    """Return a random ldmatrix of a random tile; the tile's rows are multiples of 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))
         transpose = DATA_TYPES[data_type].element_bytes == 2 and rng.random() < 0.5
         swizzle = rng.choice(SWIZZLES)
         widest = 256 * DATA_TYPES[data_type].element_bytes
-        most = widest if swizzle is TmaSwizzle.none else SPAN_BYTES[swizzle]
+        most = widest if swizzle is tma.TmaSwizzle.none else SPAN_BYTES[swizzle]
         row_bytes = 16 * rng.randint(1, most // 16)
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
         rows, columns = rng.randint(8, 80), rng.randint(1, 4)
         layout = _layout(rng, data_type, swizzle, rows, columns, row_bytes, offset)
-        # The matrices that `num` reads: rows down, and 16-byte chunks to the right.
+        # `num` matrices are `down` matrices of 8 rows below each other, and `right` matrices of 16
+        # bytes side by side.
         down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
         chunks = columns * row_bytes // 16
         if layout is None or rows < 8 * down or chunks < right:

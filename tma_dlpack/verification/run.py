@@ -7,69 +7,72 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tma_dlpack import driver
-from tma_dlpack.public import opaque
-from tma_dlpack.tables.errors import TmaUnsupportedError, argument_error, at_least
 from tma_dlpack.verification.arena import Arena
 from tma_dlpack.verification.checks import CHECKS, Check, Outcome, run_case
+from tma_dlpack.verification.core import driver, errors, public, tma
 from tma_dlpack.verification.learning import Findings, VerifyReport, VerifyRow
 
-BAR_WIDTH = 30  # characters
+BAR_WIDTH = 30  # Characters of the progress bar.
 
 
-@opaque
+@public.opaque
 def verify(
     n: int = 1000, seed: int = 0, *, device_id: int = 0, out: str | Path | None = None
 ) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    - Encoders: the refusals and bytes of the measured layout are compared with cuTensorMapEncode*.
-    - Copies: the simulator is compared with the hardware, for tile and im2col loads and stores and
-      for reductions. Compared are shared memory, the set of written bytes, and global memory. Some
-      loads have maps of any size that the driver accepts, and coordinates at the limits.
-    - Tensor cores: products of loaded tiles, by wgmma with our matrix descriptors, are compared
-      with exact results. ldmatrix at our addresses is compared with the simulated tile.
-    - Maps that a kernel changes: the maps' fields, and tiles that are loaded with these maps.
+    - Encoders: the refusals and bytes of the measured layout must equal those of
+      cuTensorMapEncode*.
+    - Copies: the simulator's loads, stores and reductions must equal the hardware's, for tile and
+      im2col maps. The check compares shared memory, the set of written bytes, and global memory.
+      Some loads have maps of any size that the driver accepts, and coordinates at the limits.
+    - Tensor cores: wgmma multiplies loaded tiles with this package's matrix descriptors, and the
+      product must be exact. ldmatrix reads a loaded tile at this package's addresses, and its
+      registers must have the elements of the simulated tile.
+    - Maps that a kernel changes: the changed map must equal the driver's map, and a tile that is
+      loaded with it must equal the simulated tile.
 
     Parameters
     ----------
     n : int
-        Number of cases per check, 1 or more.
+        Number of cases for each check, 1 or more.
     seed : int
         Seed of the random cases, 0 or more.
     device_id : int
         Ordinal of the GPU.
     out : path, optional
-        Write every case with its arguments, verdicts and bytes to this file (compressed if its name
-        ends with .gz), for the maintainers of this package. The only facts about your machine in
-        the file are the name of the GPU and the versions of driver and package.
+        File for every case with its arguments, verdicts and bytes, which you can send to the
+        maintainers of this package. It is compressed if its name ends with .gz. The only facts
+        about your machine in the file are the name of the GPU and the versions of driver and
+        package.
 
     Returns
     -------
     VerifyReport
-        `.ok`, and a row per check; ``print`` shows the table. On a GPU whose layout has not been
-        measured, the encoders' rows list the fields that agree with the layout of sm_90.
+        The report has `.ok` and a row for each check; ``print`` shows the table. On a GPU whose
+        layout has not been measured, the rows of the encoders list the fields that agree with the
+        layout of sm_90.
 
     Raises
     ------
     TmaPreconditionError
-        If an argument is not an integer, or too small.
+        If an argument is not an integer, or is too small.
     TmaUnsupportedError
-        Without a GPU of compute capability 9.0 or later, its driver, or NVRTC.
+        If there is no GPU of compute capability 9.0 or later, no driver, or no NVRTC.
 
     Notes
     -----
-    Shows a progress bar if standard error is a terminal.
+    If standard error is a terminal, `verify` shows a progress bar.
 
     Examples
     --------
     >>> import tma_dlpack as tma  # doctest: +SKIP
     >>> print(tma.verify(1000))  # doctest: +SKIP
     """
-    n, seed, device_id = at_least("n", n), *_seed_and_device(seed, device_id)
+    n, seed, device_id = errors.at_least("n", n), *_seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         if not arena.target.has_tma:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"GPU {device_id} is {arena.target}: tensor maps need compute capability 9.0 "
                 "(Hopper) or later"
             )
@@ -91,7 +94,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     name : str
         Name of the check, such as ``"tile loads"``.
     number, seed : int
-        The number of the case, and the seed of `verify`.
+        Number of the case, and seed of the run of `verify`.
     device_id : int
         Ordinal of the GPU.
 
@@ -103,7 +106,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     Raises
     ------
     TmaPreconditionError
-        If the check is unknown, or a number is not an integer or negative.
+        If the check is unknown, or if a number is negative or not an integer.
     TmaUnsupportedError
         As in `verify`.
     """
@@ -111,8 +114,8 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
     if check is None:
         known = ", ".join(c.name for c in CHECKS)
         fix = f"pass {CHECKS[0].name!r}"
-        raise argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
-    number = at_least("number", number, 0)
+        raise errors.argument_error("name", f"name is {name!r:.200}", f"be one of: {known}", fix)
+    number = errors.at_least("number", number, 0)
     seed, device_id = _seed_and_device(seed, device_id)
     with Arena(seed, device_id) as arena:
         outcome = run_case(check, number, seed, arena)
@@ -120,7 +123,7 @@ def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
 
 
 def _seed_and_device(seed: object, device_id: object) -> tuple[int, int]:
-    return at_least("seed", seed, 0), at_least("device_id", device_id, 0)
+    return errors.at_least("seed", seed, 0), errors.at_least("device_id", device_id, 0)
 
 
 def _run(
@@ -131,7 +134,7 @@ def _run(
     def results() -> Iterator[tuple[bool, str | None]]:
         for number in _progress(check.name, n):
             outcome = run_case(check, number, seed, arena)
-            # Without a model, the statistics of fields need every encoding.
+            # Without a model, `Findings.fields` needs every encoding for its statistics.
             if keeps_all or (encodes and not arena.target.has_model):
                 findings.add(check.name, number, outcome)
             found = outcome.difference
@@ -150,16 +153,16 @@ def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str
 
 
 def _require_writable(out: str | Path) -> None:
-    """Create the file, so that a wrong path is an error before the cases run."""
+    """Create the file now, so that a wrong path is an error before the cases run."""
     try:
         Path(out).open("ab").close()
     except OSError as error:
         must, fix = "be a file that can be written", "pass out='findings.json.gz'"
-        raise argument_error("out", f"out is {out}: {error}", must, fix) from error
+        raise errors.argument_error("out", f"out is {out}: {error}", must, fix) from error
 
 
 def _progress(name: str, n: int) -> Iterator[int]:
-    """Count to n, and show a progress bar on a terminal."""
+    """Yield the numbers 0 to n - 1, and show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield from range(n)
         return

@@ -3,8 +3,8 @@
 `lines` splits a text by process. `read` groups the lines ``name = value`` of one printout into a
 block, with the tables of `words`, which also normalises numbers. `printed` converts a block to the
 driver's arguments, and `judge` checks these arguments against the rules. `sentences` recognises the
-error messages of other projects, and `results` recognises the driver's results. `failures`
-recognises all other failures, and ranks the causes of a failure.
+error messages of other projects. `failures` recognises the driver's results and all other failures,
+and ranks the causes of a failure.
 
 Text files next to the modules describe the printouts of other projects, one row per project. To add
 a format, add a row to FORMS in words.txt. The row has the words that identify a block of the
@@ -25,18 +25,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from tma_dlpack.checks.report import Report
-from tma_dlpack.debug import foreign, hexdump
-from tma_dlpack.debug.explain import failures, results, sentences
+from tma_dlpack.debug import foreign
+from tma_dlpack.debug.core import coerce, counted, errors, public, targets, tma
+from tma_dlpack.debug.explain import failures, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
-from tma_dlpack.public import opaque, public_in
-from tma_dlpack.tables.coerce import bytes_of, counted, shown, summary, text_of
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, argument_error, sealed, wrapped
-from tma_dlpack.tables.targets import MAP_BYTES, Target
-from tma_dlpack.tensor_map.map import TensorMap
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
 NOTHING_READ = (
@@ -53,8 +48,8 @@ LONGEST = 10_000
 MOST_READ = 1 << 20
 
 
-@opaque
-def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explanation:
+@public.opaque
+def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Explanation:
     """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
@@ -101,17 +96,17 @@ def explain(text: str | BaseException, target: Target | str = "sm_90") -> Explan
     >>> [v.rule for v in found.reports[0].violations], found.requests[0].box_dim
     (['BOX_SWIZZLE_SPAN'], (128, 64))
     """
-    return _explained(text, Target.of(target))
+    return _explained(text, tma.Target.of(target))
 
 
 @foreign.refusing("FILE_LOG")
-def _explained(text: str | BaseException, known: Target) -> Explanation:
-    words = str(text) if issubclass(type(text), BaseException) else text_of(text)
+def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
+    words = str(text) if issubclass(type(text), BaseException) else coerce.text_of(text)
     if words is None:
-        raw = bytes_of(text)
+        raw = coerce.bytes_of(text)
         if raw is None:
-            found = f"text is {shown(text)}"
-            raise argument_error("text", found, "be a str", "pass what the program printed")
+            found = f"text is {coerce.shown(text)}"
+            raise errors.argument_error("text", found, "be a str", "pass what the program printed")
         words = raw.decode("utf-8", "replace")
     log = _Log(plain(words))
     notes = log.notes
@@ -132,10 +127,10 @@ def _explained(text: str | BaseException, known: Target) -> Explanation:
     else:
         once = failures.distinct_lines(log.text)
         seen = failures.failures_in(once, [failures.ENCODE] * bool(read or log.is_mixed))
-        about = [results.result_notes(once, reports), failures.notes_of(once, seen, maps)]
+        about = [failures.result_notes(once, reports), failures.notes_of(once, seen, maps)]
         notes += itertools.chain(*(about if reports else about[::-1]))
     if not reports:
-        notes += results.where_notes(log.text, log.is_mixed)
+        notes += failures.where_notes(log.text, log.is_mixed)
     if not (reports or seen or log.is_mixed):
         notes.append(NOTHING_READ)
     arguments = tuple(encode.arguments for encode in read)
@@ -149,7 +144,7 @@ class _Encode(NamedTuple):
 
     line: int
     arguments: PrintedArguments
-    report: Report
+    report: tma.Report
 
 
 class _Log(Lines):
@@ -173,7 +168,7 @@ class _Log(Lines):
         taken = wanted = 0
         for at, (_, line) in enumerate(all_lines):
             low = line.lower()
-            if low and (any(word in low for word in _MAY_BELONG) or hexdump.is_line(line)):
+            if low and (any(word in low for word in _MAY_BELONG) or foreign.is_dump_line(line)):
                 wanted = at + 17
                 lines += all_lines[max(at - 4, taken) : at]
             if at < wanted:
@@ -207,7 +202,7 @@ _MAY_BELONG: Final = re.split(
 )
 
 
-def _printed(log: _Log, target: Target) -> list[_Encode]:
+def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     """Return the encodes whose arguments are printed; add notes about blocks that are not read."""
     mixed: list[Block] = []
     whole: list[_Encode] = []
@@ -231,7 +226,7 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
         log.is_mixed = True
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
-        log.notes.append(results.mixed_note((first, last), log.text, "\n".join(around)))
+        log.notes.append(failures.mixed_note((first, last), log.text, "\n".join(around)))
     if whole:  # if there is a complete encode, encodes that are cut off become notes
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
@@ -239,24 +234,26 @@ def _printed(log: _Log, target: Target) -> list[_Encode]:
 
 def _cut_note(encode: _Encode) -> str:
     """Return a note with the arguments of a cut-off printout and the rules that they break."""
-    shown = f"what the printout that is cut off shows: {encode.arguments}"
-    return f"line {encode.line}: {shown}; {_in_words(encode.report) or 'no rule is broken'}"
+    part = f"what the printout that is cut off shows: {encode.arguments}"
+    return f"line {encode.line}: {part}; {_in_words(encode.report) or 'no rule is broken'}"
 
 
-def _in_words(report: Report) -> str:
+def _in_words(report: tma.Report) -> str:
     return "; ".join(f"{v.found} ({v.rule}: {v.limit}; fix: {v.fix})" for v in report.violations)
 
 
-def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
+def _dumped(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Yield the maps whose 128 bytes are in the text, and add notes about bytes that are no map."""
-    for place, data in hexdump.find(log.text):
+    for place, data in foreign.find_dumps(log.text):
         line = log.numbered[place][0]
         if not any(data):
-            log.notes.append(f"line {line}: {MAP_BYTES} zero bytes: a map that was never encoded")
+            log.notes.append(
+                f"line {line}: {targets.MAP_BYTES} zero bytes: a map that was never encoded"
+            )
             continue
         try:
-            tensor_map = TensorMap.from_bytes(data, target)
-        except TmaError as error:
+            tensor_map = tma.TensorMap.from_bytes(data, target)
+        except tma.TmaError as error:
             why = " ".join(str(error).split())
             log.notes.append(f"line {line}: 128 bytes that are no map for {target}: {why}")
             continue
@@ -265,10 +262,10 @@ def _dumped(log: _Log, target: Target) -> Iterator[_Encode]:
         report = check_printed(arguments, target)
         # `tensor_map.advice` is about bits that the arguments do not show, such as BIT_85.
         advice = report.advice + tensor_map.advice
-        yield _Encode(line, arguments, Report(report.violations, advice))
+        yield _Encode(line, arguments, tma.Report(report.violations, advice))
 
 
-def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
+def _refused(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Yield the calls that the C++ header refused."""
     if sentences.BEGINS not in log.text:
         return
@@ -281,7 +278,7 @@ def _refused(log: _Log, target: Target) -> Iterator[_Encode]:
     for place, violation in sentences.says_in(log.text):
         line = log.line_at(place)
         read = PrintedArguments(printed_by="tma_dlpack.h", lines=(line, line))
-        yield _Encode(line, read, Report((violation,)))
+        yield _Encode(line, read, tma.Report((violation,)))
 
 
 def _checked(log: _Log) -> Iterator[_Encode]:
@@ -289,10 +286,10 @@ def _checked(log: _Log) -> Iterator[_Encode]:
     for place, violation in sentences.device_checks(log.text):
         line = log.line_at(place)
         arguments = PrintedArguments(printed_by=CHECKED_BUILD, lines=(line, line))
-        yield _Encode(line, arguments, Report((violation,)))
+        yield _Encode(line, arguments, tma.Report((violation,)))
 
 
-def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
+def _worded(log: _Log, target: tma.Target) -> Iterator[_Encode]:
     """Yield the error messages of other projects that are in the text."""
     for sentence, found in sentences.sentences_in(log.text)[:MOST_NOTES]:
         line = log.line_at(found.start())
@@ -302,8 +299,8 @@ def _worded(log: _Log, target: Target) -> Iterator[_Encode]:
 # -- the result -----------------------------------------------------------------------------------
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
     r"""The result of `explain`: the encodes in a text, and the rules that they break.
@@ -333,7 +330,7 @@ class Explanation:
     ((2002,), ['STRIDE_ALIGNED'])
     """
 
-    reports: tuple[Report, ...] = ()
+    reports: tuple[tma.Report, ...] = ()
     requests: tuple[PrintedArguments, ...] = ()
     notes: tuple[str, ...] = ()
     target: str = field(default="sm_90")
@@ -344,9 +341,9 @@ class Explanation:
         """Whether at least one encode was read, and no printed argument breaks a rule."""
         return bool(self.reports) and not any(report.violations for report in self.reports)
 
-    def _groups(self) -> list[tuple[str, PrintedArguments, Report]]:
+    def _groups(self) -> list[tuple[str, PrintedArguments, tma.Report]]:
         """Return the title, the arguments and the report of each group of equal encodes."""
-        groups: dict[tuple[PrintedArguments, Report], list[int]] = {}
+        groups: dict[tuple[PrintedArguments, tma.Report], list[int]] = {}
         for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
             groups.setdefault((request, report), []).append(n)
         return [(self._title(numbers), *encode) for encode, numbers in groups.items()]
@@ -375,33 +372,32 @@ class Explanation:
         return f"{read} {self.target}: {verdict}"
 
     def __repr__(self) -> str:
-        return summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
+        return coerce.summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
 
     def __str__(self) -> str:
-        lines = [wrapped(self._head())]
+        lines = [errors.wrapped(self._head())]
         for title, request, report in self._groups():
-            arguments = [wrapped(str(request), "  ")] if request.shown() else []
-            lines += ["", title, *arguments, wrapped(_one_line(report, request), "  ")]
+            arguments = [errors.wrapped(str(request), "  ")] if request.shown() else []
+            lines += ["", title, *arguments, errors.wrapped(_one_line(report, request), "  ")]
             lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
             lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        lines += [f"\n{wrapped(f'note: {note}')}" for note in self.notes]
-        return foreign.printable("\n".join(lines))
+        lines += [f"\n{errors.wrapped(f'note: {note}')}" for note in self.notes]
+        return coerce.printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         # imported when first needed
-        from tma_dlpack.draw.cards import bold, finding_html, plain
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
-        parts = [bold(self._head())]
+        parts = [cards.bold(self._head())]
         for title, request, report in self._groups():
-            parts.append(bold(title))
+            parts.append(cards.bold(title))
             if request.shown():
                 parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
-            parts.append(plain(_one_line(report, request)))
+            parts.append(cards.plain(_one_line(report, request)))
             findings = (*report.violations, *report.advice)
-            parts += [finding_html(found, with_argument=False) for found in findings]
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(foreign.printable, parts)])
+            parts += [cards.finding_html(found, with_argument=False) for found in findings]
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(coerce.printable, parts)])
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:
@@ -409,7 +405,7 @@ def _not_shown(requests: Iterable[PrintedArguments]) -> str:
     return f"nothing wrong in what is shown; not shown: {', '.join(missing)}" if missing else ""
 
 
-def _one_line(report: Report, request: PrintedArguments) -> str:
+def _one_line(report: tma.Report, request: PrintedArguments) -> str:
     if report.violations:
         return f"refused: {counted(len(report.violations), 'violation')}"
     return _not_shown([request]) or "all arguments are in order: the driver accepts them"

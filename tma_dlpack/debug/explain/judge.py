@@ -1,7 +1,7 @@
 """The printed arguments of an encode, and their check against the driver's rules.
 
-This module has no rules of its own: `read_driver_call` makes a request from the arguments, and
-`find_violations` checks the request. Rules that need an unknown argument are skipped.
+This module has no rules of its own: `check_driver_call` checks each driver call that is possible
+with the arguments. Rules that need an unknown argument are skipped.
 """
 
 from __future__ import annotations
@@ -15,24 +15,18 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from tma_dlpack.checks.advice import ADDRESS_ADVICE, advise
-from tma_dlpack.checks.call import read_driver_call
-from tma_dlpack.checks.report import Report, find_violations
-from tma_dlpack.checks.request import Request
-from tma_dlpack.debug.explain.words import ARRAYS, Entries
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import (
-    TensorMapDataType,
-    TmaInterleaveLayout,
-    TmaL2FetchSize,
-    TmaOobFill,
-    TmaSwizzle,
+from tma_dlpack.debug.core import (
+    CORNERS,
+    MapKind,
+    advice,
+    check_driver_call,
+    dtypes,
+    errors,
+    public,
+    targets,
+    tma,
 )
-from tma_dlpack.tables.errors import Violation, sealed
-from tma_dlpack.tables.targets import MAX_RANK, Target
-from tma_dlpack.tensor_map.map import TensorMap
+from tma_dlpack.debug.explain.words import ARRAYS, Entries
 
 # -- the arguments of one encode -----------------------------------------------------------------
 
@@ -47,8 +41,8 @@ def arguments_of(kind: MapKind) -> tuple[str, ...]:
     return (*COMMON, *tile, *OPTIONS)
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class PrintedArguments:
     """The arguments of one encode, as read from a printout by `explain`.
@@ -81,17 +75,17 @@ interleave, swizzle, l2_promotion, oob_fill
     """
 
     kind: MapKind = "tiled"
-    data_type: TensorMapDataType | int | None = None
+    data_type: tma.TensorMapDataType | int | None = None
     rank: int | None = None
     global_address: int | None = None
     global_dim: Entries | None = None
     global_strides: Entries | None = None
     box_dim: Entries | None = None
     element_strides: Entries | None = None
-    interleave: TmaInterleaveLayout | int | None = None
-    swizzle: TmaSwizzle | int | None = None
-    l2_promotion: TmaL2FetchSize | int | None = None
-    oob_fill: TmaOobFill | int | None = None
+    interleave: tma.TmaInterleaveLayout | int | None = None
+    swizzle: tma.TmaSwizzle | int | None = None
+    l2_promotion: tma.TmaL2FetchSize | int | None = None
+    oob_fill: tma.TmaOobFill | int | None = None
     pixel_box_lower_corner: Entries | None = None
     pixel_box_upper_corner: Entries | None = None
     channels_per_pixel: int | None = None
@@ -123,7 +117,7 @@ interleave, swizzle, l2_promotion, oob_fill
         return f"{self.kind}: {words}"
 
 
-def of_map(tensor_map: TensorMap, **how: Any) -> PrintedArguments:
+def of_map(tensor_map: tma.TensorMap, **how: Any) -> PrintedArguments:
     """Return the arguments of a map."""
     shown = {name: getattr(tensor_map, name) for name in arguments_of(tensor_map.kind)}
     return PrintedArguments(kind=tensor_map.kind, **shown, **how)
@@ -143,7 +137,7 @@ def _text(name: str, value: object) -> str:
 # -- the verdict ----------------------------------------------------------------------------------
 
 
-def check_printed(read: PrintedArguments, target: Target) -> Report:
+def check_printed(read: PrintedArguments, target: tma.Target) -> tma.Report:
     """Check printed arguments against the driver's rules for a target.
 
     Rules that need an argument or an entry that is not printed are skipped. If the type or the
@@ -156,19 +150,19 @@ def check_printed(read: PrintedArguments, target: Target) -> Report:
 
 
 @lru_cache(maxsize=4096)
-def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Target) -> Report:
+def _check_printed(
+    read: PrintedArguments, how: tuple[object, ...], target: tma.Target
+) -> tma.Report:
     """Check arguments, with a cache, because logs repeat the same arguments.
 
     `how` adds fields to the cache's key: `PrintedArguments` ignores these fields when it compares
     itself with another object, but the check depends on them.
     """
     # The violations of each driver call that is possible with these arguments.
-    could_be: list[dict[tuple[str, str, str], Violation]] = []
-    for request in _requests(read, target):
-        # An enum value without a member is a violation already, so rules that read it are skipped.
-        wrong = {v.argument.removeprefix("tensor_") for v in request.unreadable}
-        asked = request.with_fields(unreadable=(), unread=request.unread | wrong)
-        violations = request.unreadable + find_violations(asked)
+    could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
+    unread = frozenset(read.missing()) - {"data_type", "interleave"}
+    for call in _calls(read):
+        request, violations = check_driver_call(read.kind, call, target, unread)
         # If the layout is not printed, skip the layouts that break a rule by themselves.
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
@@ -181,41 +175,36 @@ def _check_printed(read: PrintedArguments, how: tuple[object, ...], target: Targ
         if not (violation.rule.startswith("RANK") and "rank" in read.inferred)
     )
     if read.missing() or found:
-        return Report(found, advise(request, ADDRESS_ADVICE) if read.global_address == 0 else ())
-    return Report((), advise(request))
+        return tma.Report(
+            found, advice.advise(request, advice.ADDRESS_ADVICE) if read.global_address == 0 else ()
+        )
+    return tma.Report((), advice.advise(request))
 
 
-def _same_as(violation: Violation) -> tuple[str, str, str]:
+def _same_as(violation: tma.Violation) -> tuple[str, str, str]:
     return violation.rule.removesuffix("_INTERLEAVED"), violation.argument, violation.found
 
 
-def _requests(read: PrintedArguments, target: Target) -> Iterator[Request]:
+def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     """Yield the driver calls that are possible with these arguments, one per type and layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
-        types = [t for t in TensorMapDataType if bits in (None, DATA_TYPES[t].element_bits)]
-        types = [t for t in types if not DATA_TYPES[t].is_packed] or types or [0]
+        types = [
+            t for t in tma.TensorMapDataType if bits in (None, dtypes.DATA_TYPES[t].element_bits)
+        ]
+        types = [t for t in types if not dtypes.DATA_TYPES[t].is_packed] or types or [0]
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
     layout = read.implied.get("interleave") if read.interleave is None else read.interleave
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
         layout = 0  # CUTLASS always passes no interleave, and the last lines were not pasted
-    layouts = [*map(int, TmaInterleaveLayout)] if layout is None else [layout]
+    layouts = [*map(int, tma.TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
-        yield _request(read, target, int(data_type), layout)
+        yield {**_call(read), "tensor_data_type": int(data_type), "interleave": layout}
 
 
 #: The value of an argument that is not shown; rules that read this argument are skipped.
 UNREAD = 0
-
-
-def _request(read: PrintedArguments, target: Target, data_type: int, interleave: int) -> Request:
-    """Return the request of a driver call with this type and layout, and mark unread arguments."""
-    unread = frozenset(read.missing()) - {"data_type", "interleave"}
-    call = {**_call(read), "tensor_data_type": data_type, "interleave": interleave}
-    request = read_driver_call(read.kind, call, target)
-    shown = (v for v in request.unreadable if v.argument.removeprefix("tensor_") not in unread)
-    return request.with_fields(unread=unread, unreadable=tuple(shown))
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
@@ -250,7 +239,7 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
 _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
-def _explained(violation: Violation, read: PrintedArguments) -> Violation:
+def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violation:
     """Add to a stride's violation that the stride overflowed or that its dimension has extent 1."""
     entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
@@ -258,7 +247,7 @@ def _explained(violation: Violation, read: PrintedArguments) -> Violation:
     place = int(entry[2])
     found, fix = violation.found, violation.fix
     # The message may name a stride that is not printed, so None is appended to printed strides.
-    overflow = _overflow((*read.global_strides, *(None,) * MAX_RANK)[place])
+    overflow = _overflow((*read.global_strides, *(None,) * targets.MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
         fix = f"compute the stride in 64 bits; {fix}"

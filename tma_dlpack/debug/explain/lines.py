@@ -7,7 +7,7 @@ import json
 import re
 from itertools import accumulate
 
-from tma_dlpack.debug import hexdump
+from tma_dlpack.debug import foreign
 from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, normal
 
 LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
@@ -94,7 +94,7 @@ def _unwrapped(text: str) -> str:
         rest, word = lines[i + 1], WORD.match(lines[i + 1])
         is_field = word and (word["heading"] or (word["name"] and meaning_of(word["name"])))
         goes_on = len(rest) < width and _GOES_ON.match(rest) and not _PREFIX.match(rest)
-        if goes_on and not is_field and not hexdump.is_line(lines[i]):
+        if goes_on and not is_field and not foreign.is_dump_line(lines[i]):
             lines[i : i + 2] = lines[i] + rest, ""
     return "\n".join(lines)
 

@@ -12,14 +12,10 @@ from itertools import accumulate
 from operator import mul
 from typing import Any, Final
 
+from tma_dlpack.debug.core import CORNERS, MapKind, counted, dtypes, targets, tma
 from tma_dlpack.debug.explain.judge import COLUMN, OPTIONS, PrintedArguments, arguments_of
 from tma_dlpack.debug.explain.read import Block, Field, form_of
 from tma_dlpack.debug.explain.words import ARRAYS, DRIVERS_OWN, GENERAL, Entries, Form, member_of
-from tma_dlpack.tables.arguments import CORNERS, MapKind
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import DATA_TYPES
-from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
-from tma_dlpack.tables.targets import MAX_RANK
 
 # Argument -> its field; None if the block has two fields with different values.
 Fields = Mapping[str, Field | None]
@@ -44,7 +40,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
     ):  # Triton prints "padding"; its 1 is NaN, as in the driver's enum
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
     if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the swizzle's atom, in bytes
-        members["swizzle"] = TmaSwizzle.bytes128_atom_32B
+        members["swizzle"] = tma.TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
         lists.notes.append("the printout is cut off; paste the rest")
@@ -137,8 +133,8 @@ class _Lists:
         size = numbers.get("element_bytes")
         self.element_bytes: int | None = size if size in (1, 2, 4, 8) else None
         self.size = self.element_bytes
-        if isinstance(data_type, TensorMapDataType):
-            self.size = DATA_TYPES[data_type].element_bits // 8 or None
+        if isinstance(data_type, tma.TensorMapDataType):
+            self.size = dtypes.DATA_TYPES[data_type].element_bits // 8 or None
         self.values: dict[str, Entries] = {name: self._shown(name) for name in sorted(ARRAYS)}
         self.rank: int | None = numbers.get("rank")
         self._read_entries()
@@ -146,8 +142,8 @@ class _Lists:
         if self.infers_rank:
             self.rank = self._inferred_rank()
         for name in CORNERS:
-            self.values[name] = self.values[name][: max(0, (self.rank or MAX_RANK) - 2)]
-        if self.rank is None or not 0 < self.rank <= 2 * MAX_RANK:
+            self.values[name] = self.values[name][: max(0, (self.rank or targets.MAX_RANK) - 2)]
+        if self.rank is None or not 0 < self.rank <= 2 * targets.MAX_RANK:
             self.values["global_strides"] = ()
             return
         self.values["global_strides"] = self._strides(self.rank)
@@ -189,7 +185,11 @@ class _Lists:
         first = min((i for places in found.values() for i in places if i >= 0), default=0)
         last = max((max(found[name]) for name in _BY_DIMENSION if name in found), default=0)
         for name, places in found.items():
-            if first not in (0, self.rank == last) or min(places) < 0 or max(places) > 2 * MAX_RANK:
+            if (
+                first not in (0, self.rank == last)
+                or min(places) < 0
+                or max(places) > 2 * targets.MAX_RANK
+            ):
                 self.values[name] = self._refused(
                     name, "has entries whose indices start at neither 0 nor 1"
                 )
@@ -206,9 +206,9 @@ class _Lists:
         values = self.values[name]
         if len(values) <= count:
             return len(values) == count
-        lengths, padding = {MAX_RANK}, {0, 1, None}
+        lengths, padding = {targets.MAX_RANK}, {0, 1, None}
         if count < rank:  # strides, which have no entry for dimension 0 and are never padded with 1
-            lengths, padding = {MAX_RANK - 1, MAX_RANK}, {0, None}
+            lengths, padding = {targets.MAX_RANK - 1, targets.MAX_RANK}, {0, None}
         is_padded = "garbage" in self.form.flags or all(v in padding for v in values[count:])
         return len(values) in lengths and is_padded
 
@@ -219,22 +219,24 @@ class _Lists:
             return rank is not None
         fits = any(self._fits(name, rank, rank) for name in whole)
         of_strides = rank > 1 and len(self.values["global_strides"]) == rank - 1
-        return rank <= MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
+        return rank <= targets.MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
 
     def _inferred_rank(self) -> int | None:
         """Return the rank that the lists show; if they show no rank, drop all lists."""
         whole, strides = self._whole(), self.values["global_strides"]
         if not whole:
             return max(len(self.values[name]) for name in _BY_DIMENSION) or None
-        if "garbage" in self.form.flags and all(len(self.values[n]) == MAX_RANK for n in whole):
+        if "garbage" in self.form.flags and all(
+            len(self.values[n]) == targets.MAX_RANK for n in whole
+        ):
             # Entries past the unknown rank are garbage, so only each list's first entry is certain.
             firsts = {name: self.values[name][:1] for name in whole}
             self.values = dict.fromkeys(self.values, ()) | firsts
             return None
         # Rank -> the number of lists that fit it.
-        fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, MAX_RANK + 1)}
-        for rank in (r for r in fits if len(strides) in (MAX_RANK - 1, MAX_RANK)):
-            if any(strides[rank + len(strides) - MAX_RANK :]):
+        fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, targets.MAX_RANK + 1)}
+        for rank in (r for r in fits if len(strides) in (targets.MAX_RANK - 1, targets.MAX_RANK)):
+            if any(strides[rank + len(strides) - targets.MAX_RANK :]):
                 fits[rank] = 0  # strides past this rank are not padding
         # If several ranks fit equally well, the lowest rank is chosen. But if the only list is the
         # element strides, the highest rank is chosen, because their usual entries 1 look like
@@ -302,7 +304,7 @@ class _Lists:
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
-        if len(values) in (rank, MAX_RANK) and (leading or shows_size):
+        if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
             # In elements, the innermost stride is 1; `in_elements` is then True, which equals 1.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None

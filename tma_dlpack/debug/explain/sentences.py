@@ -13,20 +13,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.checks import RULES
-from tma_dlpack.checks.report import Report
-from tma_dlpack.checks.struct import OF_DRIVER
+from tma_dlpack.debug.core import (
+    CORNERS,
+    ENUMS,
+    KIND_OF,
+    OF_DRIVER,
+    RARE_OPTIONS,
+    RULES,
+    check_view,
+    counted,
+    dlpack,
+    dtypes,
+    refusals,
+    tma,
+)
 from tma_dlpack.debug.explain.judge import COLUMN, PrintedArguments, arguments_of, check_printed
 from tma_dlpack.debug.explain.words import ARRAYS, meaning_of, member_of, tables
-from tma_dlpack.dlpack import Layout, TensorView, check_layout
-from tma_dlpack.make.build import check_view
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.dtypes import data_type_of
-from tma_dlpack.tables.errors import TmaPreconditionError, Violation
-from tma_dlpack.tables.refusals import CALL_RULES, REFUSALS
-from tma_dlpack.tables.rule import ARGUMENT
-from tma_dlpack.tables.targets import Target
 
 _TABLES: Final = tables("sentences")
 
@@ -69,7 +71,7 @@ SENTENCES: Final = tuple(_sentences())
 
 #: Rule -> the fix, for checks that show no numbers.
 FIXES: Final = dict(_TABLES["FIXES"])
-_RULES: Final = {rule.id: rule for rule in (*RULES, *CALL_RULES)}
+_RULES: Final = {rule.id: rule for rule in (*RULES, *refusals.CALL_RULES)}
 
 # Words that show that the line of a message reports a failure.
 _FAILED = re.compile(
@@ -103,8 +105,8 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
 
 
 def report_of(
-    sentence: Sentence, found: re.Match[str], line: int, target: Target
-) -> tuple[PrintedArguments, Report]:
+    sentence: Sentence, found: re.Match[str], line: int, target: tma.Target
+) -> tuple[PrintedArguments, tma.Report]:
     """Return the arguments and the report for an error message; check the number in the message."""
     # A pattern's group `bytes` is a stride, and the group `entry` is the index of the stride.
     shown, strides = found.groupdict(), None
@@ -124,7 +126,7 @@ def report_of(
         fix=FIXES.get(rule.id, ""),
         source=f"{sentence.printer}'s own check, {sentence.source}",
     )
-    return read, Report((violation,))
+    return read, tma.Report((violation,))
 
 
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
@@ -147,7 +149,7 @@ def _device_fix(found: str, limit: str) -> str:
     return next(fixes, limit)
 
 
-def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
+def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
     """Yield the first place and the violation of each failed check that a checked build printed."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
@@ -159,7 +161,7 @@ def device_checks(text: str) -> Iterator[tuple[int, Violation]]:
         more = f" and {counted(len(matches) - 1, 'other line')}" if len(matches) > 1 else ""
         yield (
             first.start(),
-            REFUSALS["DEVICE_CHECK"].violation(
+            refusals.REFUSALS["DEVICE_CHECK"].violation(
                 verb,
                 f"{verb} in {who}{more}: {what}",
                 limit=limit,
@@ -226,14 +228,14 @@ class RefusedCall:
                 self.why = f"{self.why}; {part}" if self.why else part
 
 
-def says_in(text: str) -> Iterator[tuple[int, Violation]]:
+def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
     """Yield the place and the violation of each refusal that shows no call."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):
                 name, what = found.expand(argument), found[0].partition(", and ")[0]
                 words = {"limit": limit, "fix": fix, "source": "tma_dlpack_make.hpp"}
-                yield line.start(), ARGUMENT.violation(name, what, **words)
+                yield line.start(), refusals.REFUSALS["ARGUMENT"].violation(name, what, **words)
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:
@@ -252,7 +254,7 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
     return PrintedArguments(kind=kind, **where, **known)
 
 
-def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Report:
+def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) -> tma.Report:
     """Check a refused call like `check_tma_descriptor`; without a tensor, only its arguments."""
     tensor, options = line.tensor, line.options
     dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
@@ -264,19 +266,21 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: Target) -> Rep
     # The map's address includes the option `offset`, which is a number of elements.
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
-        layout = Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
-        view = TensorView(address, *check_layout(layout), "DLTensor")
-    except TmaPreconditionError as error:
+        layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
+        view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
+    except tma.TmaPreconditionError as error:
         if bits == 0:  # tma_dlpack_make.hpp writes 0 for a dtype that it has no name for
-            return Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
-        return Report(error.violations)
+            return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
+        return tma.Report(error.violations)
     # Python's lists are outermost first, so the driver's arrays are reversed.
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
     # Pass the data type only if it does not follow from the dtype.
-    given["data_type"] = None if read.data_type == data_type_of(view.dtype) else read.data_type
+    given["data_type"] = (
+        None if read.data_type == dtypes.data_type_of(view.dtype) else read.data_type
+    )
     if read.kind == "tiled":
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}

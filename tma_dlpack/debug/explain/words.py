@@ -23,15 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.make.driver_words import (
-    driver_encode_im2col,
-    driver_encode_im2col_wide,
-    driver_encode_tiled,
-)
-from tma_dlpack.tables.arguments import CORNERS, ENUMS
-from tma_dlpack.tables.coerce import rows
-from tma_dlpack.tables.enums import NAMES, TensorMapIm2ColWideMode
-from tma_dlpack.tables.meanings import parse
+from tma_dlpack.debug.core import CORNERS, ENUMS, coerce, meanings, tma
 
 LONGEST_WORD = 60  # characters
 
@@ -49,7 +41,7 @@ def tables(name: str) -> dict[str, list[list[str]]]:
     # A table begins with "== NAME" and indented lines that describe it.
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
-    return {table: rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
+    return {table: coerce.rows(lines) for table, lines in zip(parts[::2], parts[1::2], strict=True)}
 
 
 _TABLES: Final = tables("words")
@@ -115,7 +107,7 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 # -- members of enums by number, by name, by bytes ------------------------------------------------
 
 
-_WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": TensorMapIm2ColWideMode}
+_WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": tma.TensorMapIm2ColWideMode}
 #: Spellings that only printouts use. DeepGEMM's swizzle of 16 bytes means no swizzle, and fp8 is
 #: UINT8.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
@@ -135,12 +127,18 @@ def member_of(argument: str, value: int | str) -> Any:
     ('BFLOAT16', None)
     """
     enum = _WITH_MODE[argument]
+    if type(value) is int and 0 <= value < len(enum):
+        return enum(value)
     tail = re.split(r"[.:]+", value)[-1] if isinstance(value, str) else value
-    if isinstance(tail, str) and tail.startswith("CU_TENSOR_MAP") and tail not in NAMES[enum]:
+    if (
+        isinstance(tail, str)
+        and tail.startswith("CU_TENSOR_MAP")
+        and not meanings.has_name(enum, tail)
+    ):
         return None  # the rest of the name is missing
     for word in (value, tail):  # the whole name ("cute::B64"), then without its scope ("B64")
         printed = _PRINTED.get((argument, str(word).lower()))
-        member = parse(enum, word) if printed is None else enum(printed)
+        member = meanings.parse(enum, word) if printed is None else enum(printed)
         if member is not None:
             return member
     return value if isinstance(value, int) else None
@@ -299,7 +297,7 @@ FAR = 8_000
 MOST_CALLS = 200
 _DRIVER_ARGUMENTS = tuple(
     tuple(inspect.signature(encode).parameters)[:-2]  # without target and encoder
-    for encode in (driver_encode_im2col_wide, driver_encode_im2col, driver_encode_tiled)
+    for encode in (tma.driver_encode_im2col_wide, tma.driver_encode_im2col, tma.driver_encode_tiled)
 )
 # Number of arguments of a call, with or without CUtensorMap* -> the names of the parameters.
 _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1)}

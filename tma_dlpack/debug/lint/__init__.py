@@ -21,24 +21,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tma_dlpack.debug import foreign, programs
+from tma_dlpack.debug.core import counted, driver, errors, public, refusals, tma
 from tma_dlpack.debug.lint import barriers, order, protocol, report, rules, single
 from tma_dlpack.debug.lint.events import KNOWN_CALLS, Callees, Events, callee_of, summaries
 from tma_dlpack.debug.lint.report import LintFinding, LintReport
 from tma_dlpack.debug.lint.single import LaunchedMaps
 from tma_dlpack.debug.names import short_name
-from tma_dlpack.include import get_include
 from tma_dlpack.ptx.flow import Flow, TooLargeError
 from tma_dlpack.ptx.parse import modules
 from tma_dlpack.ptx.values import Values
-from tma_dlpack.public import untraced
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError, argument_error
-from tma_dlpack.tables.refusals import MAX_PTX_BYTES, REFUSALS
 
 __all__ = ["LintFinding", "LintReport", "lint", "run"]
 
 
-_PTX = REFUSALS["FILE_PTX"]
+_PTX = refusals.REFUSALS["FILE_PTX"]
 # time limit of each run of nvcc or cuobjdump
 _TIMEOUT_S = 600
 _CUDA = (".cu", ".cuh", ".cpp", ".cc", ".cxx")
@@ -49,7 +45,7 @@ _WHEEL = b"PK\x03\x04"
 _MOST_MEMBER_BYTES = 4 << 30
 
 
-@untraced
+@public.untraced
 def lint(
     source: str | os.PathLike[str],
     *,
@@ -229,11 +225,11 @@ def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
     if not (isinstance(source, str) or hasattr(source, "__fspath__")):
         fix = "pass the text of the PTX, or a path"
-        raise argument_error(
+        raise errors.argument_error(
             "source", f"source is a {type(source).__name__}", "be PTX or a path", fix
         )
     name = os.fspath(source)
-    with foreign.plain_file(name, MAX_PTX_BYTES, "FILE_PTX") as path:
+    with foreign.plain_file(name, refusals.MAX_PTX_BYTES, "FILE_PTX") as path:
         return _of_file(path, Path(name), nvcc_flags)
 
 
@@ -272,7 +268,7 @@ def _checked(content: bytes, name: str) -> str:
 
 
 def _check_size(size_bytes: int, name: str) -> None:
-    if size_bytes > MAX_PTX_BYTES:
+    if size_bytes > refusals.MAX_PTX_BYTES:
         fix = "lint the PTX of one source file at a time"
         raise _PTX.error("source", f"{name} has {size_bytes >> 20} MiB", fix=fix)
 
@@ -284,14 +280,14 @@ def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
         out = Path(folder) / "kernel.ptx"
-        words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{get_include()}", "-o", str(out)]
+        words = ["-ptx", "-lineinfo", *arch, *flags, f"-I{tma.get_include()}", "-o", str(out)]
         if path.suffix != ".cu":
             words[:0] = ["-x", "cu"]
         _answer(
             "nvcc", [*words, str(path.resolve())], "its PTX (nvcc -ptx -lineinfo) made elsewhere"
         )
         if not out.is_file():
-            raise TmaUnsupportedError(f"nvcc wrote no PTX; its flags were {' '.join(flags)}")
+            raise tma.TmaUnsupportedError(f"nvcc wrote no PTX; its flags were {' '.join(flags)}")
         return out.read_bytes()
 
 
@@ -313,7 +309,7 @@ def _by_cuobjdump(path: Path, name: str) -> bytes:
 def _of_wheel(path: Path, name: Path) -> bytes:
     """Return the PTX of all libraries in a wheel, except libraries without PTX."""
     found: list[bytes] = []
-    refused: list[TmaError] = []
+    refused: list[tma.TmaError] = []
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="tma_dlpack_") as at:
         for member in wheel.infolist():
             if not member.filename.endswith(_OF_WHEEL) or member.file_size > _MOST_MEMBER_BYTES:
@@ -324,7 +320,7 @@ def _of_wheel(path: Path, name: Path) -> bytes:
             if library.read_bytes()[:8].startswith(_BINARY):
                 try:
                     found.append(_by_cuobjdump(library, f"{name}: {member.filename}"))
-                except TmaError as error:
+                except tma.TmaError as error:
                     refused.append(error)
             elif member.filename.endswith(".ptx"):
                 found.append(library.read_bytes())
@@ -341,12 +337,12 @@ _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
     """Return the output of a CUDA tool; `instead` is what users without the tool can lint."""
-    tool = programs.tool(name)
+    tool = driver.tool(name)
     if tool is None:
         fix = f"install the CUDA toolkit, or lint {instead}"
-        raise TmaUnsupportedError(f"{name} was not found: {fix}")
+        raise tma.TmaUnsupportedError(f"{name} was not found: {fix}")
     done = programs.answer([tool, *words], _TIMEOUT_S)
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()[-4:]
-        raise TmaUnsupportedError(f"{name} failed: {' | '.join(lines) or 'no message'}")
+        raise tma.TmaUnsupportedError(f"{name} failed: {' | '.join(lines) or 'no message'}")
     return done.stdout

@@ -13,17 +13,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
+from tma_dlpack.debug.core import coerce, counted
 from tma_dlpack.debug.lint.protocol import Protocol, Site
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import excluded
 from tma_dlpack.ptx.values import Value, at_thread, registers, written
-from tma_dlpack.tables.coerce import counted, rows
 
 # name of the mistake -> rule, message, fix
 _WORDS = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 nobody | BARRIER_ARRIVALS | threads wait for an mbarrier at which no thread arrives: the wait never
     ends | arrive at it: mbarrier.arrive.expect_tx with the bytes of the copies, or mbarrier.arrive
 unawaited | LOAD_WAIT | a bulk copy completes on an mbarrier that no thread waits for: what it

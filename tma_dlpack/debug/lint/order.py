@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from tma_dlpack.debug.core import coerce
 from tma_dlpack.debug.lint.protocol import Protocol
 from tma_dlpack.debug.lint.rules import Mistake, is_of_one
 from tma_dlpack.debug.lint.single import cluster_blocks
 from tma_dlpack.ptx.flow import Facts, excluded
 from tma_dlpack.ptx.parse import Instruction
-from tma_dlpack.tables.coerce import rows
 
 _Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
@@ -64,7 +64,7 @@ _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::clus
 
 _WORDS: Final = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 twice | CLUSTER_ORDER | error | a thread arrives at the barrier of the cluster again without
     waiting for it, so the behavior is undefined | barrier.cluster.wait after each
     barrier.cluster.arrive (cluster.sync() has both)

@@ -13,18 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.core import coerce, counted, errors, public, tma
 from tma_dlpack.debug.lint.rules import RULES, SEVERITIES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import wrapped
-
-if TYPE_CHECKING:
-    from tma_dlpack.draw.figure import Figure
 
 ERROR, WARNING, NOTE = SEVERITIES
 # maximum number of source lines of an inlined instruction that a path shows
@@ -33,7 +27,7 @@ _MOST_FRAMES = 6
 _MOST_PICTURES = 3
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 @dataclass(frozen=True)
 class LintFinding:
     """A mistake around TMA that PTX shows.
@@ -75,13 +69,13 @@ class LintFinding:
         return self.source or f"line {self.line}"
 
     def __str__(self) -> str:
-        lines = [wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
+        lines = [errors.wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
         sites = f", {self.sites} places" if self.sites > 1 else ""
         lines.append(f"  in {short_name(self.kernel)}, line {self.line} of the PTX{sites}")
-        lines += [wrapped(f"  {step}", "  ") for step in self.path]
-        lines.append(wrapped(f"  fix: {self.fix}", "  "))
+        lines += [errors.wrapped(f"  {step}", "  ") for step in self.path]
+        lines.append(errors.wrapped(f"  fix: {self.fix}", "  "))
         lines.append(f"  source: {RULES[self.rule].source}")
-        return printable("\n".join(lines))
+        return coerce.printable("\n".join(lines))
 
 
 #: Kinds of instructions and objects that are counted in a function with TMA.
@@ -96,7 +90,7 @@ class Examined(NamedTuple):
     skipped: tuple[str, ...]
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 @dataclass(frozen=True, repr=False)
 class LintReport:
     """The findings of `lint`.
@@ -140,8 +134,8 @@ class LintReport:
 
     def __str__(self) -> str:
         parts = [str(finding) for finding in self.findings]
-        parts += [printable(f"note: {note}") for note in self.notes]
-        examined = [printable(self._examined())] if self.functions else []
+        parts += [coerce.printable(f"note: {note}") for note in self.notes]
+        examined = [coerce.printable(self._examined())] if self.functions else []
         return "\n\n".join([*parts, "\n".join([self._total(), *examined])])
 
     def __repr__(self) -> str:
@@ -169,34 +163,31 @@ class LintReport:
                  f"TMA: {counts}"]  # fmt: skip
         lines += [f"not followed in {short_name(one.kernel)}: {', '.join(one.skipped)}"
                   for one in self.examined if one.skipped]  # fmt: skip
-        return "\n".join(map(wrapped, lines))
+        return "\n".join(map(errors.wrapped, lines))
 
     def _repr_html_(self) -> str:
-        from tma_dlpack.draw.cards import bold, plain, table_html
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
         rows = [
             (f.severity, f.rule, f.where, short_name(f.kernel), f.message, f.fix)
             for f in self.findings
         ]
-        parts: list[Figure | str] = [bold(self._total())]
+        parts: list[tma.draw.Figure | str] = [cards.bold(self._total())]
         if rows:
-            parts.append(table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
+            parts.append(cards.table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
         parts += self._pictures()
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([printable(p) if isinstance(p, str) else p for p in parts])
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([coerce.printable(p) if isinstance(p, str) else p for p in parts])
 
-    def _pictures(self) -> list[Figure]:
+    def _pictures(self) -> list[tma.draw.Figure]:
         """Return pictures of the first missing fences, with a lane for each proxy."""
-        from tma_dlpack.draw.timeline import missing_fence
-
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
-        pictures: list[Figure] = []
+        pictures: list[tma.draw.Figure] = []
         for f in found[:_MOST_PICTURES]:
-            ends = [printable(f.path[n]) for n in (0, -1)]
+            ends = [coerce.printable(f.path[n]) for n in (0, -1)]
             first, second = (end.partition(": ")[2] or end for end in ends)
-            title = f"{printable(f.where)}: a missing fence"
-            pictures.append(missing_fence(first, second, title=title))
+            title = f"{coerce.printable(f.where)}: a missing fence"
+            pictures.append(tma.draw.missing_fence(first, second, title=title))
         return pictures
 
     def to_json(self) -> str:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tma_dlpack.debug.core import coerce
 from tma_dlpack.debug.lint.events import Access, Event, Events
 from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.ptx.parse import Instruction
 from tma_dlpack.ptx.values import holds_at
-from tma_dlpack.tables.coerce import rows
 
 
 class LintRule(NamedTuple):
@@ -32,7 +32,7 @@ class LintRule(NamedTuple):
 
 RULES: Final = {
     cells[0]: LintRule(*cells)
-    for cells in rows("""
+    for cells in coerce.rows("""
 PROXY_FENCE | generic accesses to shared memory and bulk copies of it need fence.proxy.async between
     them | PTX ISA 9.0, Proxies and fence.proxy.async
 GLOBAL_PROXY | ordinary stores to global memory and bulk loads of it need fence.proxy.async between
@@ -176,7 +176,7 @@ class _Pair(NamedTuple):
 #: another thread uses the mbarrier without a barrier after the initialisation.
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
-    for pair, rule, wrong, most, message, fix in rows("""
+    for pair, rule, wrong, most, message, fix in coerce.rows("""
 write > store | PROXY_FENCE | open shared some fenced | error | shared memory is written by
     ordinary stores and read by a bulk store without fence.proxy.async between them: the copy may
     read what was there before | write, then fence.proxy.async.shared::cta by every thread that

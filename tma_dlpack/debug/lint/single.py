@@ -16,24 +16,19 @@ from math import gcd, prod
 from pathlib import Path
 from typing import Any, Final
 
-from tma_dlpack.consumer.operand import INSTRUCTIONS
+from tma_dlpack.debug.core import INSTRUCTIONS, coerce, errors, targets, tma
 from tma_dlpack.debug.lint.events import Access, Events, event_of
 from tma_dlpack.debug.lint.rules import Mistake
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.ptx.parse import Function, Instruction
 from tma_dlpack.ptx.values import Symbol, Value, Values, number_of
-from tma_dlpack.tables.coerce import rows
-from tma_dlpack.tables.enums import TmaSwizzle
-from tma_dlpack.tables.errors import argument_error
-from tma_dlpack.tables.targets import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 
 # -- alone ---------------------------------------------------------------------------------------
 
 #: Name of the mistake | rule | highest severity | message | fix.
 _WORDS: Final = {
     name: words
-    for name, *words in rows("""
+    for name, *words in coerce.rows("""
 local | MAP_SPACE | error | the tensor map is copied from local memory, where TMA cannot read it: a
     parameter by value that is not __grid_constant__, or a local variable; the copy ends in error
     700 | declare the parameter const __grid_constant__ CUtensorMap and pass its address
@@ -248,11 +243,11 @@ def _clusters(events: Events) -> Iterator[Mistake]:
 # -- with the maps of a launch --------------------------------------------------------------------
 
 _RANK = re.compile(r"\.tensor\.([1-5])d(?!.*(?:gather4|scatter4))")
-_OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{MAP_BYTES}\]")
+_OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{targets.MAP_BYTES}\]")
 _MOST_BYTES = 1 << 20  # an mbarrier can expect only fewer bytes
 
 #: (index of a parameter, offset in it) -> the maps that were passed there.
-Places = dict[tuple[int, int], list[TensorMap]]
+Places = dict[tuple[int, int], list[tma.TensorMap]]
 
 
 class LaunchedMaps:
@@ -260,8 +255,8 @@ class LaunchedMaps:
 
     def __init__(self, maps: Any) -> None:
         self._by_kernel: dict[str, Places] = {}
-        self._in_order: tuple[TensorMap, ...] = ()
-        if isinstance(maps, (list, tuple)) and all(isinstance(m, TensorMap) for m in maps):
+        self._in_order: tuple[tma.TensorMap, ...] = ()
+        if isinstance(maps, (list, tuple)) and all(isinstance(m, tma.TensorMap) for m in maps):
             self._in_order = tuple(maps)
         else:
             self._read(maps)
@@ -273,7 +268,9 @@ class LaunchedMaps:
             maps = Trace.from_json(Path(maps).read_text(encoding="utf-8", errors="replace"))
         if not isinstance(maps, Trace):
             must = "be a Trace, the path of one (trace --json), or a sequence of TensorMap"
-            raise argument_error("maps", f"maps is a {type(maps).__name__}", must, "pass a Trace")
+            raise errors.argument_error(
+                "maps", f"maps is a {type(maps).__name__}", must, "pass a Trace"
+            )
         for traced in maps.maps:
             tensor_map = traced.tensor_map()
             if tensor_map is None:
@@ -299,7 +296,7 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
     places = launched.of(values.function)
     if not places:
         return
-    loaded: list[TensorMap] = []
+    loaded: list[tma.TensorMap] = []
     sums: set[int] | None = set()
     for access in events.accesses:
         if access.what == "map_use":
@@ -344,7 +341,7 @@ def bytes_of_copies(
     return bytes_of
 
 
-def _maps_of(access: Access, function: Function, places: Places) -> list[TensorMap]:
+def _maps_of(access: Access, function: Function, places: Places) -> list[tma.TensorMap]:
     names = [origin.partition(":")[2] for origin in access.origins if origin[:6] == "param:"]
     if len(names) != 1 or names[0] not in function.parameters:
         return []
@@ -352,7 +349,7 @@ def _maps_of(access: Access, function: Function, places: Places) -> list[TensorM
     return [m for offset, _ in access.spans for m in places.get((number, offset), ())]
 
 
-def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
+def _copy(code: Instruction, tensor_map: tma.TensorMap) -> Iterator[Mistake]:
     """Compare the rank and the mode of a copy with its map."""
     asked = _RANK.search(code.opcode)
     if asked and int(asked[1]) != tensor_map.rank:
@@ -362,14 +359,14 @@ def _copy(code: Instruction, tensor_map: TensorMap) -> Iterator[Mistake]:
         yield _mistake("kind", code, asked=kind, map=tensor_map)
 
 
-def _pattern(code: Instruction, values: Values, tensor_map: TensorMap) -> Iterator[Mistake]:
+def _pattern(code: Instruction, values: Values, tensor_map: tma.TensorMap) -> Iterator[Mistake]:
     """Compare the alignment of a tile's array with the period of the map's swizzle pattern."""
     needed = tensor_map.smem_alignment  # bytes after which the pattern repeats
     for what, text, least in _shared_operands(code):
         terms, _ = values.address(text) if text else ((), 0)
         name, declared = _declared(values, terms)
         if least == _OF_TENSOR <= declared < needed and name not in values.module.unsized:
-            swizzle = TmaSwizzle(tensor_map.swizzle).name
+            swizzle = tma.TmaSwizzle(tensor_map.swizzle).name
             words: dict[str, Any] = {
                 "what": what,
                 "needed": needed,
@@ -419,7 +416,7 @@ def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
                 number = (constant & (1 << 64) - 1) >> at.first_bit
                 swizzle = layouts.get(number)
                 if number and swizzle is not None and swizzle not in swizzles:
-                    had = ", ".join(sorted(TmaSwizzle(s).name for s in swizzles))
+                    had = ", ".join(sorted(tma.TmaSwizzle(s).name for s in swizzles))
                     yield _mistake("swizzle", code, asked=swizzle.name, had=had)
 
 

@@ -4,11 +4,11 @@ A dump is an ELF file. `container` reads the sections of the dump, and the sourc
 cubins in it. `dump` reads the tables of the dump, which `TABLES` describes. `sass` decodes the
 instructions of TMA and mbarriers. `flow` computes the values of registers at the time when an
 instruction ran. `memory` decodes barriers and maps. `survey` finds the instruction at which each
-warp is. `faults` and `hangs` find causes with the rows of `causes.CAUSES` and `report.stuck.ROWS`.
+warp is. `faults` and `hangs` find causes with the rows of `causes.CAUSES` and `ptx.stuck.ROWS`.
 If an operand is unknown, `likely` ranks candidates for the cause. `results` has the returned
 classes, and `pictures` has their HTML. `program` runs a program with core dumps switched on.
 
-To add a cause, add a row to `causes.CAUSES` or `report.stuck.ROWS`, and a dump with this cause to
+To add a cause, add a row to `causes.CAUSES` or `ptx.stuck.ROWS`, and a dump with this cause to
 tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for this
 architecture, compare the codings, and add the architecture to `sass.KNOWN_TARGETS`.
 """
@@ -19,6 +19,7 @@ import os
 from pathlib import Path
 
 from tma_dlpack.debug import foreign
+from tma_dlpack.debug.core import errors, public, refusals
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.faults import faults_of
 from tma_dlpack.debug.postmortem.hangs import barriers_of, kernels_of
@@ -26,14 +27,11 @@ from tma_dlpack.debug.postmortem.memory import maps_of
 from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, Fault, FoundMap, PostMortem
 from tma_dlpack.debug.postmortem.sass import KNOWN_TARGETS
 from tma_dlpack.debug.postmortem.survey import TRAP, Survey
-from tma_dlpack.public import PICTURES, opaque
-from tma_dlpack.tables.errors import bad_value
-from tma_dlpack.tables.refusals import MAX_PIPED_DUMP_BYTES
 
 __all__ = ["DeadBarrier", "DeadKernel", "Fault", "FoundMap", "PostMortem", "postmortem"]
 
 
-@opaque
+@public.opaque
 def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     """Explain why a TMA program died or hangs, from its GPU core dump.
 
@@ -79,13 +77,15 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     try:
         place = Path(path)
     except TypeError:
-        raise bad_value("path", path, "be a path", 'pass the dump, such as "core.1234"') from None
+        raise errors.bad_value(
+            "path", path, "be a path", 'pass the dump, such as "core.1234"'
+        ) from None
     return _of_file(str(place))
 
 
 @foreign.refusing("FILE_CORE_DUMP")
 def _of_file(name: str) -> PostMortem:
-    with foreign.plain_file(name, MAX_PIPED_DUMP_BYTES, "FILE_CORE_DUMP") as path:
+    with foreign.plain_file(name, refusals.MAX_PIPED_DUMP_BYTES, "FILE_CORE_DUMP") as path:
         return read(Dump.open(path, "standard input" if name == foreign.STDIN else name))
 
 
@@ -125,4 +125,4 @@ def read(dump: Dump) -> PostMortem:
     )
 
 
-PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"
+public.PICTURES["PostMortem"] = "tma_dlpack.debug.postmortem.pictures", "html_of"

@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from tma_dlpack.copies.backend import REDUCTIONS
+from tma_dlpack.debug.core import REDUCTIONS, counted, tma
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Warp
 from tma_dlpack.debug.postmortem.memory import MOST, Word, offset_of
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Cause, FoundMap
 from tma_dlpack.debug.postmortem.sass import STORES, Instruction
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tensor_map.map import TensorMap
 
 # numbers of exceptions (keys of `EXCEPTIONS`)
 ILLEGAL, RANGE, MISALIGNED = 4, (5, 17), (6, 11)
@@ -48,7 +46,7 @@ class Use:
     # "parameter", "global", "shared" or "local"; "" if the map's address is unknown
     map_space: str = ""
     map_bytes: bytes | None = None
-    map: TensorMap | None = None
+    map: tma.TensorMap | None = None
     found: FoundMap | None = None
     word: Word | None = None  # state of the barrier
     # operand of an arrival instruction, which is a number of arrivals or of bytes

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.core import refusals, tma
 from tma_dlpack.debug.postmortem.sass import signed
-from tma_dlpack.tables.errors import TmaPreconditionError
-from tma_dlpack.tables.refusals import REFUSALS
 
 # e_machine, e_type, sh_type (ELF specification; EM_CUDA from the Linux elf.h)
 EM_CUDA, ET_CORE, SHT_NOBITS = 190, 4, 8
@@ -39,9 +38,9 @@ _MOST_SECTIONS = 1 << 22
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
 
-def unreadable(found: str) -> TmaPreconditionError:
+def unreadable(found: str) -> tma.TmaPreconditionError:
     """Return the error for a file that is not a complete GPU core dump; `found` is the reason."""
-    return REFUSALS["FILE_CORE_DUMP"].error("path", found)
+    return refusals.REFUSALS["FILE_CORE_DUMP"].error("path", found)
 
 
 class Elf:
@@ -100,7 +99,7 @@ class Elf:
             raise unreadable(f"{name} has no section names (index {names} of {count})")
         self._names = self.content(names)
 
-    def _cut(self, needed: int) -> TmaPreconditionError:
+    def _cut(self, needed: int) -> tma.TmaPreconditionError:
         found = f"{self.name} is cut off or damaged: it has {len(self.data):,} bytes and names more"
         return unreadable(f"{found} ({needed:,})" if needed < 1 << 48 else found)
 

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tma_dlpack.debug.core import tma
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.debug.postmortem.container import Elf, LineTable, unreadable
-from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 
 Rows = npt.NDArray[Any]
 # SHT_LOUSER; NVIDIA's section types are this number plus 1, 2, ...
@@ -259,7 +259,7 @@ class Dump:
         self.major: int = int(first["major"])
         self.target: str = f"sm_{self.major}{int(first['minor'])}"
         if self.major < 9:
-            raise TmaUnsupportedError(
+            raise tma.TmaUnsupportedError(
                 f"{name} is a core dump of {self.target}: GPUs below compute capability 9.0 have "
                 "no TMA; cuda-gdb reads it (target cudacore FILE)"
             )
@@ -421,7 +421,7 @@ class Dump:
             try:
                 image = Elf(data, "a loaded cubin")
                 names = image.by_name
-            except TmaPreconditionError as error:
+            except tma.TmaPreconditionError as error:
                 self.notes.append(error.violations[0].found)
                 continue
             for name, section in names.items():

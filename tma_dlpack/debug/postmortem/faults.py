@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tma_dlpack.debug.core import driver, targets, tma
 from tma_dlpack.debug.postmortem.causes import Use, causes_of
 from tma_dlpack.debug.postmortem.dump import EXCEPTIONS, Dump, Warp, three
 from tma_dlpack.debug.postmortem.flow import (
@@ -23,9 +24,7 @@ from tma_dlpack.debug.postmortem.likely import likely_causes
 from tma_dlpack.debug.postmortem.memory import Word, maps_of, offset_of, read_map
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
-from tma_dlpack.debug.programs import answer, tool
-from tma_dlpack.tables.errors import TmaUnsupportedError
-from tma_dlpack.tables.targets import MAP_BYTES
+from tma_dlpack.debug.programs import answer
 
 # number of instructions in a listing before and after the failed instruction
 _BEFORE, _AFTER = 4, 2
@@ -186,16 +185,16 @@ def _read_map(use: Use, address: int) -> None:
         if windows is not None and 0 <= address - int(windows[space]) < _WINDOW_BYTES:
             use.map_space = space
             start = offset_of(address - int(windows[space]))
-            if space == "shared" and start + MAP_BYTES <= len(warp.block.shared):
-                use.map_bytes = bytes(warp.block.shared[start : start + MAP_BYTES])
+            if space == "shared" and start + targets.MAP_BYTES <= len(warp.block.shared):
+                use.map_bytes = bytes(warp.block.shared[start : start + targets.MAP_BYTES])
     if grid is not None and grid.parameter_address:
         start = address - grid.parameter_address
-        if 0 <= start <= len(grid.parameters) - MAP_BYTES:
+        if 0 <= start <= len(grid.parameters) - targets.MAP_BYTES:
             use.map_space = "parameter"
-            use.map_bytes = grid.parameters[start : start + MAP_BYTES]
+            use.map_bytes = grid.parameters[start : start + targets.MAP_BYTES]
     if not use.map_space:
         use.map_space = "global"
-        use.map_bytes = dump.global_memory(address, MAP_BYTES)
+        use.map_bytes = dump.global_memory(address, targets.MAP_BYTES)
     # 128 zero bytes are the cause MAP_OF_ZEROS, so they are not decoded
     if use.map_bytes is None or not any(use.map_bytes):
         return
@@ -227,7 +226,7 @@ def _notes(use: Use) -> Iterator[str]:
 
 def listing(dump: Dump, pc: int) -> tuple[str, ...]:
     """Return the instructions around an address, which ">" marks, or () without nvdisasm."""
-    program, function = tool("nvdisasm"), dump.function_at(pc)
+    program, function = driver.tool("nvdisasm"), dump.function_at(pc)
     if program is None or function is None:
         return ()
     here = pc - function.start
@@ -241,7 +240,7 @@ def listing(dump: Dump, pc: int) -> tuple[str, ...]:
         words = [program, "--binary", target, "--base-address", base, str(path)]
         try:
             done = answer(words, _SECONDS)
-        except (OSError, TmaUnsupportedError):
+        except (OSError, tma.TmaUnsupportedError):
             return ()
     found = [(int(at, 16), text) for at, text in _LINE.findall(done.stdout)]
     return tuple(f"{'>' if at == here else ' '} {at:#06x}  {text}" for at, text in found)

@@ -1,6 +1,6 @@
 """Reader of hangs: barriers with waiting warps, their missing arrivals or bytes, and the reason.
 
-Each reason is a row of `report.stuck.ROWS`. A row compares a barrier's pending bytes with the maps
+Each reason is a row of `ptx.stuck.ROWS`. A row compares a barrier's pending bytes with the maps
 among the kernel's parameters. If the code announces a constant number of bytes, the row also
 compares them with this number.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tma_dlpack.debug.postmortem.results import DeadBarrier, DeadKernel, WarpPlace
 from tma_dlpack.debug.postmortem.survey import State, Survey, Wait
-from tma_dlpack.report.stuck import ROWS
+from tma_dlpack.ptx.stuck import ROWS
 
 
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:

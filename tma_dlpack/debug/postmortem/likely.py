@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from tma_dlpack.debug.core import counted, targets
 from tma_dlpack.debug.postmortem.causes import (
     ILLEGAL,
     MAP_ALIGNMENT,
@@ -26,8 +27,6 @@ from tma_dlpack.debug.postmortem.dump import Grid
 from tma_dlpack.debug.postmortem.flow import Flow
 from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, offset_of
 from tma_dlpack.debug.postmortem.results import Cause, FoundMap, map_words
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.targets import MAP_BYTES
 
 # opcode of STL, which stores at most 16 bytes to local memory
 _STORE_LOCAL = 0x387
@@ -133,8 +132,8 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
     if zeros is not None and use.exception == ILLEGAL:
         yield _likely(
             "MAP_OF_ZEROS",
-            f"{_MAP_UNKNOWN}; the kernel's parameters have {MAP_BYTES} zero bytes at +{zeros:#x}, "
-            "where a map may be that was never encoded",
+            f"{_MAP_UNKNOWN}; the kernel's parameters have {targets.MAP_BYTES} zero bytes at "
+            f"+{zeros:#x}, where a map may be that was never encoded",
             "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
         )
     # maps whose tensor is in no allocation of the dump come first, as the most likely causes
@@ -151,7 +150,7 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
         return
     # a kernel that copies a map to its stack stores 128 bytes to local memory
     stores = int(np.count_nonzero((flow.function.code[:, 0] & np.uint64(0xFFF)) == _STORE_LOCAL))
-    if 16 * stores >= MAP_BYTES:
+    if 16 * stores >= targets.MAP_BYTES:
         yield _likely(
             "MAP_IN_LOCAL_MEMORY",
             f"{_MAP_UNKNOWN}; the kernel has {stores} stores to local memory, enough to copy a map "
@@ -174,11 +173,11 @@ def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
     """Return the offset of 128 zero bytes in the parameters, outside of `maps`, or None."""
     rest = bytearray(grid.parameters)
     for found in maps:
-        rest[found.offset : found.offset + MAP_BYTES] = b"\1" * MAP_BYTES
+        rest[found.offset : found.offset + targets.MAP_BYTES] = b"\1" * targets.MAP_BYTES
     # CUtensorMap is aligned to 128 bytes since CUDA 13, and to 64 before
     for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):
         first = -int(grid.row["parameters"]) % alignment
-        for place in range(first, len(rest) - MAP_BYTES + 1, alignment):
-            if not any(rest[place : place + MAP_BYTES]):
+        for place in range(first, len(rest) - targets.MAP_BYTES + 1, alignment):
+            if not any(rest[place : place + targets.MAP_BYTES]):
                 return place
     return None

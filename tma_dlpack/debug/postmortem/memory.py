@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tma_dlpack.debug.core import targets, tma
 from tma_dlpack.debug.postmortem.dump import Dump, Grid
 from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, FoundMap
 from tma_dlpack.debug.postmortem.sass import signed
-from tma_dlpack.tables.errors import TmaError
-from tma_dlpack.tables.targets import MAP_BYTES
-from tma_dlpack.tensor_map.map import TensorMap
 
 # largest number of arrivals, and largest absolute value of the pending bytes
 MOST = (1 << 20) - 1
@@ -89,14 +87,14 @@ _MEASURED = "sm_90"
 _MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
 
 
-def read_map(data: bytes, target: str) -> tuple[TensorMap | None, str]:
+def read_map(data: bytes, target: str) -> tuple[tma.TensorMap | None, str]:
     """Return the map in 128 bytes, or None and the reason why they are no map."""
     try:
-        found = TensorMap.from_bytes(data, target)
+        found = tma.TensorMap.from_bytes(data, target)
         # each of these attributes raises an error if no copy can use the map
         _ = found.tx_bytes, found.smem_bytes
         return found, ""
-    except TmaError as error:
+    except tma.TmaError as error:
         return None, " ".join(str(error).split("\n")[0].split())
 
 
@@ -111,21 +109,21 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
     # maps are aligned in the constant bank, in which the parameters begin at offset `first`
     found = []
     start = -first % _ALIGNMENT
-    while start + MAP_BYTES <= len(parameters):
-        data = parameters[start : start + MAP_BYTES]
+    while start + targets.MAP_BYTES <= len(parameters):
+        data = parameters[start : start + targets.MAP_BYTES]
         tensor_map = read_map(data, target)[0] if any(data) else None
         if tensor_map is not None and _is_plausible(tensor_map, data, target):
             found.append(FoundMap(tensor_map, kernel, start))
-            start += MAP_BYTES
+            start += targets.MAP_BYTES
         else:
             start += _ALIGNMENT
     return tuple(found)
 
 
-def _is_plausible(found: TensorMap, data: bytes, target: str) -> bool:
+def _is_plausible(found: tma.TensorMap, data: bytes, target: str) -> bool:
     """Return whether decoded bytes are a real map; other data rarely passes all of these tests."""
     address = found.global_address
-    box_bytes, unused, repeat, *others = struct.unpack("<16I", data[MAP_BYTES // 2 :])
+    box_bytes, unused, repeat, *others = struct.unpack("<16I", data[targets.MAP_BYTES // 2 :])
     is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))
     inner = found.box_dim[0] if found.kind == "tiled" else found.channels_per_pixel or 0
     return bool(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.core import boxes, cards, coerce, counted, fragment, grid, tma
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     Fault,
@@ -18,13 +18,6 @@ from tma_dlpack.debug.postmortem.results import (
     fault_lines,
     kernel_lines,
 )
-from tma_dlpack.draw.boxes import LEGEND, PLOT_WIDTH, TensorBox, tensor
-from tma_dlpack.draw.cards import bold, plain
-from tma_dlpack.draw.figure import Figure, fragment
-from tma_dlpack.draw.grid import Cell, Grid, Legend, Scene, label, lay_out, rectangle, words
-from tma_dlpack.draw.timeline import chain
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import TmaError
 
 # maximum number of barriers of a kernel that are drawn
 _MOST_DRAWN = 16
@@ -35,18 +28,18 @@ _LEAST_FAULT = 4
 # the innermost coordinate must be a multiple of this number of bits
 _COPY_BITS = 128
 _LEGEND = [
-    (Cell(0, 0, "even"), "phase of parity 0"),
-    (Cell(0, 0, "odd"), "parity 1"),
-    (Cell(0, 0, "taken"), "arrived"),
-    (Cell(0, 0, "padding"), "pending"),
-    (Cell(0, 0, "even", hatched=True), "bytes pending"),
-    (Cell(0, 0, "conflict", hatched=True), "the barrier that hangs first"),
+    (grid.Cell(0, 0, "even"), "phase of parity 0"),
+    (grid.Cell(0, 0, "odd"), "parity 1"),
+    (grid.Cell(0, 0, "taken"), "arrived"),
+    (grid.Cell(0, 0, "padding"), "pending"),
+    (grid.Cell(0, 0, "even", hatched=True), "bytes pending"),
+    (grid.Cell(0, 0, "conflict", hatched=True), "the barrier that hangs first"),
 ]
 _FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another one
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FrozenBarriers(Figure):
+class FrozenBarriers(tma.draw.Figure):
     """A picture of the barriers of one kernel's blocks, at the time of the dump.
 
     Attributes
@@ -59,45 +52,45 @@ class FrozenBarriers(Figure):
     title: str
     barriers: tuple[DeadBarrier, ...]
 
-    def scenes(self) -> tuple[Scene, ...]:
+    def scenes(self) -> tuple[grid.Scene, ...]:
         """Return one panel with a row for each barrier."""
-        cells: list[Cell] = []
+        cells: list[grid.Cell] = []
         for row, barrier in enumerate(self.barriers):
             cells += _barrier_row(row * _ROW, barrier)
         about = "; ".join(barrier_words(barrier) for barrier in self.barriers)
-        return (lay_out(about, [Grid(tuple(cells))], legend=_LEGEND),)
+        return (grid.lay_out(about, [grid.Grid(tuple(cells))], legend=_LEGEND),)
 
     def text(self) -> str:
         """Return a line for each barrier."""
         return "\n".join([self.title, *map(barrier_words, self.barriers)])
 
 
-def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[Cell]:
+def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[grid.Cell]:
     """Draw a barrier: its parity, a bar of arrivals, its pending bytes, and waiting warps."""
     # a barrier that only waits for another barrier is not marked
     is_guilty = bool(barrier.rule) and barrier.rule != _FOLLOWS
-    yield label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
-    yield Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
+    yield grid.label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
+    yield grid.Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
     came = barrier.count - barrier.arrivals
     # a count of 0 means that the barrier was never initialised
     split = _BAR * came / max(1, barrier.count)
     if came:
         text = f"{came} of {barrier.count}"
-        yield Cell(_LEFT, top, "taken", text, columns=split, rows=20)
+        yield grid.Cell(_LEFT, top, "taken", text, columns=split, rows=20)
     if barrier.arrivals:
         text = f"{barrier.arrivals}{' pending' * (split < _BAR / 2)}"
         style = "conflict" if is_guilty and not barrier.bytes else "padding"
-        yield Cell(_LEFT + split, top, style, text, columns=_BAR - split, rows=20)
+        yield grid.Cell(_LEFT + split, top, style, text, columns=_BAR - split, rows=20)
     if barrier.bytes:
         text = f"{barrier.bytes:,} bytes"
         style = "conflict" if is_guilty else "even"
-        yield Cell(40 + _BAR, top, style, text, columns=120, rows=20, hatched=True)
+        yield grid.Cell(40 + _BAR, top, style, text, columns=120, rows=20, hatched=True)
     waiting = "nobody waits"
     if barrier.waiting:
         waits = "waits" if barrier.waiting == 1 else "wait"
         parity = "" if barrier.parity is None else f" for {barrier.parity}"
         waiting = f"{counted(barrier.waiting, 'warp')} {waits}{parity}"
-    yield words(170 + _BAR, top, waiting, "alarm" if is_guilty else "muted", 20)
+    yield grid.words(170 + _BAR, top, waiting, "alarm" if is_guilty else "muted", 20)
 
 
 def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
@@ -117,7 +110,7 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     )
 
 
-def waits(barriers: Iterable[DeadBarrier]) -> tuple[Figure, ...]:
+def waits(barriers: Iterable[DeadBarrier]) -> tuple[tma.draw.Figure, ...]:
     """Return a picture of the barriers that wait for each other, if there are any."""
     # a message of HANG_FOLLOWS has the addresses of the other barriers, such as "0x40"
     known = {f"{barrier.address:#x}": barrier for barrier in barriers}
@@ -130,12 +123,12 @@ def waits(barriers: Iterable[DeadBarrier]) -> tuple[Figure, ...]:
                 guilty = known[other].rule
                 about = guilty if guilty != _FOLLOWS else ""
                 links.append((name, other, about, bool(about)))
-    return (chain(links, title="which barrier waits for which"),) if links else ()
+    return (tma.draw.chain(links, title="which barrier waits for which"),) if links else ()
 
 
 def html_of(found: PostMortem) -> str:
     """Return the findings as HTML."""
-    parts: list[Figure | str] = [bold(found.head())]
+    parts: list[tma.draw.Figure | str] = [cards.bold(found.head())]
     for fault in found.faults:
         parts.append(_block(fault_lines(fault)))
         parts += [f"<pre>{html.escape(chr(10).join(fault.listing))}</pre>"] * bool(fault.listing)
@@ -146,18 +139,18 @@ def html_of(found: PostMortem) -> str:
     parts += [_block([f"map at {one}" for one in found.maps], "")] * bool(found.maps)
     parts += [_block(kernel_lines(kernel), "") for kernel in found.kernels]
     parts += [_block([f"note: {note}" for note in found.notes], "")] * bool(found.notes)
-    return fragment([printable(part) if isinstance(part, str) else part for part in parts])
+    return fragment([coerce.printable(part) if isinstance(part, str) else part for part in parts])
 
 
 def _block(lines: list[str], kind: str = "tma-violation") -> str:
     first, *rest = lines if kind else ["", *lines]
-    body = "".join(plain(line.strip()) for line in rest)
+    body = "".join(cards.plain(line.strip()) for line in rest)
     head = f"<b>{html.escape(first)}</b>" * bool(first)
     return f'<div class="tma-finding {kind}">{head}{body}</div>'
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WrongBox(TensorBox):
+class WrongBox(boxes.TensorBox):
     """A picture of a tensor with the box of a copy that failed.
 
     Attributes
@@ -170,30 +163,32 @@ class WrongBox(TensorBox):
     # number of elements from the last multiple of 16 bytes to the box's first element
     off: int = 0
 
-    def _plot(self, most: float = PLOT_WIDTH) -> Grid:
+    def _plot(self, most: float = boxes.PLOT_WIDTH) -> grid.Grid:
         """Draw the plot, and mark the elements from the last multiple of 16 bytes to the box."""
-        grid = TensorBox._plot(self, most)
+        plot = boxes.TensorBox._plot(self, most)
         if not self.off:
-            return grid
-        start, unit = self.columns.start, grid.unit[0]
+            return plot
+        start, unit = self.columns.start, plot.unit[0]
         least = max(self.off, _LEAST_FAULT / unit)
-        mark = rectangle("conflict", (start - least, start), self.rows.clip(self.rows.box), True)
+        mark = grid.rectangle(
+            "conflict", (start - least, start), self.rows.clip(self.rows.box), True
+        )
         title = f"{self.columns.name}: {start} is {self.off} after a multiple of 16 bytes"
-        return replace(grid, cells=(*grid.cells, replace(mark, title=title)))
+        return replace(plot, cells=(*plot.cells, replace(mark, title=title)))
 
     @property
     def sentence(self) -> str:
         """Sentence below the picture."""
         return f"Nothing was copied: {self.why}."
 
-    def legend(self) -> Legend:
+    def legend(self) -> grid.Legend:
         """Return the meanings of the styles; "copied" is "wanted", because nothing was copied."""
-        own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in LEGEND]
-        mark = Cell(0, 0, "conflict", hatched=True)
+        own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in boxes.LEGEND]
+        mark = grid.Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
 
 
-def _tile(fault: Fault) -> Iterator[Figure]:
+def _tile(fault: Fault) -> Iterator[tma.draw.Figure]:
     """Yield a picture of the tensor with the box of the copy that failed."""
     whole = fault.map.map if isinstance(fault.map, FoundMap) else fault.map
     if whole is None or fault.coordinates is None or whole.kind != "tiled":
@@ -202,9 +197,9 @@ def _tile(fault: Fault) -> Iterator[Figure]:
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
     # `tensor` refuses a misaligned coordinate, so it gets the multiple of 16 bytes before it
     try:
-        near = tensor(whole, (first // step * step, *rest)[::-1])
+        near = boxes.tensor(whole, (first // step * step, *rest)[::-1])
     # the coordinates do not fit the map, because of another rank or a gather of four rows
-    except TmaError:
+    except tma.TmaError:
         return
     title, columns = near.title, near.columns
     # the box is then moved to the misaligned coordinate, at which no copy can begin

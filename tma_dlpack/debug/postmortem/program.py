@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from tma_dlpack.debug import programs
+from tma_dlpack.debug.core import driver, tma
 from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
-from tma_dlpack.tables.errors import TmaError, TmaUnsupportedError
 
 #: Parts that every dump leaves out. The reader does not need the constant banks, because parameters
 #: have their own sections. If the dump includes constant banks, driver 580.159.04 stops after 69 KB
@@ -156,7 +156,7 @@ def _dumps(folder: Path) -> list[Path]:
 def _is_whole(path: Path) -> bool:
     try:
         Dump.open(path)
-    except TmaError:
+    except tma.TmaError:
         return False
     return True
 
@@ -233,7 +233,7 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
             kept = Path(shutil.move(path, keep.with_name(keep.name + suffix)))
         try:
             found.append(replace(read(Dump.open(kept)), path=kept.name))
-        except TmaError as error:
+        except tma.TmaError as error:
             notes.append(str(error).partition("\n")[0])
             if "cut off" in notes[-1]:
                 notes.append(_CUT)
@@ -269,9 +269,9 @@ def of_process(
     pid: int, read: Reader, *, keep: Path | None = None, with_global: bool = False
 ) -> PostMortem:
     """Dump a running process with cuda-gdb, and return the findings; the process continues."""
-    debugger = programs.tool("cuda-gdb")
+    debugger = driver.tool("cuda-gdb")
     if debugger is None:
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             "--pid needs cuda-gdb, of the CUDA toolkit; without it, run the program by "
             "tma-dlpack postmortem -- PROGRAM"
         )
@@ -282,7 +282,7 @@ def of_process(
         words = [debugger, "-q", "-batch", "-p", str(pid), "-ex", dump, "-ex", "detach"]
         done = programs.answer(words, _GDB_SECONDS)
         if not path.exists():
-            raise TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
+            raise tma.TmaUnsupportedError(_why_not(pid, done.stdout + done.stderr))
         if keep is not None:
             path = Path(shutil.move(path, keep))
         return replace(read(Dump.open(path)), path=path.name)

@@ -8,13 +8,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug.foreign import printable
+from tma_dlpack.debug.core import coerce, counted, errors, public, tma
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
-from tma_dlpack.public import Drawn, public_in
-from tma_dlpack.tables.coerce import counted
-from tma_dlpack.tables.errors import sealed, wrapped
-from tma_dlpack.tensor_map.map import TensorMap
 
 Triple = tuple[int, int, int]
 # first bit of the block's rank in a shared::cluster address; the lower bits are the offset in the
@@ -48,8 +44,8 @@ class WarpPlace(NamedTuple):
     warps: int
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class DeadKernel:
     """A kernel that was running on the GPU.
@@ -77,8 +73,8 @@ class DeadKernel:
     standing: tuple[WarpPlace, ...]
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class FoundMap:
     """A tensor map among the parameters of a kernel; it also has the attributes of `map`.
@@ -91,7 +87,7 @@ class FoundMap:
         Number of bytes from the first parameter to the map.
     """
 
-    map: TensorMap
+    map: tma.TensorMap
     kernel: str
     offset: int
 
@@ -102,8 +98,8 @@ class FoundMap:
         return f"parameter +{self.offset:#x} of {self.kernel}: {map_words(self.map)}"
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault of one or more warps at one instruction, with one reason.
@@ -147,7 +143,7 @@ class Fault:
     destination: int | None = None
     barrier: int | None = None
     coordinates: tuple[int, ...] | None = None
-    map: FoundMap | TensorMap | None = None
+    map: FoundMap | tma.TensorMap | None = None
     causes: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
@@ -173,8 +169,8 @@ class Fault:
         return self.causes[0].fix if self.causes else ""
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class DeadBarrier:
     """A state of an mbarrier, with the number of blocks in which the mbarrier has this state.
@@ -215,10 +211,10 @@ class DeadBarrier:
     fix: str = ""
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
-class PostMortem(Drawn):
+class PostMortem(public.Drawn):
     """The kernels, faults, barriers and maps in a GPU core dump, as `postmortem` returns them.
 
     ``print(pm)`` shows each kind of finding once, and notebooks show the findings with pictures.
@@ -276,7 +272,7 @@ class PostMortem(Drawn):
         return f"{PurePath(self.path).name} ({self.target}): {found}"
 
     def __repr__(self) -> str:
-        return printable(f"<PostMortem: {self.head()}>")
+        return coerce.printable(f"<PostMortem: {self.head()}>")
 
     def __str__(self) -> str:
         sections = [
@@ -295,7 +291,7 @@ class PostMortem(Drawn):
         text = "\n\n".join(
             "\n".join(_wrapped(line) for line in section) for section in sections if section
         )
-        return printable(text)
+        return coerce.printable(text)
 
     def _quiet_barriers(self) -> list[str]:
         quiet = [barrier for barrier in self.barriers if not barrier.rule]
@@ -307,7 +303,7 @@ def _plain(value: Any) -> Any:
     """Return a record as dicts, lists and numbers, which JSON can store."""
     if isinstance(value, FoundMap):
         return {**_plain(value.map), "kernel": value.kernel, "offset": value.offset}
-    if isinstance(value, TensorMap):
+    if isinstance(value, tma.TensorMap):
         shown = {name: getattr(value, name) for name in _MAP_FIELDS}
         return {**shown, "data_type": value.data_type.name}
     if isinstance(value, Cause | WarpPlace):
@@ -324,10 +320,10 @@ def _more(count: int, what: str) -> Iterator[str]:
 
 def _wrapped(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
-    return wrapped(line.strip(), indent)
+    return errors.wrapped(line.strip(), indent)
 
 
-def map_words(found: TensorMap) -> str:
+def map_words(found: tma.TensorMap) -> str:
     """Return a description of a map in one line."""
     dims, box = "x".join(map(str, found.shape)), found.box_sizes
     tile = f"box {box}" if box else f"{found.pixels_per_column} pixels x {found.channels_per_pixel}"
@@ -378,7 +374,7 @@ def fault_lines(fault: Fault) -> list[str]:
         operands.append(f"coordinates {fault.coordinates}, innermost first")
     lines += [f"  {', '.join(operands)}"] if operands else []
     if fault.map is not None:
-        words = map_words(fault.map) if isinstance(fault.map, TensorMap) else str(fault.map)
+        words = map_words(fault.map) if isinstance(fault.map, tma.TensorMap) else str(fault.map)
         lines.append(f"  map: {words}")
     for cause in fault.causes or (Cause(fault.rule, fault.message, "", True),):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "

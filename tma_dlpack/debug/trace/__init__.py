@@ -28,13 +28,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tma_dlpack import driver
 from tma_dlpack.debug import programs
+from tma_dlpack.debug.core import driver, public, tma
 from tma_dlpack.debug.programs import INJECTION, status_of
-from tma_dlpack.debug.trace.result import ALONE, Trace, parse, problem_text, refusal_text, refusals
+from tma_dlpack.debug.trace.result import (
+    ALONE,
+    Trace,
+    parse,
+    problem_text,
+    refusal_text,
+    refused_lines,
+)
 from tma_dlpack.debug.trace.traced import TracedMap, merged
-from tma_dlpack.public import untraced
-from tma_dlpack.tables.errors import TmaUnsupportedError
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
@@ -54,7 +59,7 @@ _CUPTI_FILES = (
 _TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/libcupti.so")
 
 
-@untraced
+@public.untraced
 @contextmanager
 def trace() -> Iterator[Trace]:
     """Record every tensor map that this process makes in the ``with`` block.
@@ -92,7 +97,7 @@ def trace() -> Iterator[Trace]:
     refuse_another_tool()
     reason = driver.status().reason
     if reason is not None:
-        raise TmaUnsupportedError(reason)
+        raise tma.TmaUnsupportedError(reason)
     library = _library()
     with tempfile.TemporaryDirectory(
         prefix="tma_dlpack_trace_", ignore_cleanup_errors=True
@@ -101,7 +106,7 @@ def trace() -> Iterator[Trace]:
         if not library.tma_dlpack_trace_start(os.fsencode(folder), cupti_paths().encode()):
             problems = [p for process in traced._raw["processes"] for p in process["problems"]]
             running = "another trace of this process is running: CUPTI has one subscriber at a time"
-            raise TmaUnsupportedError("; ".join(map(problem_text, problems)) or running)
+            raise tma.TmaUnsupportedError("; ".join(map(problem_text, problems)) or running)
         try:
             yield traced
         finally:
@@ -118,7 +123,7 @@ def library() -> Path:
     """Return the path of the library that libcuda loads; raise if it was not built."""
     path = Path(__file__).with_name("_inject.abi3.so")
     if not path.exists():
-        raise TmaUnsupportedError(
+        raise tma.TmaUnsupportedError(
             "this installation has no library for trace: it is built on Linux with glibc; install "
             "the wheel for Linux, or a C compiler and run pip install again"
         )
@@ -215,7 +220,9 @@ class _Watch:
                 text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
                 print(text, file=sys.stderr, flush=True)
         # `merged` needs the fields that `read_folder` adds. Counts and kernels are not known yet.
-        refused = [{**line, "process": 0, "count": 1, "kernels": []} for line in refusals(lines)]
+        refused = [
+            {**line, "process": 0, "count": 1, "kernels": []} for line in refused_lines(lines)
+        ]
         for traced in merged(refused, [process]):
             self.explained += 1
             if self.explained <= _MOST_EXPLAINED:

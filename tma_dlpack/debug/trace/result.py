@@ -13,12 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.foreign import printable, refusing
+from tma_dlpack.debug.core import coerce, counted, errors, public, refusals, tma
+from tma_dlpack.debug.foreign import refusing
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.coerce import counted, shown, summary
-from tma_dlpack.tables.errors import Advice, Finding, TmaError, wrapped
-from tma_dlpack.tables.refusals import MAX_TRACE_CHARACTERS, REFUSALS
 
 UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
@@ -31,7 +28,7 @@ _MOST_KERNELS = 6
 _FORMAT = 1
 
 
-@public_in("tma_dlpack.debug")
+@public.public_in("tma_dlpack.debug")
 class Trace:
     """The tensor maps that a process or a program made, as `trace` recorded them.
 
@@ -92,7 +89,7 @@ class Trace:
     def from_json(cls, text: str) -> Trace:
         """Return the trace in the JSON that `to_json` or ``tma-dlpack trace --json`` wrote."""
         try:
-            if len(text) > MAX_TRACE_CHARACTERS:
+            if len(text) > refusals.MAX_TRACE_CHARACTERS:
                 raise ValueError
             raw = json.loads(text)
             if raw["tma_dlpack_trace"] != _FORMAT:
@@ -100,7 +97,9 @@ class Trace:
             trace = cls({"processes": raw["processes"], "maps": raw["maps"]})
             str(trace)  # reads every map, so that wrong content is refused here
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise REFUSALS["FILE_TRACE"].error("text", f"text is {shown(text)}") from error
+            raise refusals.REFUSALS["FILE_TRACE"].error(
+                "text", f"text is {coerce.shown(text)}"
+            ) from error
         return trace
 
     def to_json(self) -> str:
@@ -108,15 +107,15 @@ class Trace:
         return json.dumps({"tma_dlpack_trace": _FORMAT, **self._raw}, indent=1)
 
     def __repr__(self) -> str:
-        return summary(f"Trace: {self._head()}")
+        return coerce.summary(f"Trace: {self._head()}")
 
     def __str__(self) -> str:
         lines = [self._head()]
         for number, traced in enumerate(self.maps, 1):
-            lines += ["", wrapped(_title(number, traced)), *_described(traced)]
+            lines += ["", errors.wrapped(_title(number, traced)), *_described(traced)]
             lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        notes = [wrapped(f"note: {note}") for note in self.notes]
-        return printable("\n".join([*lines, *([""] if notes else []), *notes]))
+        notes = [errors.wrapped(f"note: {note}") for note in self.notes]
+        return coerce.printable("\n".join([*lines, *([""] if notes else []), *notes]))
 
     def _head(self) -> str:
         maps, processes = self.maps, self._raw["processes"]
@@ -139,25 +138,24 @@ class Trace:
     def html(self, most_bytes: int = 20_000_000) -> str:
         """Return the report as HTML, with pictures of at most `most_bytes` bytes in total."""
         # imported when first needed
-        from tma_dlpack.draw.cards import bold, finding_html, plain
-        from tma_dlpack.draw.figure import fragment
+        from tma_dlpack.debug.core import cards, fragment
 
-        parts = [bold(self._head()), *self._overview()]
+        parts = [cards.bold(self._head()), *self._overview()]
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
             parts += [f"<div><code>{html.escape(line)}</code></div>" for line in _lines(traced)]
-            parts += [finding_html(f, with_argument=False) for f in _findings(traced)]
+            parts += [cards.finding_html(f, with_argument=False) for f in _findings(traced)]
             pictures = _pictures(traced) if room > 0 else ""
             room -= len(pictures)
             if room > 0:
                 parts.append(pictures)
-        parts += [plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(printable, parts)])
+        parts += [cards.plain(f"note: {note}") for note in self.notes]
+        return fragment([*map(coerce.printable, parts)])
 
     def _overview(self) -> list[str]:
         """Return small pictures of all maps next to each other, if there are two maps or more."""
-        from tma_dlpack.draw.cards import multiples
+        from tma_dlpack.debug.core import cards
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
         # (number of the map, the map, whether a problem is marked)
@@ -165,7 +163,7 @@ class Trace:
         if len(drawn) < 2:
             return []
         some = f"{len(drawn)} of {len(self.maps)}" if len(drawn) < len(self.maps) else len(drawn)
-        return [multiples(drawn, f"{some} maps, each to its own scale").panels()]
+        return [cards.multiples(drawn, f"{some} maps, each to its own scale").panels()]
 
 
 def _pictures(traced: TracedMap) -> str:
@@ -173,15 +171,13 @@ def _pictures(traced: TracedMap) -> str:
 
     The result is "" if the map's bytes are not known.
     """
-    from tma_dlpack import draw
-
     tensor_map = traced.tensor_map()
     if tensor_map is None:
         return ""
     first = "tensor" if tensor_map.kind == "tiled" else "walk"
     try:
-        return "".join(draw.figure(tensor_map, name).panels() for name in (first, "shared"))
-    except TmaError as error:  # every copy with this map fails, so there is no picture
+        return "".join(tma.draw.figure(tensor_map, name).panels() for name in (first, "shared"))
+    except tma.TmaError as error:  # every copy with this map fails, so there is no picture
         return f"<p>not drawn: {html.escape(str(error))}</p>"
 
 
@@ -205,7 +201,7 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
         yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
 
 
-def _findings(traced: TracedMap) -> tuple[Finding, ...]:
+def _findings(traced: TracedMap) -> tuple[errors.Finding, ...]:
     return (*traced.report.violations, *traced.report.advice)
 
 
@@ -243,14 +239,14 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _described(traced: TracedMap) -> list[str]:
-    lines = [wrapped(line, "  ") for line in _lines(traced)]
+    lines = [errors.wrapped(line, "  ") for line in _lines(traced)]
     if traced.result == 0 and not traced.report.ok:
         lines.append("  the driver accepted it, although these rules refuse it:")
     return lines
 
 
-def _finding(finding: Finding) -> str:
-    return ("advice: " if isinstance(finding, Advice) else "") + str(finding)
+def _finding(finding: errors.Finding) -> str:
+    return ("advice: " if isinstance(finding, tma.Advice) else "") + str(finding)
 
 
 def refusal_text(traced: TracedMap) -> str:
@@ -258,7 +254,7 @@ def refusal_text(traced: TracedMap) -> str:
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
     lines = [head, *_described(traced), *map(str, traced.report.violations)]
     text = "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
-    return printable(text)
+    return coerce.printable(text)
 
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
@@ -287,7 +283,7 @@ def read_folder(folder: Path) -> Raw:
     return raw
 
 
-def refusals(lines: list[Raw]) -> list[Raw]:
+def refused_lines(lines: list[Raw]) -> list[Raw]:
     """Return the lines of calls that the driver refused, or that did not return yet."""
     return [line for line in lines if line["is"] == "map" and line.get("result") != 0]
 

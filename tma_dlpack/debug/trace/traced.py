@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from tma_dlpack.checks.report import Report
+from tma_dlpack.debug.core import (
+    CORNERS,
+    ENUMS,
+    KIND_OF,
+    MapKind,
+    check_address,
+    errors,
+    public,
+    refusals,
+    targets,
+    tma,
+)
+from tma_dlpack.debug.explain.failures import RESULTS
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.results import RESULTS
 from tma_dlpack.debug.names import demangled
-from tma_dlpack.public import public_in
-from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, MapKind
-from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, Violation, sealed
-from tma_dlpack.tables.refusals import REFUSALS
-from tma_dlpack.tables.targets import HOW_TO_FIND, STICKY, Target
-from tma_dlpack.tensor_map.description import check_address
-from tma_dlpack.tensor_map.map import TensorMap
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
 #: How the file names of shared objects between a caller and the driver begin. `made_by` skips these
@@ -33,7 +37,7 @@ _PACKAGES = (
     *(f"tma_dlpack/{room}/" for room in ("make", "tables", "driver", "copies")),
 )
 # The target that is assumed for calls without a context.
-_ASSUMED = Target.of("sm_90")
+_ASSUMED = tma.Target.of("sm_90")
 Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 
 
@@ -51,8 +55,8 @@ class TracedKernel(NamedTuple):
     is_least: bool
 
 
-@public_in("tma_dlpack.debug")
-@sealed
+@public.public_in("tma_dlpack.debug")
+@errors.sealed
 @dataclass(frozen=True, slots=True)
 class TracedMap:
     """A tensor map that a traced program made, and the rules that its arguments break.
@@ -94,14 +98,14 @@ class TracedMap:
     call: str
     arguments: PrintedArguments
     result: int | None
-    report: Report
+    report: tma.Report
     kernels: tuple[str, ...]
     count: int
     uses: tuple[TracedKernel, ...]
     made_by: str
     python: tuple[str, ...]
     processes: tuple[str, ...]
-    target: Target | None
+    target: tma.Target | None
     bytes: Bytes | None
 
     @property
@@ -122,7 +126,7 @@ class TracedMap:
         ours = [frame for frame in self.python if not any(p in frame for p in _PACKAGES)]
         return next(iter(ours or self.python), "")
 
-    def tensor_map(self) -> TensorMap | None:
+    def tensor_map(self) -> tma.TensorMap | None:
         """Return the decoded map, or None if there are no bytes or their layout is not known."""
         return _decoded(self.bytes, self.target or _ASSUMED)
 
@@ -187,11 +191,11 @@ def _traced(
     )
 
 
-def _target(device: dict[str, Any] | None) -> Target | None:
+def _target(device: dict[str, Any] | None) -> tma.Target | None:
     if device is None:
         return None
     versions = device.get("driver_version"), device.get("multiprocessors")
-    return Target((device["major"], device["minor"]), device["max_smem_bytes"], *versions)
+    return tma.Target((device["major"], device["minor"]), device["max_smem_bytes"], *versions)
 
 
 def _process(raw: dict[str, Any], processes: list[dict[str, Any]]) -> str:
@@ -240,55 +244,55 @@ def _encoded(kind: MapKind, raw: dict[str, Any]) -> PrintedArguments:
     return PrintedArguments(kind=kind, implied=implied, **values)
 
 
-def _decoded(data: Bytes | None, target: Target) -> TensorMap | None:
+def _decoded(data: Bytes | None, target: tma.Target) -> tma.TensorMap | None:
     """Return the map that 128 bytes encode; None if there are no bytes or they are not a map."""
     try:
-        return None if data is None else TensorMap.from_bytes(data, target)
-    except TmaError:
+        return None if data is None else tma.TensorMap.from_bytes(data, target)
+    except tma.TmaError:
         return None
 
 
 def _report(
-    arguments: PrintedArguments, raw: dict[str, Any], made: TensorMap | None, target: Target
-) -> Report:
+    arguments: PrintedArguments, raw: dict[str, Any], made: tma.TensorMap | None, target: tma.Target
+) -> tma.Report:
     """Return the rules that a call breaks; if it breaks none but failed, the driver's result."""
     refused = bool(raw["call"]) and raw.get("result") != 0
     violations = tuple(_unreadable(raw))
     if violations or arguments.rank is None:
-        return Report(violations or tuple(_other_reasons(raw)) * refused)
+        return tma.Report(violations or tuple(_other_reasons(raw)) * refused)
     if raw["call"] == "cuTensorMapReplaceAddress":
         violations = _wrong_address(raw["global_address"]) if refused else ()
     else:
         report = check_printed(arguments, target)
         if report.ok and not refused:
-            return Report((), report.advice + (made.advice if made is not None else ()))
+            return tma.Report((), report.advice + (made.advice if made is not None else ()))
         violations = report.violations
-    return Report(violations or tuple(_other_reasons(raw)) * refused)
+    return tma.Report(violations or tuple(_other_reasons(raw)) * refused)
 
 
-def _unreadable(raw: dict[str, Any]) -> Iterator[Violation]:
+def _unreadable(raw: dict[str, Any]) -> Iterator[tma.Violation]:
     # inject.c writes {"unreadable": address} in place of an argument that it could not read.
     for name, value in raw.items():
         if isinstance(value, dict) and "unreadable" in value:
             what = "the CUtensorMap" if name == "map_address" else name
             pointer = f"the pointer is {value['unreadable']:#x}"
             found = f"{what} is not readable: {pointer}, where this process has no memory"
-            yield REFUSALS["UNREADABLE"].violation(name, found)
+            yield refusals.REFUSALS["UNREADABLE"].violation(name, found)
 
 
-def _wrong_address(address: int) -> tuple[Violation, ...]:
+def _wrong_address(address: int) -> tuple[tma.Violation, ...]:
     """Return what is wrong with an address for cuTensorMapReplaceAddress.
 
     That function requires an alignment of 16 bytes for every map.
     """
     try:
         check_address(address, "global_address", 16)
-    except TmaPreconditionError as error:
+    except tma.TmaPreconditionError as error:
         return error.violations
     return ()
 
 
-def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
+def _other_reasons(raw: dict[str, Any]) -> Iterator[tma.Violation]:
     """Yield the driver's result as a violation, for a refused call that breaks no rule."""
     result = raw.get("result")
     if result is None:
@@ -296,7 +300,7 @@ def _other_reasons(raw: dict[str, Any]) -> Iterator[Violation]:
     name = _NAMES.get(result, "an unknown error")
     found, limit = f"the driver returned {name} ({result})", "the arguments are in order"
     fix = next((known.fix for known in RESULTS if known.code == result), "")
-    if result in STICKY:
+    if result in targets.STICKY:
         limit = "this is the error of an earlier kernel, which every later call returns"
-        fix = HOW_TO_FIND
-    yield REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)
+        fix = targets.HOW_TO_FIND
+    yield refusals.REFUSALS["DRIVER_RESULT"].violation("tensor_map", found, limit=limit, fix=fix)

@@ -1,11 +1,12 @@
-/* string.h: the functions that the core needs, for page.c, which is compiled without a C library. */
+/* string.h: memset and memcpy for page.c, which is compiled without a C library. */
 
 #ifndef TMA_DLPACK_STRING_H
 #define TMA_DLPACK_STRING_H
 
 #include <stddef.h>
 
-/* The bytes are volatile, so that no compiler replaces the loops by calls of these functions. */
+/* The bytes are volatile, so that no compiler replaces a loop with a call of the function
+ * itself. */
 void *memset(void *to, int value, size_t count) {
   for (size_t i = 0; i < count; ++i) ((volatile unsigned char *)to)[i] = (unsigned char)value;
   return to;

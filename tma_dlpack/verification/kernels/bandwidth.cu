@@ -1,4 +1,5 @@
-// A copy of a whole tensor, tile by tile. One thread per CTA issues all loads and stores.
+// Kernels that copy a tensor tile by tile, and compare the copy. In a copy, one thread of each CTA
+// issues all loads and stores.
 
 #include <tma_dlpack.h>
 
@@ -12,16 +13,17 @@ extern __shared__ unsigned char shared_memory[];
 
 struct Coords { int c[5]; };  // innermost first
 
-// The tiles that cover a tensor; arrays are innermost first.
+// The tiles that cover a tensor. The arrays are innermost first.
 struct Tiling
 {
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  unsigned last_first;  // the outermost dimension steps along a row, so it is counted first
+  unsigned last_first;  // whether to count the outermost dimension first (a map of split_inner)
 };
 
-// Shared memory: `stages` tiles at multiples of stage_bytes, then one mbarrier per stage.
+// The layout of shared memory: `stages` tiles at multiples of `stage_bytes`, then one mbarrier for
+// each stage.
 struct Ring
 {
   unsigned stages, stage_bytes, tx_bytes;
@@ -29,7 +31,7 @@ struct Ring
   unsigned neighbours;        // number of adjacent tiles that one CTA copies at a time
 };
 
-// The first element of a tile.
+// Return the coordinates of the first element of a tile.
 template <unsigned RANK>
 __device__ inline Coords coords_of(const Tiling& tiling, unsigned tile)
 {
@@ -72,7 +74,7 @@ __device__ inline void store_tile(const Map& map, const void* smem, Coords at)
 }
 
 // Wait until at most `stores_in_flight` of this thread's stores still read shared memory. The
-// instruction takes a constant (PTX ISA, cp.async.bulk.wait_group), so each count has a case.
+// operand of cp.async.bulk.wait_group is a constant (PTX ISA), so each count has a case.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
@@ -85,14 +87,14 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
   }
 }
 
-// The k-th tile of this CTA. CTA after CTA takes `neighbours` adjacent tiles, and CTA 0 follows the
-// last one.
+// Return the number of the k-th tile of this CTA. CTA 0 copies the first `neighbours` tiles, CTA 1
+// the next, and so on. After the last CTA, CTA 0 copies the next tiles.
 __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
 {
   return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;
 }
 
-// The k-th tile of a CTA uses stage k % stages.
+// Copy the tiles of this CTA. Its k-th tile uses stage k % stages.
 template <unsigned RANK>
 __device__ inline void copy_tiles(const Map& source, const Map& target,
                                   const Tiling& tiling, const Ring& ring, unsigned* status)
@@ -119,7 +121,8 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     to_load = tile_of(++loaded, ring.neighbours);
   }
 
-  // Tile k is stored from `stage`; the next load goes to `free_stage`, whose store is the oldest.
+  // Tile k is stored from `stage`. The next load writes to `free_stage`, which has the oldest
+  // store.
   unsigned stage = 0, parity = 0, free_stage = 0;
   for (unsigned k = 0;; ++k)
   {
@@ -135,7 +138,8 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     store_commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
-    // Tile k - stores_in_flight has been read, so its stage is free.
+    // After the wait, the store of tile k - stores_in_flight has read its stage, so the stage is
+    // free.
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
     wait_for_reads(ring.stores_in_flight);
     load(to_load, free_stage);
@@ -160,7 +164,7 @@ COPY_TILES(3)
 COPY_TILES(4)
 COPY_TILES(5)
 
-// ---- comparison of the result: a tensor as rows, one warp per row ----
+// ---- comparison of the result, one warp for each row of the tensor ----
 
 struct Rows
 {
@@ -194,7 +198,7 @@ __device__ inline uint4& vector_at(unsigned char* pointer)
   return *reinterpret_cast<uint4*>(pointer);
 }
 
-// Make every byte of the target differ from the source.
+// Write the inverted source to the target, so that every byte differs.
 extern "C" __global__ void invert(unsigned char* source, unsigned char* target, Rows rows)
 {
   for_each_row(
@@ -223,7 +227,8 @@ extern "C" __global__ void compare(unsigned char* source, unsigned char* target,
   if (found != 0) atomicAdd(differences, found);
 }
 
-// Fill memory with pseudo-random words: a hash of each word's index (constants of splitmix64).
+// Fill memory with pseudo-random words. A word is a hash of its index, with the constants of
+// splitmix64.
 extern "C" __global__ void fill_random(unsigned* words, unsigned long long count)
 {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;

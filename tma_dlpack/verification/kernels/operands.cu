@@ -1,13 +1,12 @@
-// Kernels that read tiles of TMA with wgmma (a product) and ldmatrix.
-//
-// verification/on_device.py defines WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS above this
-// text, for one instruction.
+// Kernels that load tiles by TMA and read the tiles with wgmma (a product) or ldmatrix.
+// verification/on_device.py defines WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS above
+// this text, for one instruction.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-// A tile to load: coordinates innermost first, and its first byte in shared memory.
+// A tile to load. `coords` are innermost first.
 struct Tile
 {
   int coords[3];
@@ -26,8 +25,9 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
   else load(to, map, full, c[0], c[1], c[2]);
 }
 
-// Load both tiles. Return false if shared memory does not begin at a multiple of 1024, where the
-// swizzles' patterns begin: then an offset has another swizzle than its address.
+// Load both tiles. Return false if shared memory does not begin at a multiple of 1024. The patterns
+// of swizzles begin at such multiples, so elsewhere the swizzle of an offset differs from the
+// swizzle of its address.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
@@ -47,8 +47,8 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// out[64 * blocks][N] = A B. There is one descriptor per K step and 64 rows of A, and one descriptor
-// per K step of B. The descriptors' addresses are relative to shared_memory.
+// Compute out[64 * blocks][N] = A B. A has one descriptor for each K step and 64 rows, and B has
+// one descriptor for each K step. The addresses in the descriptors are relative to shared_memory.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
            const __grid_constant__ Tile tile_a, const __grid_constant__ Tile tile_b,
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(128)
            ACCUMULATOR* out, unsigned* done)
 {
   if (!loaded(a, b, tile_a, tile_b, barrier_offset)) return;
-  // A descriptor has its address in units of 16 bytes, in the lowest bits (PTX ISA, wgmma).
+  // The lowest bits of a descriptor are the address in units of 16 bytes (PTX ISA, wgmma).
   const unsigned long long base = shared_address(shared_memory) >> 4;
   for (unsigned block = 0; block < blocks; ++block)
   {
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(128)
       wgmma_wait();
     }
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (unsigned i = 0; i < REGISTERS; ++i)  // PTX ISA, wgmma: fragment of D
+    for (unsigned i = 0; i < REGISTERS; ++i)  // The fragment of D is in the PTX ISA (wgmma).
     {
       const unsigned row = block * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       const unsigned column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128)
 
 #endif
 
-// One ldmatrix instruction of `num` 8 x 8 matrices; the header has no function for it.
+// Execute one ldmatrix of `num` 8 x 8 matrices, for which tma_dlpack.h has no function.
 template <unsigned num, bool transpose>
 __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 {
@@ -109,7 +109,7 @@ __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 #undef LDMATRIX
 }
 
-// out[lane][4]: the registers of each lane after one ldmatrix.
+// Write the registers of each lane after one ldmatrix to out[lane][4].
 extern "C" __global__ void __launch_bounds__(32)
   read_matrices(const __grid_constant__ Map map, const __grid_constant__ Tile tile,
                 unsigned barrier_offset, unsigned num, unsigned transpose, const unsigned* addresses,
