@@ -1,8 +1,8 @@
 """Reader of the tables of a GPU core dump, from devices and grids to registers and memory.
 
 `TABLES` has every field that is read. Newer drivers append fields to a table. A field that a file
-lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the section of
-this table, and `sh_info` is the number of the row.
+lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the index of
+the section with this table, and `sh_info` is the index of the row.
 
 Sources: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include). The
 meaning of the fields was measured on an H100, driver 580.159.04, 2026-11-22.
@@ -299,19 +299,19 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield the rows of the table below a row of its parent: section, row number, fields."""
+        """Yield the rows of the table whose parent is a row: section, row number, fields."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the memory or registers below a row of their parent, if the file has them."""
+        """Return the memory or registers whose parent is a row; empty if the file lacks them."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return the 32-bit registers below a row of their parent."""
+        """Return the 32-bit registers whose parent is a row; empty if the file lacks them."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 
@@ -390,7 +390,7 @@ class Dump:
     @cached_property
     def has_global_memory(self) -> bool:
         """Whether the dump was made with global memory."""
-        # a dump without global memory still has a few pieces of it, so the flag is tested
+        # a dump without global memory has some pieces of global memory, so the flag is tested
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)
@@ -415,7 +415,7 @@ class Dump:
         found = []
         for n in self.elf.of_type(IMAGE):
             data = self.elf.content(int(n))
-            # the code of an image without bytes was left out of the dump
+            # if an image has no bytes, the dump was made without its code
             if not len(data):
                 continue
             try:

@@ -205,7 +205,7 @@ def _read_map(use: Use, address: int) -> None:
 
 
 def _notes(use: Use) -> Iterator[str]:
-    """Yield notes about the operands of a fault that the file lacks."""
+    """Yield notes about the operands that the file lacks."""
     op = use.op
     if op.coding is None:
         return
@@ -225,7 +225,7 @@ def _notes(use: Use) -> Iterator[str]:
 
 
 def listing(dump: Dump, pc: int) -> tuple[str, ...]:
-    """Return the instructions around an address, which ">" marks, or () without nvdisasm."""
+    """Return the instructions near an address, with ">" at the address; () without nvdisasm."""
     program, function = driver.tool("nvdisasm"), dump.function_at(pc)
     if program is None or function is None:
         return ()

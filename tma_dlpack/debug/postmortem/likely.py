@@ -1,8 +1,8 @@
 """Finder of likely causes of a fault with unknown operands.
 
 If no cause in `causes` is found, each barrier of the block and each map of the kernel is a
-candidate. The rules are tested as if the instruction had used this barrier or map. A result is no
-proof, so the report marks it with "likely".
+candidate. The rules are tested as if the instruction had used this candidate. This proves nothing,
+so the report marks the found causes with "likely".
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _barriers_in(use: Use) -> str:
 
 def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
     """Yield the likely causes of a failed copy whose map is unknown."""
-    # first a misaligned map and zero bytes, then each map among the parameters, then maps elsewhere
+    # in this order: a misaligned map, zero bytes, each map among the parameters, maps elsewhere
     grid = use.warp.block.grid
     dump = use.warp.dump
     maps = maps_of(dump, grid) if grid is not None else ()

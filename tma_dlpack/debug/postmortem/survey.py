@@ -15,7 +15,7 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, of
 from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
 
-# maximum count of a barrier without waiting warps; 8 bytes with a larger count are other data
+# maximum count of a barrier without waiting warps; 8 bytes with a larger count are ignored
 _MOST_ARRIVALS = 4096
 # maximum distance, in bytes, between two barriers of one array
 _NEIGHBOURS = 64
@@ -97,7 +97,7 @@ class State:
 
     @property
     def announced(self) -> int | None:
-        """Bytes of each phase, if the code announces one constant number and the count is 1."""
+        """Bytes of each phase; None unless the count is 1 and the code announces one constant."""
         is_one = self.word.count == 1 and len(self.code.announces) == 1
         return next(iter(self.code.announces)) if is_one else None
 
@@ -200,7 +200,7 @@ class Survey:
             word = Word.at(block.shared, address)
             if word is None:
                 continue
-            # if a warp waits for the other parity, its phase has ended, so the wait would end
+            # a warp with the other parity waits for a phase that has ended, so its wait will end
             stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
             if stuck:
                 groups = {_warpgroup(warps[n]) for n, _ in stuck}
@@ -287,8 +287,8 @@ class Survey:
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers at which no warp waits.
 
-        Such a barrier is 8 bytes that look like an mbarrier. The 8 bytes are near a known barrier,
-        or all blocks have such bytes at this address.
+        8 bytes that look like an mbarrier are added if they are near a known barrier, or if all
+        blocks have such bytes at the same address.
         """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}
@@ -298,7 +298,8 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        # two passes, up and down, because each chosen barrier makes its neighbours known barriers
+        # two passes, by ascending and by descending address, because a chosen barrier makes the
+        # barriers near it known barriers too
         for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
