@@ -21,7 +21,8 @@
 #define TMA_DLPACK_CHECK_SECONDS 2.0
 #endif
 
-// The number of barriers that a block can count. Further barriers are not checked.
+// The maximum number of barriers whose arrivals and bytes are counted in a block. Further barriers
+// are not checked.
 #ifndef TMA_DLPACK_CHECK_BARRIERS
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
@@ -75,8 +76,8 @@ TMA_DLPACK_IS(parameter, "param")
 
 // ---- the line ----
 
-// A verb's map or barrier, and the file and line of the call. The argument is converted at the call, so the
-// default arguments of the constructor have the call's file and line.
+// A verb's map or barrier, and the file and line of the call. The argument of the verb is converted
+// at the call, so the default arguments of this constructor have the file and line of the call.
 template <class T>
 struct At
 {
@@ -159,15 +160,15 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// The positions of the fields in the 128 bytes, as numbers of bits. They are from the package's
-// table FIELDS. For dimension i, add i times the step.
+// The first bit of each field in the 128 bytes, from the package's table FIELDS. For dimension i,
+// add i times the step of the field.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
 
-// The bytes of each element type, as hexadecimal digits. The last digit is for PTX's type 0. The
+// The bytes of each element type, as hexadecimal digits. The lowest digit is for PTX's type 0. The
 // packed types of sm_100 and later have the digit 0, so the bytes of their boxes are not counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
@@ -645,8 +646,8 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Check a wait before it begins. A wait for the previous phase, which has ended, is a mistake if
-// the barrier already expects bytes in the current phase.
+// Check a wait before it begins. The phase before the current phase has ended. A wait for it is a
+// mistake if the barrier already expects bytes in the current phase.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -1254,8 +1255,8 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT
-// passes it on.
+// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT is
+// the template argument of the unchecked verb.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

@@ -176,7 +176,7 @@ static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
 
 /* Replace the stride of each dimension of extent 1, because no access uses this stride. The new
  * stride is the stride of a row-major tensor, rounded up to a multiple of `align_bytes`. If the
- * rounded stride is 2^40 bytes or more, the new stride is 0. The Python function is
+ * rounded stride is 2^40 bytes or more, the new stride is 0. The same function in Python is
  * `canonical_strides` in dlpack/layout.py. */
 static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
                                         int64_t align_bytes) {
@@ -230,8 +230,8 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* Describe a tensor by one dimension. This is for a tensor with more dimensions than a map may
- * have, if the option `shape` gives it another shape. The tensor must be row-major without gaps,
+/* Describe a tensor by one dimension. This function is for a tensor that has more dimensions than a
+ * map may have, in a call with the option `shape`. The tensor must be row-major without gaps,
  * unless the call has the option `strides`. Returns NULL, or the reason why the layout cannot be
  * used. */
 static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
@@ -291,9 +291,10 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* Return the data type of a tensor's map, or -1 if maps have no such type. It is the tensor's own
- * type, or `asked_type` if the elements have the same size. Integers of 8 bits may also contain a
- * packed type, and elements of 4 bits may contain a packed type of 4 bits. */
+/* Return the data type of a tensor's map, or -1 if maps have no such type. The result is the type
+ * of the tensor's elements, or `asked_type` if elements of this type have the same size. Integers
+ * of 8 bits may also contain a packed type, and elements of 4 bits may contain a packed type of 4
+ * bits. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -411,7 +412,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                              : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  /* LIKELY is needed, because compilers assume that a pointer is not NULL. */
+  /* LIKELY is needed, because compilers predict that a pointer is not NULL. */
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
@@ -532,8 +533,8 @@ static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t wor
   memcpy(map + bit / 8, &word, sizeof word);
 }
 
-/* Write the strides, in units of 16 bytes, and the extents. The upper bits of all strides, from bit
- * 32 on, share a word. */
+/* Write the strides, in units of 16 bytes, and the extents. All bits of the strides above bit 31
+ * share one word. */
 static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
   for (int d = 0; d < c->rank - 1; ++d) {

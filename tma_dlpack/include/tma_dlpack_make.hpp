@@ -415,8 +415,9 @@ inline constexpr bool is_none = false;
 
 }  // namespace detail
 
-// Return the view of a tensor of any of these types. torch's lazily negated and conjugated tensors
-// are refused, because the values in their memory are not negated or conjugated.
+// Return the view of a tensor, whose type is in the list at the beginning of this file. torch's
+// lazily negated and conjugated tensors are refused, because the values in their memory are not
+// negated or conjugated.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {

@@ -111,7 +111,7 @@ __device__ inline void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Put all wgmma() calls since the last commit into a group.
+// Put all wgmma() calls after the last commit into a group.
 //   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
 //   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
@@ -119,8 +119,8 @@ __device__ inline void wgmma_commit()
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Wait until at most the last `pending` groups are not complete. The accumulators of the earlier
-// groups may then be read, and their tiles may be written again.
+// Wait until all groups, except the last `pending` groups, are complete. The accumulators of
+// complete groups may be read, and their tiles may be written again.
 //   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
 //   e.g. wgmma_wait<1>();
 template <int pending = 0>
