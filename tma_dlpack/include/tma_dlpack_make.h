@@ -63,8 +63,8 @@ typedef struct {
   uint16_t lanes;
 } TmaDlpackDataType;
 
-/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer is
- * of a DLPack before 1.2. */
+/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer
+ * uses DLPack before version 1.2. */
 typedef struct {
   void *data;
   TmaDlpackDevice device;
@@ -104,7 +104,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, deleter) == 16, "dl
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, flags) == 24, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, tensor) == 32, "dlpack.h 1.3");
 #endif
-#ifdef DLPACK_MAJOR_VERSION /* dlpack.h was included before, so a DLTensor may be cast to ours */
+#ifdef DLPACK_MAJOR_VERSION /* dlpack.h was included, so callers may cast a DLTensor */
 TMA_DLPACK_STATIC_ASSERT(sizeof(DLTensor) == sizeof(TmaDlpackTensor), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, shape) == offsetof(TmaDlpackTensor, shape), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTensor, byte_offset),
@@ -131,8 +131,8 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Numbers with a larger absolute value are cut to this number. It is beyond every limit, and the
- * sum of two such numbers does not overflow. */
+/* Numbers with a larger absolute value are cut to this number. This number is larger than every
+ * limit, and the sum of two such numbers does not overflow. */
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
@@ -567,8 +567,8 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescri
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
-/* Set the 128 bytes to zero, half by half, because the compiler then generates four instructions
- * for each half. */
+/* Set the 128 bytes to zero in two halves. The compiler then generates four instructions for each
+ * half. */
 static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2);
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);

@@ -135,7 +135,7 @@ __device__ inline void wgmma_wait()
 namespace detail
 {
 
-// The part of the instruction's name for the types of A and B.
+// The part of the instruction's name that has the types of A and B.
 template <MmaType a, MmaType b>
 struct WgmmaTypes;
 
@@ -155,9 +155,9 @@ TMA_DLPACK_TYPES(e5m2, e4m3, "k32.f32.e5m2.e4m3")
 TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
-// The operands of the instruction for the majors. Only matrices of 16-bit elements in shared memory
-// have such an operand, because all other matrices are K-major. a_in_smem_is_mn is -1 for A in
-// registers.
+// The text of the instruction's operands for the majors of A and B. Only a matrix of 16-bit
+// elements in shared memory has such an operand, because all other matrices are K-major.
+// a_in_smem_is_mn is -1 for A in registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors
 {

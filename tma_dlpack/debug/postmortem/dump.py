@@ -42,7 +42,7 @@ PARAMETERS, UNIFORM = _USER + 18, _USER + 19
 
 
 class Table(NamedTuple):
-    """A kind of table: the type of its sections, the maximum rows of a section, and the fields."""
+    """A kind of table: the type of its sections, their maximum number of rows, and the fields."""
 
     section: int
     most_rows: int
@@ -197,11 +197,11 @@ class Warp:
 
     @property
     def error_pc(self) -> int | None:
-        """Address of the instruction that failed; None if no instruction failed."""
+        """Address of the instruction that failed; None if none failed."""
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each program counter of the warp's threads, and their rows in `lanes`."""
+        """Yield each program counter of threads, and the rows in `lanes` of these threads."""
         # `valid` has a bit for each lane, which is set if the lane's thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)

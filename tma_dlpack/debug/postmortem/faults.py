@@ -32,13 +32,13 @@ _BEFORE, _AFTER = 4, 2
 _SECONDS = 10
 # a line of nvdisasm: "/*0010*/  MOV R1, c[0x0][0x28] ;"
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
-# size of the window of shared memory in generic addresses; local memory's window has this size too
+# size of the window of shared memory in generic addresses, and of local memory's window
 _WINDOW_BYTES = 1 << 24
 
 
 def faults_of(dump: Dump) -> list[Fault]:
     """Return every kind of fault with its number of warps."""
-    # kind -> its first fault, the address of the failed instruction, and the warps with this kind
+    # kind -> first fault of this kind, address of the failed instruction, warps with such a fault
     kinds: dict[tuple[object, ...], tuple[Fault, int, list[Warp]]] = {}
     seen: set[int] = set()
     # blocks are in launch order (x fastest), so that the report shows the first block

@@ -58,7 +58,7 @@ class Code(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """A state of the barrier at an address, for all blocks whose barrier has this state."""
+    """A state that the barrier at one address has in one or more blocks of a kernel."""
 
     kernel: Kernel
     address: int  # offset in a block's shared memory
@@ -75,7 +75,7 @@ class State:
     peers: set[Word] = field(default_factory=set)
     # True if no barrier of the kernel has had an arrival yet
     is_first: bool = False
-    # number of warps at a wgmma, if other warps of their warpgroup still wait at this barrier
+    # number of warps at a wgmma, if other warps of their warpgroup wait at this barrier
     passed: int = 0
     # number of ended warps of a block, if all other warps of the cluster wait at this address
     ended: int = 0
@@ -163,7 +163,7 @@ class Survey:
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
         self._codes: dict[Kernel, Code] = {}
-        # blocks are grouped by cluster, because a barrier may wait for another block of its cluster
+        # blocks are grouped by cluster, because a barrier may need bytes from another block
         clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
             kernel = dump.kernel_of(block.grid)
@@ -209,7 +209,7 @@ class Survey:
         return one
 
     def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
-        """Add a block's barriers to `states`; `others` are the other blocks of the cluster."""
+        """Add the barriers at which a block waits; `others` are the cluster's other blocks."""
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
